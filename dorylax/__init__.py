@@ -1,0 +1,50 @@
+"""dorylax: full-graph training of graph neural networks on CPU servers and serverless workers, in JAX.
+
+Importing this package is cheap: every name below is imported when it is first used, so that a process which needs only
+one part (a worker's handler, say) never loads the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# In a checkout `layers/` and its like lie beside this folder, in an installed package inside it. Both must import alike.
+if (Path(__file__).parent.parent / "pyproject.toml").is_file():
+    __path__.append(str(Path(__file__).parent.parent))
+
+# Public name -> module that defines it.
+_EXPORTS = {
+    "Dataset": "dorylax.graph.dataset",
+    "Graph": "dorylax.graph.graph",
+    "load": "dorylax.graph.datasets",
+    "Trainer": "dorylax.trainer",
+    "RunConfig": "dorylax.config",
+}
+_SUBPACKAGES = ("experiments", "graph", "layers", "ops")
+
+if TYPE_CHECKING:
+    from dorylax.config import RunConfig
+    from dorylax.graph.dataset import Dataset
+    from dorylax.graph.datasets import load
+    from dorylax.graph.graph import Graph
+    from dorylax.trainer import Trainer
+
+__all__ = ["Dataset", "Graph", "RunConfig", "Trainer", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        value = getattr(importlib.import_module(_EXPORTS[name]), name)
+        globals()[name] = value
+        return value
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"dorylax.{name}")
+    raise AttributeError(f"module 'dorylax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS, *_SUBPACKAGES})

@@ -1,0 +1,77 @@
+"""Random bits keyed by row id: the same for a vertex wherever and however often its row is computed.
+
+`jax.random.bits(key, (N, W))` hashes the flat position i·W + j of each element (threefry, the partitionable form that
+JAX uses by default). Hashing the position of chosen rows only gives bit-identical rows without drawing the others, so
+that dropout does not depend on vertex order, on cuts into intervals, or on retries.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.extend.random import threefry2x32_p
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt32
+
+from dorylax.graph.graph import Graph
+
+
+def vertex_ids(graph: Graph) -> Int[Array, " V"]:
+    """The user's id of each vertex, `[V]`: what per-vertex randomness is keyed by."""
+    if graph.vertex_ids is None:
+        return jnp.arange(graph.num_vertices, dtype=jnp.int32)
+    return jnp.asarray(graph.vertex_ids)
+
+
+def edge_ids(graph: Graph) -> Int[Array, " E"]:
+    """The id of each edge in the graph as the user built it, `[E]`: what per-edge randomness is keyed by."""
+    if graph.edge_ids is None:
+        return jnp.arange(graph.num_edges, dtype=jnp.int32)
+    return jnp.asarray(graph.edge_ids)
+
+
+def loop_ids(graph: Graph) -> Int[Array, " V"]:
+    """The id of each vertex's implicit self-loop, E + v, uint32 `[V]`."""
+    return vertex_ids(graph).astype(jnp.uint32) + jnp.uint32(graph.num_edges)
+
+
+def row_bits(key: PRNGKeyArray, ids: Int[Array, " R"], width: int) -> UInt32[Array, "R {width}"]:
+    """Random bits of chosen rows.
+
+    Args:
+        key: a threefry key (`jax.random.key`).
+        ids: row ids in 0 … 2³²-1, `[R]`, in any order, repeated or not.
+        width: W, the number of words in a row.
+
+    Returns:
+        uint32 `[R, W]`; row k equals `jax.random.bits(key, (N, W), "uint32")[ids[k]]` for every N > ids[k].
+
+    Raises:
+        ValueError: the key is not a threefry key.
+    """
+    if jax.random.key_impl(key) != "threefry2x32":
+        raise ValueError(f"row_bits needs a threefry2x32 key, got {jax.random.key_impl(key)}: use jax.random.key(seed)")
+    k1, k2 = jax.random.key_data(key)
+    high, low = _positions(ids.astype(jnp.uint32), width)
+    a, b = threefry2x32_p.bind(k1, k2, high, low)
+    return a ^ b
+
+
+def bernoulli_rows(key: PRNGKeyArray, probability: float, ids: Int[Array, " R"], width: int) -> Bool[Array, "R {width}"]:
+    """True with the given probability, independently for each element of the chosen rows; see `row_bits`."""
+    # 24 bits make every float32 in [0, 1) on a grid exact.
+    uniform = (row_bits(key, ids, width) >> 8).astype(jnp.float32) * (1 / (1 << 24))
+    return uniform < probability
+
+
+def _positions(ids: UInt32[Array, " R"], width: int) -> tuple[UInt32[Array, "R W"], UInt32[Array, "R W"]]:
+    """High and low words of the 64-bit numbers ids·width + j, by schoolbook multiplication in 16-bit digits."""
+    digit, mask = jnp.uint32(16), jnp.uint32(0xFFFF)
+    w0, w1 = jnp.uint32(width & 0xFFFF), jnp.uint32(width >> 16)
+    a0, a1 = ids & mask, ids >> digit
+    low, mid1, mid2, high = a0 * w0, a1 * w0, a0 * w1, a1 * w1
+    carry = (low >> digit) + (mid1 & mask) + (mid2 & mask)
+    product_low = (low & mask) | (carry << digit)
+    product_high = high + (mid1 >> digit) + (mid2 >> digit) + (carry >> digit)
+    column = jnp.arange(width, dtype=jnp.uint32)
+    low_word = product_low[:, None] + column
+    return product_high[:, None] + (low_word < column).astype(jnp.uint32), low_word

@@ -1,0 +1,90 @@
+"""The meaning of the graph operators, in plain JAX: `jax.ops.segment_*` over compressed sparse rows.
+
+These functions are the lowering of the primitives wherever the native kernel does not serve (other platforms, other
+dtypes, no compiler at install time) and the reference that the kernel is tested against. Rows are given by `offsets`,
+uint32 `[R+1, 2]` (see `dorylax.graph.graph`), and `neighbours`, int32 `[E]`. `edges`, int32 `[E]`, gives the edge id of
+each entry, where per-edge arrays are in another order than the entries. Per-vertex arrays are `[V, H, F]` (H heads), per
+edge `[E, H]` or `[E, H, F]`. Sums of bfloat16 and float16 accumulate in float32.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int32, Num, UInt32
+
+
+def degrees(offsets: UInt32[Array, "R1 2"]) -> Int32[Array, " R"]:
+    """Entries of each row, int32 `[R]`: exact while a row holds fewer than 2³¹ entries, however many there are in all."""
+    low = offsets[:, 0]  # a difference of uint32 wraps around, so the high words cancel
+    return (low[1:] - low[:-1]).astype(jnp.int32)
+
+
+def rows(offsets: UInt32[Array, "R1 2"], num_entries: int) -> Int32[Array, " E"]:
+    """The row of each entry, int32 `[E]`."""
+    count = degrees(offsets)
+    return jnp.repeat(jnp.arange(count.shape[0], dtype=jnp.int32), count, total_repeat_length=num_entries)
+
+
+def _accumulator(dtype: jnp.dtype) -> jnp.dtype:
+    narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
+    return jnp.dtype(jnp.float32) if narrow else dtype
+
+
+def reduce_entries(
+    values: Num[Array, "E *rest"], offsets: UInt32[Array, "R1 2"], reduce: str
+) -> Num[Array, "R *rest"]:
+    """Reduces each row's entries by "sum", "max" or "min"; an empty row gives 0."""
+    ids, count = rows(offsets, values.shape[0]), offsets.shape[0] - 1
+    if reduce == "sum":
+        wide = values.astype(_accumulator(values.dtype))
+        return jax.ops.segment_sum(wide, ids, count, indices_are_sorted=True).astype(values.dtype)
+    segment = {"max": jax.ops.segment_max, "min": jax.ops.segment_min}[reduce]
+    extremum = segment(values, ids, count, indices_are_sorted=True)
+    empty = (degrees(offsets) == 0).reshape(-1, *(1,) * (values.ndim - 1))
+    return jnp.where(empty, jnp.zeros((), values.dtype), extremum)
+
+
+def gather(
+    x: Num[Array, "V H F"], offsets: UInt32[Array, "R1 2"], neighbours: Int32[Array, " E"], reduce: str
+) -> Num[Array, "R H F"]:
+    """`y[r] = reduce over entries k of row r of x[neighbours[k]]`."""
+    return reduce_entries(x[neighbours], offsets, reduce)
+
+
+def gather_weighted(
+    x: Float[Array, "V H F"],
+    weight: Float[Array, "E H"],
+    offsets: UInt32[Array, "R1 2"],
+    neighbours: Int32[Array, " E"],
+    edges: Int32[Array, " E"] | None,
+) -> Float[Array, "R H F"]:
+    """`y[r] = Σ over entries k of row r of weight[edges[k]] · x[neighbours[k]]`."""
+    wide = _accumulator(x.dtype)
+    ordered = weight if edges is None else weight[edges]
+    messages = ordered.astype(wide)[:, :, None] * x.astype(wide)[neighbours]
+    return reduce_entries(messages, offsets, "sum").astype(x.dtype)
+
+
+def select_sum(
+    own: Float[Array, "R H F"],
+    other: Float[Array, "V H F"],
+    x: Float[Array, "V H F"],
+    offsets: UInt32[Array, "R1 2"],
+    neighbours: Int32[Array, " E"],
+) -> Float[Array, "R H F"]:
+    """`y[r] = Σ over entries k of row r of x[n] where other[n] == own[r], n = neighbours[k]`."""
+    same = other[neighbours] == own[rows(offsets, neighbours.shape[0])]
+    return reduce_entries(jnp.where(same, x[neighbours], 0).astype(x.dtype), offsets, "sum")
+
+
+def edge_dot(
+    a: Float[Array, "R H F"],
+    b: Float[Array, "V H F"],
+    offsets: UInt32[Array, "R1 2"],
+    neighbours: Int32[Array, " E"],
+) -> Float[Array, "E H"]:
+    """`y[k] = Σ_f a[row of k, h, f] · b[neighbours[k], h, f]` (a sampled dense-dense product)."""
+    wide = _accumulator(a.dtype)
+    product = a.astype(wide)[rows(offsets, neighbours.shape[0])] * b.astype(wide)[neighbours]
+    return product.sum(-1).astype(a.dtype)
