@@ -1,9 +1,26 @@
-"""Graph operators: what a model may do with a graph."""
+"""Graph operators: all that a model may do with a graph.
 
-from dorylax.ops.degrees import in_degrees, missing_self_loops
+Each is a JAX primitive with derivatives and batching, runs as a native kernel on CPUs and as `jax.ops.segment_*`
+elsewhere, and is where `dorylax.program` cuts a model into tasks.
+"""
+
+from dorylax.ops.degrees import in_degrees, missing_self_loops, out_degrees
 from dorylax.ops.edge_gather import gather_edges
 from dorylax.ops.edge_softmax import edge_softmax
 from dorylax.ops.gather import gather
+from dorylax.ops.row_random import edge_ids, loop_ids, vertex_ids
 from dorylax.ops.scatter import scatter_dst, scatter_src
 
-__all__ = ["edge_softmax", "gather", "gather_edges", "in_degrees", "missing_self_loops", "scatter_dst", "scatter_src"]
+__all__ = [
+    "edge_ids",
+    "edge_softmax",
+    "gather",
+    "gather_edges",
+    "in_degrees",
+    "loop_ids",
+    "missing_self_loops",
+    "out_degrees",
+    "scatter_dst",
+    "scatter_src",
+    "vertex_ids",
+]

@@ -1,23 +1,34 @@
-"""degrees."""
+"""Degrees and self-loops of a graph, inside JAX: constants of the graph, exact whatever the number of edges."""
 
 from __future__ import annotations
 
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Num
 
-from dorylax.graph.graph import Graph, as_words
-from dorylax.ops import segment
+from dorylax.graph.graph import Graph
+from dorylax.ops.primitives import counts
+from dorylax.ops.primitives.base import structure_of
 
 
-def in_degrees(graph: Graph, dtype=jnp.float32) -> Num[Array, " V"]:
-    return segment.degrees(as_words(graph.incoming.offsets)).astype(dtype)
+def in_degrees(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
+    """Number of in-edges of each vertex, `[V]`; an edge counts once, whatever its weight."""
+    return counts.degrees(structure_of(graph), direction="in").astype(dtype)
 
 
-def missing_self_loops(graph: Graph, dtype=jnp.float32) -> Num[Array, " V"]:
+def out_degrees(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
+    """Number of out-edges of each vertex, `[V]`."""
+    return counts.degrees(structure_of(graph), direction="out").astype(dtype)
+
+
+def missing_self_loops(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
+    """1 where a vertex has no edge to itself and 0 where it has one, `[V]`.
+
+    The weight of the *implicit* self-loop by which layers turn A into A + I: loops that the graph already has count as
+    they are, and none is stored.
+    """
     if graph.self_loops == "none":
         return jnp.ones(graph.num_vertices, dtype)
     if graph.self_loops == "all":
         return jnp.zeros(graph.num_vertices, dtype)
-    offsets = as_words(graph.incoming.offsets)
-    loops = (segment.rows(offsets, graph.num_edges) == graph.incoming.neighbours).astype(jnp.int32)
-    return (segment.reduce_entries(loops, offsets, "sum") == 0).astype(dtype)
+    return (counts.self_loops(structure_of(graph)) == 0).astype(dtype)

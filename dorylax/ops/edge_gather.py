@@ -1,18 +1,42 @@
-"""`gather_edges`."""
+"""`gather_edges`: every vertex reduces what its in-edges hold."""
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph, as_words
-from dorylax.ops import segment
+from dorylax.graph.graph import Graph
 from dorylax.ops.degrees import in_degrees
+from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.primitives.extremum import collect_extremum
+from dorylax.ops.primitives.linear import collect
+from dorylax.ops.shapes import check_rows, divide_rows
 
 
-def gather_edges(graph: Graph, e: Float[Array, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum") -> Float[Array, "V *rest"]:
-    y = segment.reduce_entries(e, as_words(graph.incoming.offsets), "sum" if reduce == "mean" else reduce)
-    if reduce == "mean":
-        y = y / in_degrees(graph, e.dtype).clip(1).reshape(-1, *(1,) * (e.ndim - 1))
-    return y
+def gather_edges(
+    graph: Graph, e: Float[Array, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum"
+) -> Float[Array, "V *rest"]:
+    """Reduces over in-edges: `y[v] = reduce over edges i = (u → v) of e[i]`.
+
+    Args:
+        graph: the graph.
+        e: values per edge, `[E, …]`, in order of edge ids.
+        reduce: "sum", "mean", "max" or "min".
+
+    Returns:
+        `[V, …]`; a vertex without in-edges gets 0. Ties of an extremum share its gradient equally.
+
+    Raises:
+        ValueError: `e` does not have one row per edge, or `reduce` is unknown.
+    """
+    check_rows("e", e, "edges", graph.num_edges)
+    flat = e.reshape(e.shape[0], 1, math.prod(e.shape[1:]))
+    if reduce in ("max", "min"):
+        return collect_extremum(flat, structure_of(graph), reduce=reduce).reshape(-1, *e.shape[1:])
+    if reduce not in ("sum", "mean"):
+        raise ValueError(f"reduce must be one of sum, mean, max, min; got {reduce!r}")
+    y = collect(flat, structure_of(graph), direction="in")
+    y = y.reshape(y.shape[0], *e.shape[1:])
+    return divide_rows(y, in_degrees(graph)) if reduce == "mean" else y

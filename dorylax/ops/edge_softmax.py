@@ -1,23 +1,56 @@
-"""edge softmax."""
+"""`edge_softmax`: attention weights of each vertex's in-edges."""
 
 from __future__ import annotations
+
+from typing import overload
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
-from dorylax.ops.edge_gather import gather_edges
-from dorylax.ops.scatter import scatter_dst
+from dorylax.ops.primitives import softmax
+from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.shapes import check_rows
 
 
-def edge_softmax(graph: Graph, scores: Float[Array, "E *heads"], loop_scores: Float[Array, "V *heads"] | None = None):
-    top = gather_edges(graph, scores, reduce="max")
-    if loop_scores is not None:
-        top = jnp.where((gather_edges(graph, jnp.ones_like(scores)) > 0), jnp.maximum(top, loop_scores), loop_scores)
-    p = jnp.exp(scores - scatter_dst(graph, top))
-    total = gather_edges(graph, p)
-    if loop_scores is None:
-        return p / scatter_dst(graph, total)
-    q = jnp.exp(loop_scores - top)
-    total = total + q
-    return p / scatter_dst(graph, total), q / total
+@overload
+def edge_softmax(
+    graph: Graph, scores: Float[Array, "E *heads"], loop_scores: None = None
+) -> Float[Array, "E *heads"]: ...
+@overload
+def edge_softmax(
+    graph: Graph, scores: Float[Array, "E *heads"], loop_scores: Float[Array, "V *heads"]
+) -> tuple[Float[Array, "E *heads"], Float[Array, "V *heads"]]: ...
+def edge_softmax(
+    graph: Graph, scores: Float[Array, "E *heads"], loop_scores: Float[Array, "V *heads"] | None = None
+) -> Float[Array, "E *heads"] | tuple[Float[Array, "E *heads"], Float[Array, "V *heads"]]:
+    """Softmax of edge scores over the in-edges of each vertex, head by head (Veličković et al. 2018, eq. 2).
+
+    Args:
+        graph: the graph.
+        scores: `[E]` or `[E, H]`, in order of edge ids; -inf leaves an edge out.
+        loop_scores: scores of implicit self-loops, `[V]` or `[V, H]`, which then take part in their vertex's softmax;
+            -inf where a vertex has none.
+
+    Returns:
+        The weights, like `scores`; with `loop_scores`, `(weights, loop weights)`. All are 0 where every score is -inf.
+
+    Raises:
+        ValueError: an argument does not have one row per edge or vertex, or heads differ.
+    """
+    check_rows("scores", scores, "edges", graph.num_edges)
+    heads = scores.shape[1:]
+    loops = loop_scores
+    if loops is None:
+        loops = jnp.full((graph.num_vertices, *heads), -jnp.inf, scores.dtype)
+    check_rows("loop_scores", loops, "vertices", graph.num_vertices)
+    if len(heads) > 1 or loops.shape[1:] != heads:
+        raise ValueError(
+            f"scores must have shape [E] or [E, H] and loop_scores the same heads, got {scores.shape}, {loops.shape}"
+        )
+    width = heads[0] if heads else 1
+    alpha, loop_alpha = softmax.edge_softmax(
+        scores.reshape(-1, width), loops.astype(scores.dtype).reshape(-1, width), structure_of(graph)
+    )
+    alpha = alpha.reshape(scores.shape)
+    return alpha if loop_scores is None else (alpha, loop_alpha.reshape(loops.shape))

@@ -1,35 +1,74 @@
-"""`gather`: every vertex reduces over its in-neighbours."""
+"""`gather`: every vertex reduces what its in-neighbours hold (the paper's GA)."""
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph, as_words
-from dorylax.ops import segment
+from dorylax.graph.graph import Graph
 from dorylax.ops.degrees import in_degrees
 from dorylax.ops.edge_gather import gather_edges
+from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.primitives.bilinear import gather_weighted
+from dorylax.ops.primitives.extremum import gather_extremum
+from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.scatter import scatter_src
+from dorylax.ops.shapes import check_rows, divide_rows
 
 Reduce = Literal["sum", "mean", "max", "min"]
 
 
 def gather(
-    graph: Graph, x: Float[Array, "V *rest"], edge_weight: Float[Array, "E *heads"] | None = None, *, reduce: Reduce = "sum"
+    graph: Graph,
+    x: Float[Array, "V *rest"],
+    edge_weight: Float[Array, "E *heads"] | None = None,
+    *,
+    reduce: Reduce = "sum",
 ) -> Float[Array, "V *rest"]:
-    if edge_weight is not None and reduce in ("max", "min"):
-        messages = scatter_src(graph, x)
-        return gather_edges(graph, messages * edge_weight.reshape(*edge_weight.shape, *(1,) * (messages.ndim - edge_weight.ndim)), reduce=reduce)
-    offsets, neighbours = as_words(graph.incoming.offsets), graph.incoming.neighbours
-    shape = x.shape
+    """Reduces over in-neighbours: `y[v] = reduce over edges e = (u → v) of edge_weight[e] · x[u]`.
+
+    Args:
+        graph: the graph.
+        x: values per vertex, `[V, …]`; `[V, H, …]` where `edge_weight` has H heads.
+        edge_weight: a factor per edge, `[E]`, or per edge and head, `[E, H]`, in order of edge ids; 1 if None.
+        reduce: "sum", "mean" (the sum over the number of in-edges, weighted or not), "max" or "min".
+
+    Returns:
+        `[V, …]` like `x`, in the common dtype of `x` and `edge_weight`. A vertex without in-edges gets 0. bfloat16 is summed in float32. Where several edges attain
+        an extremum they share its gradient equally.
+
+    Raises:
+        ValueError: `x` or `edge_weight` does not have one row per vertex or edge, heads differ, or `reduce` is unknown.
+    """
+    check_rows("x", x, "vertices", graph.num_vertices)
+    if edge_weight is not None:
+        check_rows("edge_weight", edge_weight, "edges", graph.num_edges)
+        if edge_weight.ndim > 2 or (edge_weight.ndim == 2 and x.shape[1:2] != edge_weight.shape[1:]):
+            raise ValueError(
+                f"edge_weight must have shape [E], or [E, H] beside x of shape [V, H, …]; got edge_weight "
+                f"{list(edge_weight.shape)} beside x {list(x.shape)}"
+            )
+        dtype = jnp.promote_types(x.dtype, edge_weight.dtype)
+        x, edge_weight = x.astype(dtype), edge_weight.astype(dtype)
+    if reduce in ("max", "min"):
+        if edge_weight is not None:
+            messages = scatter_src(graph, x)
+            weight = edge_weight.reshape(*edge_weight.shape, *(1,) * (messages.ndim - edge_weight.ndim))
+            return gather_edges(graph, weight * messages, reduce=reduce)
+        flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
+        return gather_extremum(flat, structure_of(graph), reduce=reduce).reshape(-1, *x.shape[1:])
+    if reduce not in ("sum", "mean"):
+        raise ValueError(f"reduce must be one of sum, mean, max, min; got {reduce!r}")
     if edge_weight is None:
-        y = segment.gather(x.reshape(shape[0], 1, -1), offsets, neighbours, "sum" if reduce == "mean" else reduce)
+        flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
+        y = gather_sum(flat, structure_of(graph), direction="in")
     else:
-        heads = 1 if edge_weight.ndim == 1 else edge_weight.shape[1]
-        y = segment.gather_weighted(x.reshape(shape[0], heads, -1), edge_weight.reshape(-1, heads), offsets, neighbours, None)
-    y = y.reshape(shape)
-    if reduce == "mean":
-        degree = in_degrees(graph, x.dtype)
-        y = y / degree.clip(1).reshape(-1, *(1,) * (x.ndim - 1))
-    return y
+        heads = edge_weight.shape[1] if edge_weight.ndim == 2 else 1
+        flat = x.reshape(x.shape[0], heads, math.prod(x.shape[1:]) // max(heads, 1))
+        weight = edge_weight.reshape(edge_weight.shape[0], heads)
+        y = gather_weighted(flat, weight, structure_of(graph), direction="in")
+    y = y.reshape(y.shape[0], *x.shape[1:])
+    return divide_rows(y, in_degrees(graph)) if reduce == "mean" else y

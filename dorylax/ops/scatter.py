@@ -1,16 +1,40 @@
-"""scatter."""
+"""`scatter_src` and `scatter_dst`: every edge reads what the vertex at one of its ends holds (the paper's SC, on one machine)."""
 
 from __future__ import annotations
 
+import math
+
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph, as_words
-from dorylax.ops import segment
+from dorylax.graph.graph import Graph
+from dorylax.ops.primitives.base import Direction, structure_of
+from dorylax.ops.primitives.linear import expand
+from dorylax.ops.shapes import check_rows
 
 
 def scatter_src(graph: Graph, x: Float[Array, "V *rest"]) -> Float[Array, "E *rest"]:
-    return x[graph.incoming.neighbours]
+    """`y[e] = x[u]` for each edge e = (u → v).
+
+    Args:
+        graph: the graph.
+        x: values per vertex, `[V, …]`.
+
+    Returns:
+        `[E, …]`, in order of edge ids.
+
+    Raises:
+        ValueError: `x` does not have one row per vertex.
+    """
+    return _scatter(graph, x, "out")
 
 
 def scatter_dst(graph: Graph, x: Float[Array, "V *rest"]) -> Float[Array, "E *rest"]:
-    return x[segment.rows(as_words(graph.incoming.offsets), graph.num_edges)]
+    """`y[e] = x[v]` for each edge e = (u → v); arguments and result as in `scatter_src`."""
+    return _scatter(graph, x, "in")
+
+
+def _scatter(graph: Graph, x: Float[Array, "V *rest"], direction: Direction) -> Float[Array, "E *rest"]:
+    check_rows("x", x, "vertices", graph.num_vertices)
+    flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
+    y = expand(flat, structure_of(graph), direction=direction)
+    return y.reshape(y.shape[0], *x.shape[1:])

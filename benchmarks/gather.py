@@ -1,0 +1,190 @@
+"""The gather kernel beside its peers: GB/s of gathered rows, forward and backward, on one power-law graph.
+
+    python benchmarks/gather.py                  # the full table, about three minutes on two cores
+    python benchmarks/gather.py --widths 64 128 --rounds 3 --json gather.json
+
+Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch and SciPy have no unweighted
+sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR, all threads. A gathered
+row is `width · 4` bytes for each edge. The rounds of all peers take turns, so that noise of the machine meets all alike;
+the table gives medians. Peers that are not installed are left out, and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dorylax import ops
+from dorylax.graph.graph import Graph
+from dorylax.ops import native
+
+Run = Callable[[], object]
+
+
+def power_law_graph(num_vertices: int, num_edges: int, seed: int) -> Graph:
+    """Both ends of each edge drawn with probability ∝ rank^-0.6 (degree exponent 2.7), ranks in random vertex order."""
+    rng = np.random.default_rng(seed)
+    ends = []
+    for _ in range(2):
+        rank = (num_vertices * rng.random(num_edges) ** 2.5).astype(np.int64)
+        ends.append(rng.permutation(num_vertices).astype(np.int32)[rank])
+    return Graph.from_coo(*ends, num_vertices)
+
+
+def copy_bandwidth(megabytes: int = 256, repeats: int = 5) -> float:
+    """GB/s, counting both directions, of all cores copying arrays that no cache holds."""
+    workers = os.cpu_count() or 1
+    pairs = [(np.ones(megabytes << 17), np.zeros(megabytes << 17)) for _ in range(workers)]
+    seconds = []
+    for _ in range(repeats):
+        threads = [threading.Thread(target=np.copyto, args=(to, source)) for source, to in pairs]
+        start = time.perf_counter()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seconds.append(time.perf_counter() - start)
+    return workers * 2 * pairs[0][0].nbytes / statistics.median(seconds) / 1e9
+
+
+def dorylax_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
+    on_device, values = jax.device_put(graph), jnp.asarray(x)
+    forward = jax.jit(lambda g, x: ops.gather(g, x))
+    backward = jax.jit(lambda g, x, ct: jax.vjp(lambda x: ops.gather(g, x), x)[1](ct)[0])
+    return (
+        lambda: forward(on_device, values).block_until_ready(),
+        lambda: backward(on_device, values, values).block_until_ready(),
+    )
+
+
+def segment_sum_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
+    targets = jnp.asarray(np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.incoming.offsets)))
+    sources, values = jnp.asarray(graph.incoming.neighbours), jnp.asarray(x)
+
+    def gather(x: jax.Array, sources: jax.Array, targets: jax.Array) -> jax.Array:
+        return jax.ops.segment_sum(x[sources], targets, x.shape[0], indices_are_sorted=True)
+
+    forward = jax.jit(gather)
+    backward = jax.jit(lambda x, s, t, ct: jax.vjp(lambda x: gather(x, s, t), x)[1](ct)[0])
+    return (
+        lambda: forward(values, sources, targets).block_until_ready(),
+        lambda: backward(values, sources, targets, values).block_until_ready(),
+    )
+
+
+def torch_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
+    import warnings
+
+    import torch
+
+    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+    torch.set_num_threads(os.cpu_count() or 1)
+    values = torch.from_numpy(x)
+
+    def matrix(rows: object) -> torch.Tensor:
+        offsets = torch.from_numpy(rows.offsets)
+        columns = torch.from_numpy(rows.neighbours.astype(np.int64))
+        shape = (graph.num_vertices, graph.num_vertices)
+        return torch.sparse_csr_tensor(offsets, columns, torch.ones(graph.num_edges), shape, check_invariants=False)
+
+    a, transposed = matrix(graph.incoming), matrix(graph.outgoing)
+    return lambda: a @ values, lambda: transposed @ values
+
+
+def scipy_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
+    from scipy.sparse import csr_matrix
+
+    def matrix(rows: object) -> csr_matrix:
+        ones = np.ones(graph.num_edges, np.float32)
+        return csr_matrix((ones, rows.neighbours, rows.offsets.astype(np.int32)), shape=(graph.num_vertices,) * 2)
+
+    a, transposed = matrix(graph.incoming), matrix(graph.outgoing)
+    return lambda: a @ x, lambda: transposed @ x
+
+
+PEERS = {"dorylax": dorylax_runs, "torch CSR": torch_runs, "SciPy CSR": scipy_runs, "segment_sum": segment_sum_runs}
+
+
+def measure(graph: Graph, width: int, rounds: int, peers: dict[str, Callable[..., tuple[Run, Run]]]) -> list[dict]:
+    """One row per peer and pass."""
+    x = np.random.default_rng(0).standard_normal((graph.num_vertices, width)).astype(np.float32)
+    runs = {
+        (name, which): run
+        for name, make in peers.items()
+        for which, run in zip(("forward", "backward"), make(graph, x), strict=True)
+    }
+    reference = {which: np.asarray(runs["dorylax", which]()) for which in ("forward", "backward")}
+    for (name, which), run in runs.items():  # also the warm-up
+        error = np.abs(np.asarray(run()) - reference[which]).max() / np.abs(reference[which]).max()
+        if error > 1e-4:
+            raise SystemExit(f"{name} {which} at width {width} differs from dorylax by {error:.1e}, relative to the maximum")
+    seconds: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
+    for _ in range(rounds):
+        for key, run in runs.items():
+            start = time.perf_counter()
+            run()
+            seconds[key].append(time.perf_counter() - start)
+    gigabytes = graph.num_edges * width * 4 / 1e9
+    return [
+        {
+            "width": width,
+            "pass": which,
+            "peer": name,
+            "seconds": statistics.median(times),
+            "gb_per_s": gigabytes / statistics.median(times),
+            "dorylax_is_faster_by": statistics.median(times) / statistics.median(seconds["dorylax", which]),
+        }
+        for (name, which), times in seconds.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vertices", type=int, default=230_000)
+    parser.add_argument("--edges", type=int, default=16_000_000)
+    parser.add_argument("--widths", type=int, nargs="+", default=[16, 41, 64, 128, 256])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--json", type=Path, help="also write the rows to this file")
+    arguments = parser.parse_args()
+
+    peers = {"dorylax": dorylax_runs}
+    for name in arguments.peers:
+        try:
+            __import__({"torch CSR": "torch", "SciPy CSR": "scipy"}.get(name, "jax"))
+            peers[name] = PEERS[name]
+        except ImportError as error:
+            print(f"left out: {name} ({error})")
+    graph = power_law_graph(arguments.vertices, arguments.edges, arguments.seed)
+    largest = int(np.diff(graph.incoming.offsets).max())
+    bandwidth = copy_bandwidth()
+    print(f"{graph.num_vertices:,} vertices, {graph.num_edges:,} edges, largest in-degree {largest:,}; {native.status()}")
+    print(f"copy bandwidth of this machine, both directions: {bandwidth:.1f} GB/s; medians of {arguments.rounds} rounds")
+    print(f"{'width':>5}  {'pass':<8}  " + "  ".join(f"{name:>20}" for name in peers) + "   GB/s (dorylax is × faster)")
+    rows = []
+    for width in arguments.widths:
+        measured = measure(graph, width, arguments.rounds, peers)
+        rows += measured
+        for which in ("forward", "backward"):
+            cells = [
+                f"{r['gb_per_s']:>11.2f} ({r['dorylax_is_faster_by']:>5.1f}×)" for r in measured if r["pass"] == which
+            ]
+            print(f"{width:>5}  {which:<8}  " + "  ".join(f"{cell:>20}" for cell in cells), flush=True)
+    if arguments.json:
+        summary = {"copy_gb_per_s": bandwidth, "rounds": arguments.rounds, "cpus": os.cpu_count(), "rows": rows}
+        arguments.json.write_text(json.dumps(summary, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+// The kernels as XLA custom calls, on XLA's own thread pool.
+//
+// Operands that an operation does not use are passed as empty buffers. Offsets come as uint32 [R+1, 2], which is int64
+// [R+1] in memory (dorylax/graph/graph.py says why).
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "schedule.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+
+namespace dorylax {
+namespace {
+
+// What the caller and the pool's threads share. It outlives the call: a thread that the pool starts late finds nothing
+// left to claim and touches nothing else.
+struct Shared {
+  std::atomic<int64_t> next{0};
+  std::atomic<int64_t> finished{0};
+  int64_t n = 0;
+  const std::function<void(int64_t)>* job = nullptr;
+  std::mutex mutex;
+  std::condition_variable done;
+
+  void work() {
+    for (int64_t i = next.fetch_add(1); i < n; i = next.fetch_add(1)) {
+      (*job)(i);
+      if (finished.fetch_add(1) + 1 == n) {
+        std::lock_guard<std::mutex> lock(mutex);
+        done.notify_all();
+      }
+    }
+  }
+};
+
+// The calling thread works too and waits only for items that another thread has begun, so this cannot deadlock however
+// busy the pool is.
+ParallelFor on_pool(ffi::ThreadPool& pool) {
+  return [&pool](int64_t n, const std::function<void(int64_t)>& job) {
+    if (n == 0) return;
+    auto shared = std::make_shared<Shared>();
+    shared->n = n;
+    shared->job = &job;
+    const int64_t helpers = std::min<int64_t>(n, pool.num_threads()) - 1;
+    for (int64_t i = 0; i < helpers; ++i) pool.Schedule([shared] { shared->work(); });
+    shared->work();
+    std::unique_lock<std::mutex> lock(shared->mutex);
+    shared->done.wait(lock, [&] { return shared->finished.load() == n; });
+  };
+}
+
+bool to_dtype(ffi::DataType from, Dtype& to) {
+  switch (from) {
+    case ffi::DataType::F32: to = Dtype::kFloat32; return true;
+    case ffi::DataType::F64: to = Dtype::kFloat64; return true;
+    case ffi::DataType::BF16: to = Dtype::kBFloat16; return true;
+    default: return false;
+  }
+}
+
+template <class T>
+const T* data_or_null(const ffi::AnyBuffer& buffer) {
+  return buffer.element_count() ? static_cast<const T*>(buffer.untyped_data()) : nullptr;
+}
+
+ffi::Error invalid(const std::string& what) { return ffi::Error(ffi::ErrorCode::kInvalidArgument, "dorylax: " + what); }
+
+// The structure's arrays, checked; heads and width from the last two dimensions of a dense operand.
+ffi::Error read_structure(const ffi::AnyBuffer& offsets, const ffi::AnyBuffer& neighbours, const ffi::AnyBuffer& edges,
+                          const ffi::AnyBuffer& dense, Rows& rows, int64_t& num_rows) {
+  const auto shape = offsets.dimensions();
+  if (offsets.element_type() != ffi::DataType::U32 || shape.size() != 2 || shape[0] < 1 || shape[1] != 2) {
+    return invalid("offsets must be uint32 [R+1, 2]");
+  }
+  if (neighbours.element_type() != ffi::DataType::S32 || edges.element_type() != ffi::DataType::S32) {
+    return invalid("neighbours and edges must be int32");
+  }
+  if (dense.dimensions().size() != 3) return invalid("dense operands must have three dimensions");
+  num_rows = shape[0] - 1;
+  rows.offsets = static_cast<const int64_t*>(offsets.untyped_data());
+  rows.neighbours = data_or_null<int32_t>(neighbours);
+  rows.edges = data_or_null<int32_t>(edges);
+  rows.num_entries = rows.offsets[num_rows];
+  if (rows.neighbours && rows.num_entries > static_cast<int64_t>(neighbours.element_count())) {
+    return invalid("offsets end past the neighbours");
+  }
+  rows.heads = dense.dimensions()[1];
+  rows.width = dense.dimensions()[2];
+  return ffi::Error::Success();
+}
+
+ffi::Error reduce_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer weight, ffi::AnyBuffer own,
+                       ffi::AnyBuffer other, ffi::AnyBuffer offsets, ffi::AnyBuffer neighbours, ffi::AnyBuffer edges,
+                       ffi::Result<ffi::AnyBuffer> out, int32_t op) {
+  Dtype dtype;
+  if (!to_dtype(x.element_type(), dtype)) return invalid("reduce takes float32, float64 or bfloat16");
+  Rows rows = {};
+  int64_t num_rows = 0;
+  if (ffi::Error error = read_structure(offsets, neighbours, edges, x, rows, num_rows); error.failure()) return error;
+  rows.x = x.untyped_data();
+  rows.weight = data_or_null<void>(weight);
+  rows.own = data_or_null<void>(own);
+  rows.other = data_or_null<void>(other);
+  rows.out = out->untyped_data();
+  if (rows.heads * rows.width == 0) return ffi::Error::Success();
+  reduce(static_cast<Op>(op), dtype, rows, num_rows, on_pool(pool));
+  return ffi::Error::Success();
+}
+
+ffi::Error dot_call(ffi::ThreadPool pool, ffi::AnyBuffer own, ffi::AnyBuffer x, ffi::AnyBuffer offsets,
+                    ffi::AnyBuffer neighbours, ffi::AnyBuffer edges, ffi::Result<ffi::AnyBuffer> out) {
+  Dtype dtype;
+  if (!to_dtype(x.element_type(), dtype)) return invalid("dot takes float32, float64 or bfloat16");
+  Rows rows = {};
+  int64_t num_rows = 0;
+  if (ffi::Error error = read_structure(offsets, neighbours, edges, x, rows, num_rows); error.failure()) return error;
+  rows.x = x.untyped_data();
+  rows.own = own.untyped_data();
+  rows.out = out->untyped_data();
+  per_entry(active_kernels().dot[static_cast<int>(dtype)], rows, num_rows, on_pool(pool));
+  return ffi::Error::Success();
+}
+
+ffi::Error expand_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer offsets, ffi::AnyBuffer neighbours,
+                       ffi::AnyBuffer edges, ffi::Result<ffi::AnyBuffer> out) {
+  Dtype dtype;
+  if (!to_dtype(x.element_type(), dtype)) return invalid("expand takes float32, float64 or bfloat16");
+  Rows rows = {};
+  int64_t num_rows = 0;
+  if (ffi::Error error = read_structure(offsets, neighbours, edges, x, rows, num_rows); error.failure()) return error;
+  rows.x = x.untyped_data();
+  rows.out = out->untyped_data();
+  if (rows.heads * rows.width == 0) return ffi::Error::Success();
+  per_entry(active_kernels().expand[static_cast<int>(dtype)], rows, num_rows, on_pool(pool));
+  return ffi::Error::Success();
+}
+
+}  // namespace
+}  // namespace dorylax
+
+// The only symbols of this file that Python looks up.
+#pragma GCC visibility push(default)
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_reduce, dorylax::reduce_call,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()  // x [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // weight [E, H]
+                                  .Arg<ffi::AnyBuffer>()  // own [R, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // other [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // offsets [R+1, 2]
+                                  .Arg<ffi::AnyBuffer>()  // neighbours [E]
+                                  .Arg<ffi::AnyBuffer>()  // edges [E]
+                                  .Ret<ffi::AnyBuffer>()  // [R, H, F]
+                                  .Attr<int32_t>("op"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_dot, dorylax::dot_call,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()  // own [R, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // x [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // offsets [R+1, 2]
+                                  .Arg<ffi::AnyBuffer>()  // neighbours [E]
+                                  .Arg<ffi::AnyBuffer>()  // edges [E]
+                                  .Ret<ffi::AnyBuffer>());  // [E, H]
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_expand, dorylax::expand_call,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()  // x [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // offsets [R+1, 2]
+                                  .Arg<ffi::AnyBuffer>()  // neighbours [E]
+                                  .Arg<ffi::AnyBuffer>()  // edges [E]
+                                  .Ret<ffi::AnyBuffer>());  // [E, H, F]
+
+#pragma GCC visibility pop

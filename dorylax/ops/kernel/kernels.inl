@@ -1,0 +1,408 @@
+// The kernels, written once over vectors of W lanes and compiled once per instruction set. The including file defines
+//   DORYLAX_ISA        the namespace and name of this set,
+//   DORYLAX_BYTES      bytes in a vector register,
+//   DORYLAX_REGISTERS  vectors of accumulators that fit in registers beside what a step needs.
+// No standard library templates here: the linker keeps one copy of those, which might then be one that this processor
+// cannot run.
+#include <cstdint>
+#include <cstring>
+
+#include "rows.h"
+
+namespace dorylax {
+namespace DORYLAX_ISA {
+namespace {
+
+#define DORYLAX_INLINE inline __attribute__((always_inline))
+
+// Entries ahead of which neighbours' rows are prefetched: far enough to cover DRAM latency, near enough to stay in L1.
+constexpr int64_t kAhead = 16;
+constexpr int64_t kLine = 64;
+
+struct BFloat16 {
+  uint16_t bits;
+};
+
+template <class S, int W>
+struct Lanes {
+  typedef S type __attribute__((vector_size(W * sizeof(S))));
+};
+template <class S, int W>
+using Vec = typename Lanes<S, W>::type;
+
+// How elements of T are loaded to, and stored from, vectors of accumulators.
+template <class T>
+struct Element {
+  using Acc = T;
+  template <int W>
+  static DORYLAX_INLINE Vec<Acc, W> load(const T* from) {
+    Vec<Acc, W> v;
+    std::memcpy(&v, from, sizeof(v));
+    return v;
+  }
+  template <int W>
+  static DORYLAX_INLINE void store(T* to, Vec<Acc, W> v) {
+    std::memcpy(to, &v, sizeof(v));
+  }
+};
+
+template <>
+struct Element<BFloat16> {
+  using Acc = float;
+  template <int W>
+  static DORYLAX_INLINE Vec<float, W> load(const BFloat16* from) {
+    Vec<uint16_t, W> bits;
+    std::memcpy(&bits, from, sizeof(bits));
+    Vec<uint32_t, W> wide = __builtin_convertvector(bits, Vec<uint32_t, W>) << 16;
+    Vec<float, W> v;
+    std::memcpy(&v, &wide, sizeof(v));
+    return v;
+  }
+  template <int W>
+  static DORYLAX_INLINE void store(BFloat16* to, Vec<float, W> v) {
+    Vec<uint32_t, W> wide;
+    std::memcpy(&wide, &v, sizeof(v));
+    // Round to nearest even; a NaN must not round up to infinity.
+    Vec<uint32_t, W> rounded = (wide + 0x7FFF + ((wide >> 16) & 1)) >> 16;
+    Vec<uint32_t, W> quiet = (wide >> 16) | 0x40;
+    Vec<uint16_t, W> bits = __builtin_convertvector((v == v) ? rounded : quiet, Vec<uint16_t, W>);
+    std::memcpy(to, &bits, sizeof(bits));
+  }
+};
+
+template <class T>
+using AccOf = typename Element<T>::Acc;
+
+template <class A, int W>
+DORYLAX_INLINE Vec<A, W> splat(A value) {
+  Vec<A, W> v = {};
+  return v + value;
+}
+
+// --- Reductions ------------------------------------------------------------------------------------------------------
+// Operand values of one entry's vector are combined into an accumulator; `begin` is the accumulator of no entries.
+
+struct Sum {
+  static constexpr Op kOp = Op::kSum;
+  template <class A, int W>
+  static DORYLAX_INLINE Vec<A, W> begin() {
+    return splat<A, W>(A(0));
+  }
+  template <class A, int W>
+  static DORYLAX_INLINE Vec<A, W> join(Vec<A, W> a, Vec<A, W> b) {
+    return a + b;
+  }
+};
+
+struct WeightedSum : Sum {
+  static constexpr Op kOp = Op::kWeightedSum;
+};
+
+struct SelectSum : Sum {
+  static constexpr Op kOp = Op::kSelectSum;
+};
+
+template <bool kLargest>
+struct Extremum {
+  static constexpr Op kOp = kLargest ? Op::kMax : Op::kMin;
+  template <class A, int W>
+  static DORYLAX_INLINE Vec<A, W> begin() {
+    return splat<A, W>(kLargest ? -A(__builtin_inf()) : A(__builtin_inf()));
+  }
+  template <class A, int W>
+  static DORYLAX_INLINE Vec<A, W> join(Vec<A, W> a, Vec<A, W> b) {
+    // A NaN replaces the accumulator and, comparing false, is never replaced.
+    return kLargest ? ((b > a) | (b != b) ? b : a) : ((b < a) | (b != b) ? b : a);
+  }
+};
+
+// Columns of one row are covered by vectors at `start + i * W`, but the last begins at `last`, so that it ends with the
+// row and may overlap the one before: odd widths need neither masks nor padding.
+struct Columns {
+  int64_t start;
+  int64_t last;
+};
+
+template <int W, int N>
+DORYLAX_INLINE int64_t column(const Columns& c, int i) {
+  return i == N - 1 ? c.last : c.start + i * W;
+}
+
+// Where a reduced row goes: to the output, or unrounded to the partials of a hub.
+template <class T>
+struct ToOutput {
+  T* row;
+  template <int W>
+  DORYLAX_INLINE void store(int64_t column, Vec<AccOf<T>, W> v) const {
+    Element<T>::template store<W>(row + column, v);
+  }
+};
+
+template <class T>
+struct ToPartial {
+  AccOf<T>* row;
+  template <int W>
+  DORYLAX_INLINE void store(int64_t column, Vec<AccOf<T>, W> v) const {
+    std::memcpy(row + column, &v, sizeof(v));
+  }
+};
+
+// Reduces entries [first, last) of one row over N vectors of columns, all kept in registers.
+template <class R, class T, int W, int N, class To>
+DORYLAX_INLINE void reduce_tile(const Rows& rows, int64_t row, int64_t head, int64_t first, int64_t last,
+                                const Columns& columns, const To& to) {
+  using A = AccOf<T>;
+  constexpr bool kWeighted = R::kOp == Op::kWeightedSum;
+  constexpr bool kSelect = R::kOp == Op::kSelectSum;
+  const int64_t stride = rows.heads * rows.width;
+  const T* x = static_cast<const T*>(rows.x) + head * rows.width;
+  const T* other = kSelect ? static_cast<const T*>(rows.other) : nullptr;
+  const T* weight = kWeighted ? static_cast<const T*>(rows.weight) + head : nullptr;
+  const int32_t* neighbours = rows.neighbours;
+
+  Vec<A, W> acc[N];
+  Vec<A, W> own[kSelect ? N : 1];
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) {
+    acc[i] = R::template begin<A, W>();
+    if constexpr (kSelect) {
+      own[i] = Element<T>::template load<W>(static_cast<const T*>(rows.own) + row * stride + column<W, N>(columns, i));
+    }
+  }
+
+  auto step = [&](int64_t k) __attribute__((always_inline)) {
+    const int64_t vertex = neighbours ? neighbours[k] : k;
+    const T* from = x + vertex * stride;
+    A w = A(1);
+    if constexpr (kWeighted) {
+      const T* at = weight + (rows.edges ? rows.edges[k] : k) * rows.heads;
+      w = Element<T>::template load<1>(at)[0];
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) {
+      Vec<A, W> value = Element<T>::template load<W>(from + column<W, N>(columns, i));
+      if constexpr (kWeighted) {
+        acc[i] += w * value;
+      } else if constexpr (kSelect) {
+        Vec<A, W> key = Element<T>::template load<W>(other + vertex * stride + column<W, N>(columns, i));
+        acc[i] += (key == own[i]) ? value : splat<A, W>(A(0));
+      } else {
+        acc[i] = R::template join<A, W>(acc[i], value);
+      }
+    }
+  };
+
+  int64_t k = first;
+  if (neighbours) {
+    // Prefetching runs on into the following rows, whose indices follow, but never past the last index of all.
+    const int64_t ahead = rows.num_entries - kAhead;
+    const int64_t stop = last < ahead ? last : ahead;
+    constexpr int64_t kBytes = N * W * sizeof(T);
+    for (; k < stop; ++k) {
+      const char* next = reinterpret_cast<const char*>(x + neighbours[k + kAhead] * stride + columns.start);
+#pragma GCC unroll 16
+      for (int64_t line = 0; line < kBytes; line += kLine) __builtin_prefetch(next + line, 0, 3);
+      // The tile's end may lie one line further where rows are not aligned to lines.
+      if constexpr (kBytes % kLine != 0 || kBytes < kLine) __builtin_prefetch(next + kBytes - 1, 0, 3);
+      step(k);
+    }
+  }
+  for (; k < last; ++k) step(k);
+
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) {
+    to.template store<W>(head * rows.width + column<W, N>(columns, i), acc[i]);
+  }
+}
+
+template <class R, class T, int W, class To>
+DORYLAX_INLINE void reduce_vectors(const Rows& rows, int64_t row, int64_t head, int64_t first, int64_t last, int n,
+                                   const Columns& columns, const To& to) {
+  switch (n) {
+#define DORYLAX_CASE(N)                                                                  \
+  case N:                                                                                \
+    if constexpr (N <= DORYLAX_REGISTERS)                                                \
+      reduce_tile<R, T, W, N>(rows, row, head, first, last, columns, to);                \
+    break;
+    DORYLAX_CASE(1)
+    DORYLAX_CASE(2)
+    DORYLAX_CASE(3)
+    DORYLAX_CASE(4)
+    DORYLAX_CASE(5)
+    DORYLAX_CASE(6)
+    DORYLAX_CASE(7)
+    DORYLAX_CASE(8)
+    DORYLAX_CASE(9)
+    DORYLAX_CASE(10)
+    DORYLAX_CASE(11)
+    DORYLAX_CASE(12)
+    DORYLAX_CASE(13)
+    DORYLAX_CASE(14)
+    DORYLAX_CASE(15)
+    DORYLAX_CASE(16)
+#undef DORYLAX_CASE
+  }
+}
+
+// One head of one row, whatever its width: full vectors where they fit, else the widest power of two that fits.
+template <class R, class T, class To>
+DORYLAX_INLINE void reduce_head(const Rows& rows, int64_t width, int64_t row, int64_t head, int64_t first, int64_t last,
+                                const To& to) {
+  constexpr int W = DORYLAX_BYTES / sizeof(AccOf<T>);
+  if (width >= W) {
+    const int64_t vectors = (width + W - 1) / W;
+    const int64_t tiles = (vectors + DORYLAX_REGISTERS - 1) / DORYLAX_REGISTERS;
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t begin = vectors * t / tiles, end = vectors * (t + 1) / tiles;
+      const int64_t final = end == vectors ? width - W : (end - 1) * W;
+      reduce_vectors<R, T, W>(rows, row, head, first, last, static_cast<int>(end - begin), {begin * W, final}, to);
+    }
+    return;
+  }
+#define DORYLAX_NARROW(L)                                                                                  \
+  if constexpr (L < W) {                                                                                   \
+    if (width >= L) {                                                                                      \
+      if (width == L)                                                                                      \
+        return reduce_tile<R, T, L, 1>(rows, row, head, first, last, {0, 0}, to);                        \
+      return reduce_tile<R, T, L, 2>(rows, row, head, first, last, {0, width - L}, to);                  \
+    }                                                                                                      \
+  }
+  DORYLAX_NARROW(8)
+  DORYLAX_NARROW(4)
+  DORYLAX_NARROW(2)
+  DORYLAX_NARROW(1)
+#undef DORYLAX_NARROW
+}
+
+// Heads matter only where each has its own weight; else a row is one head of width H * F.
+template <class R, class T, class To>
+DORYLAX_INLINE void reduce_row(const Rows& given, int64_t row, int64_t first, int64_t last, const To& to) {
+  if constexpr (R::kOp == Op::kWeightedSum) {
+    for (int64_t head = 0; head < given.heads; ++head) {
+      reduce_head<R, T>(given, given.width, row, head, first, last, to);
+    }
+  } else {
+    reduce_head<R, T>(given, given.heads * given.width, row, 0, first, last, to);
+  }
+}
+
+template <class R, class T>
+void reduce_rows(const Rows& rows, int64_t begin, int64_t end, int64_t longest) {
+  const int64_t stride = rows.heads * rows.width;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t first = rows.offsets[row], last = rows.offsets[row + 1];
+    if (last - first > longest) continue;
+    T* out = static_cast<T*>(rows.out) + row * stride;
+    if (first == last) {
+      std::memset(out, 0, stride * sizeof(T));
+    } else {
+      reduce_row<R, T>(rows, row, first, last, ToOutput<T>{out});
+    }
+  }
+}
+
+template <class R, class T>
+void reduce_span(const Rows& rows, int64_t row, int64_t first, int64_t last, void* partial) {
+  reduce_row<R, T>(rows, row, first, last, ToPartial<T>{static_cast<AccOf<T>*>(partial)});
+}
+
+template <class R, class T>
+void combine_spans(const Rows& rows, int64_t row, const void* partials, int64_t count) {
+  using A = AccOf<T>;
+  const int64_t stride = rows.heads * rows.width;
+  const A* from = static_cast<const A*>(partials);
+  T* out = static_cast<T*>(rows.out) + row * stride;
+  for (int64_t j = 0; j < stride; ++j) {
+    Vec<A, 1> acc = {from[j]};
+    for (int64_t i = 1; i < count; ++i) {
+      Vec<A, 1> next = {from[i * stride + j]};
+      acc = R::template join<A, 1>(acc, next);
+    }
+    Element<T>::template store<1>(out + j, acc);
+  }
+}
+
+// --- One result per entry --------------------------------------------------------------------------------------------
+
+template <class T, int W>
+DORYLAX_INLINE AccOf<T> dot(const T* a, const T* b, int64_t width) {
+  using A = AccOf<T>;
+  Vec<A, W> acc0 = splat<A, W>(A(0)), acc1 = acc0;
+  int64_t f = 0;
+  for (; f + 2 * W <= width; f += 2 * W) {
+    acc0 += Element<T>::template load<W>(a + f) * Element<T>::template load<W>(b + f);
+    acc1 += Element<T>::template load<W>(a + f + W) * Element<T>::template load<W>(b + f + W);
+  }
+  for (; f + W <= width; f += W) acc0 += Element<T>::template load<W>(a + f) * Element<T>::template load<W>(b + f);
+  acc0 += acc1;
+  A total = A(0);
+  for (int i = 0; i < W; ++i) total += acc0[i];
+  for (; f < width; ++f) total += Element<T>::template load<1>(a + f)[0] * Element<T>::template load<1>(b + f)[0];
+  return total;
+}
+
+template <class T>
+void dot_rows(const Rows& rows, int64_t begin, int64_t end, int64_t first, int64_t last) {
+  constexpr int W = DORYLAX_BYTES / sizeof(AccOf<T>);
+  const int64_t stride = rows.heads * rows.width;
+  const T* x = static_cast<const T*>(rows.x);
+  T* out = static_cast<T*>(rows.out);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* own = static_cast<const T*>(rows.own) + row * stride;
+    const int64_t from = rows.offsets[row] > first ? rows.offsets[row] : first;
+    const int64_t to = rows.offsets[row + 1] < last ? rows.offsets[row + 1] : last;
+    for (int64_t k = from; k < to; ++k) {
+      if (k + kAhead < rows.num_entries) {
+        const char* next = reinterpret_cast<const char*>(x + rows.neighbours[k + kAhead] * stride);
+        for (int64_t line = 0; line < stride * int64_t(sizeof(T)); line += kLine) __builtin_prefetch(next + line, 0, 3);
+      }
+      const T* near = x + rows.neighbours[k] * stride;
+      for (int64_t h = 0; h < rows.heads; ++h) {
+        const T *a = own + h * rows.width, *b = near + h * rows.width;
+        const AccOf<T> total = rows.width >= W   ? dot<T, W>(a, b, rows.width)
+                               : rows.width >= 4 ? dot<T, 4>(a, b, rows.width)
+                                                 : dot<T, 1>(a, b, rows.width);
+        Vec<AccOf<T>, 1> one = {total};
+        Element<T>::template store<1>(out + k * rows.heads + h, one);
+      }
+    }
+  }
+}
+
+template <class T>
+void expand_rows(const Rows& rows, int64_t begin, int64_t end, int64_t first, int64_t last) {
+  const int64_t stride = rows.heads * rows.width, bytes = stride * sizeof(T);
+  const T* x = static_cast<const T*>(rows.x);
+  T* out = static_cast<T*>(rows.out);
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t from = rows.offsets[row] > first ? rows.offsets[row] : first;
+    const int64_t to = rows.offsets[row + 1] < last ? rows.offsets[row + 1] : last;
+    for (int64_t k = from; k < to; ++k) {
+      const int64_t vertex = rows.neighbours ? rows.neighbours[k] : row;
+      if (rows.neighbours && k + kAhead < rows.num_entries) {
+        const char* next = reinterpret_cast<const char*>(x + rows.neighbours[k + kAhead] * stride);
+        for (int64_t line = 0; line < bytes; line += kLine) __builtin_prefetch(next + line, 0, 3);
+      }
+      std::memcpy(out + k * stride, x + vertex * stride, bytes);
+    }
+  }
+}
+
+#define DORYLAX_PER_DTYPE(F, ...) {F<__VA_ARGS__ float>, F<__VA_ARGS__ double>, F<__VA_ARGS__ BFloat16>}
+#define DORYLAX_COMMA ,
+#define DORYLAX_PER_OP(F)                                                                                 \
+  {DORYLAX_PER_DTYPE(F, Sum DORYLAX_COMMA), DORYLAX_PER_DTYPE(F, WeightedSum DORYLAX_COMMA),              \
+   DORYLAX_PER_DTYPE(F, Extremum<true> DORYLAX_COMMA), DORYLAX_PER_DTYPE(F, Extremum<false> DORYLAX_COMMA), \
+   DORYLAX_PER_DTYPE(F, SelectSum DORYLAX_COMMA)}
+
+#define DORYLAX_STRING_(S) #S
+#define DORYLAX_STRING(S) DORYLAX_STRING_(S)
+
+const Kernels kTable = {
+    DORYLAX_STRING(DORYLAX_ISA), DORYLAX_PER_OP(reduce_rows),     DORYLAX_PER_OP(reduce_span),
+    DORYLAX_PER_OP(combine_spans), DORYLAX_PER_DTYPE(dot_rows, ), DORYLAX_PER_DTYPE(expand_rows, ),
+};
+
+}  // namespace
+}  // namespace DORYLAX_ISA
+}  // namespace dorylax

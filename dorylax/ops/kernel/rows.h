@@ -1,0 +1,65 @@
+// What every kernel is given and what each instruction set provides.
+//
+// A kernel reduces, copies or multiplies over compressed sparse rows: entry k of row r (offsets[r] <= k < offsets[r+1])
+// refers to vertex neighbours[k] and to edge edges[k]. Scheduling (schedule.h) decides which rows a call computes and on
+// which thread; kernels (kernels.inl, compiled once per instruction set) only compute.
+#pragma once
+
+#include <cstdint>
+
+namespace dorylax {
+
+enum class Dtype : int32_t { kFloat32 = 0, kFloat64 = 1, kBFloat16 = 2 };
+constexpr int kDtypes = 3;
+
+enum class Op : int32_t {
+  kSum = 0,          // out[r] = sum of x[n]
+  kWeightedSum = 1,  // out[r] = sum of weight[e] * x[n]
+  kMax = 2,          // out[r] = max of x[n]; NaN if any is; 0 for an empty row
+  kMin = 3,          // likewise
+  kSelectSum = 4,    // out[r] = sum of x[n] where other[n] == own[r]
+};
+constexpr int kOps = 5;
+
+struct Rows {
+  const int64_t* offsets;     // [R + 1]
+  const int32_t* neighbours;  // [E]; null: entry k refers to vertex k
+  const int32_t* edges;       // [E]; null: entry k is edge k
+  int64_t num_entries;        // E: no index is read at or past it
+  const void* x;              // [V, H, F]
+  const void* weight;         // [E, H]
+  const void* own;            // [R, H, F]
+  const void* other;          // [V, H, F]
+  void* out;                  // [R, H, F]; [E, H] for Dot, [E, H, F] for Expand
+  int64_t heads;              // H
+  int64_t width;              // F
+};
+
+// Reduces rows [begin, end), leaving out rows of more than `longest` entries.
+using ReduceRows = void (*)(const Rows&, int64_t begin, int64_t end, int64_t longest);
+// Reduces entries [first, last) of one row into `partial`, [H * F] accumulators (float64 for float64, else float32).
+using ReduceSpan = void (*)(const Rows&, int64_t row, int64_t first, int64_t last, void* partial);
+// Combines `count` partials of one row, [count, H * F], in order, into out.
+using CombineSpans = void (*)(const Rows&, int64_t row, const void* partials, int64_t count);
+// Computes the entries of rows [begin, end) that lie in [first, last).
+using PerEntry = void (*)(const Rows&, int64_t begin, int64_t end, int64_t first, int64_t last);
+
+struct Kernels {
+  const char* name;
+  ReduceRows reduce[kOps][kDtypes];
+  ReduceSpan span[kOps][kDtypes];
+  CombineSpans combine[kOps][kDtypes];
+  PerEntry dot[kDtypes];     // out[k, h] = sum over f of own[r, h, f] * x[n, h, f]
+  PerEntry expand[kDtypes];  // out[k] = x[n]; x[r] where neighbours is null
+};
+
+const Kernels* kernels_avx512();    // null where this build or this processor has none
+const Kernels* kernels_avx2();
+const Kernels* kernels_baseline();  // never null
+
+inline int64_t bytes_per_element(Dtype dtype) {
+  return dtype == Dtype::kFloat64 ? 8 : dtype == Dtype::kFloat32 ? 4 : 2;
+}
+inline int64_t bytes_per_accumulator(Dtype dtype) { return dtype == Dtype::kFloat64 ? 8 : 4; }
+
+}  // namespace dorylax

@@ -1,0 +1,226 @@
+"""The native CPU kernels: finding the library, registering it with XLA, and calling it on NumPy buffers.
+
+The library is built when dorylax is installed (CMakeLists.txt). It is looked for beside this file first and then in every
+other `dorylax/ops` folder on the import path: in a checkout the sources come from the checkout and the library from the
+installed package. Where there is none, the operators run as plain JAX, and the first one that is lowered says so.
+
+`DORYLAX_NATIVE=0` in the environment turns the library off; `DORYLAX_NATIVE=avx512|avx2|baseline` chooses its
+instruction set, which otherwise is the best that the processor has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+_ABI = 1  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
+_HANDLERS = ("dorylax_ffi_reduce", "dorylax_ffi_dot", "dorylax_ffi_expand")
+_SUFFIXES = (".so", ".dylib", ".dll")
+_DTYPES = {"float32": 0, "float64": 1, "bfloat16": 2}
+_OPS = {"sum": 0, "weighted_sum": 1, "max": 2, "min": 3, "select_sum": 4}
+
+InstructionSet = Literal["avx512", "avx2", "baseline"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """Whether the native kernels serve, and why not if they do not.
+
+    Attributes:
+        available: whether they serve.
+        instruction_set: "avx512", "avx2" or "baseline"; None where unavailable.
+        path: the library; None where unavailable.
+        reason: one sentence that says why they are unavailable; None where they serve.
+    """
+
+    available: bool
+    instruction_set: str | None = None
+    path: str | None = None
+    reason: str | None = None
+
+
+def status() -> Status:
+    """Whether the native kernels serve in this process."""
+    library, reason = _load()
+    if library is None:
+        return Status(available=False, reason=reason)
+    return Status(available=True, instruction_set=library.dorylax_instruction_set().decode(), path=library._name)
+
+
+def usable(*dtypes: Any) -> bool:
+    """Whether the kernels serve operands of these dtypes; warns once per process where the library is missing."""
+    names = {jax.numpy.dtype(dtype).name for dtype in dtypes}
+    if len(names) != 1 or not names <= _DTYPES.keys():
+        return False
+    library, _ = _load()
+    if library is None:
+        _warn_once()
+    return library is not None
+
+
+def op_number(op: str) -> np.int32:
+    """The number by which the library knows a reduction (kernel/rows.h)."""
+    return np.int32(_OPS[op])
+
+
+def choose_instruction_set(name: InstructionSet | None) -> None:
+    """Makes the kernels use one instruction set, in this process; None for the best.
+
+    Raises:
+        RuntimeError: there is no library, or it or this processor lacks the instruction set.
+    """
+    library, reason = _load()
+    if library is None:
+        raise RuntimeError(f"no native kernels: {reason}")
+    if not library.dorylax_choose_instruction_set((name or "").encode()):
+        raise RuntimeError(f"instruction set {name!r} cannot run here: expected one of avx512, avx2, baseline that can")
+
+
+def reduce_rows(
+    op: Literal["sum", "weighted_sum", "max", "min"],
+    x: np.ndarray,
+    offsets: np.ndarray,
+    neighbours: np.ndarray,
+    out: np.ndarray,
+    *,
+    begin: int = 0,
+    end: int | None = None,
+    weight: np.ndarray | None = None,
+    edges: np.ndarray | None = None,
+) -> None:
+    """Reduces rows `begin:end` of a compressed-sparse-row structure into `out[begin:end]`, without Python's lock.
+
+    For callers that have threads of their own: the call computes on the calling thread, and others may read `x` and write
+    other rows of `out` meanwhile. It copies nothing.
+
+    Args:
+        op: the reduction; an empty row gives 0.
+        x: values per vertex, float32, float64 or bfloat16 `[V, H, F]` or `[V, F]`.
+        offsets: int64 `[R+1]`.
+        neighbours: int32 `[E]`; trusted to lie in 0 … V-1.
+        out: dtype and trailing shape of `x`, `[R, H, F]` or `[R, F]`.
+        begin: first row.
+        end: row after the last; R if None.
+        weight: for "weighted_sum", dtype of `x`, `[E, H]` or `[E]`.
+        edges: position in `weight` of each entry, int32 `[E]`; None where entry k is k.
+
+    Raises:
+        RuntimeError: there is no library (see `status`).
+        ValueError: an array has the wrong dtype, shape or memory layout, or the rows are out of range.
+    """
+    library, reason = _load()
+    if library is None:
+        raise RuntimeError(f"no native kernels: {reason}")
+    num_rows = offsets.shape[0] - 1
+    last = num_rows if end is None else end
+    heads = x.shape[1] if x.ndim == 3 else 1
+    _expect("x", x, x.dtype if x.dtype.name in _DTYPES else np.dtype(np.float32), x.shape)
+    if x.ndim not in (2, 3):
+        raise ValueError(f"x must have shape [V, F] or [V, H, F], got {x.shape}")
+    _expect("offsets", offsets, np.dtype(np.int64), (num_rows + 1,))
+    _expect("neighbours", neighbours, np.dtype(np.int32), neighbours.shape)
+    _expect("out", out, x.dtype, (num_rows, *x.shape[1:]))
+    if not 0 <= begin <= last <= num_rows:
+        raise ValueError(f"rows must satisfy 0 ≤ begin ≤ end ≤ {num_rows}, got begin={begin}, end={last}")
+    if (op == "weighted_sum") != (weight is not None):
+        raise ValueError(f"weight is for op='weighted_sum' and only for it, got op={op!r}")
+    if weight is not None:
+        _expect("weight", weight, x.dtype, (weight.shape[0], heads) if x.ndim == 3 else (weight.shape[0],))
+    if edges is not None:
+        _expect("edges", edges, np.dtype(np.int32), neighbours.shape)
+    if not out.flags.writeable:
+        raise ValueError("out must be writable")
+    library.dorylax_reduce_rows(
+        _OPS[op],
+        _DTYPES[x.dtype.name],
+        x.ctypes.data,
+        None if weight is None else weight.ctypes.data,
+        offsets.ctypes.data,
+        neighbours.ctypes.data,
+        None if edges is None else edges.ctypes.data,
+        int(neighbours.shape[0]),
+        heads,
+        x.shape[-1],
+        begin,
+        last,
+        out.ctypes.data,
+    )
+
+
+def _expect(name: str, array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        order = "C-contiguous" if array.flags.c_contiguous else "not C-contiguous"
+        raise ValueError(
+            f"{name} must be C-contiguous {dtype} {list(shape)}, got {order} {array.dtype} {list(array.shape)}"
+        )
+
+
+def _candidates() -> Iterator[Path]:
+    here = Path(__file__).resolve().parent
+    folders = [here, *(Path(entry or ".").resolve() / "dorylax" / "ops" for entry in sys.path)]
+    for folder in dict.fromkeys(folders):
+        for suffix in _SUFFIXES:
+            if (path := folder / f"libdorylax_ops{suffix}").is_file():
+                yield path
+
+
+@functools.cache
+def _load() -> tuple[ctypes.CDLL | None, str | None]:
+    """The library, registered with XLA, or the reason why there is none."""
+    wanted = os.environ.get("DORYLAX_NATIVE", "")
+    if wanted == "0":
+        return None, "DORYLAX_NATIVE=0 turns it off"
+    reason = "it was not built: no C++ compiler was found when dorylax was installed, or dorylax is not installed"
+    for path in _candidates():
+        try:
+            library = ctypes.CDLL(str(path))
+            abi = library.dorylax_abi()
+        except (OSError, AttributeError) as error:
+            reason = f"{path} does not load: {error}"
+            continue
+        if abi != _ABI:
+            reason = f"{path} is of another version (ABI {abi}, expected {_ABI}): install dorylax again"
+            continue
+        _declare(library)
+        if wanted and not library.dorylax_choose_instruction_set(wanted.encode()):
+            return None, f"DORYLAX_NATIVE={wanted!r} names no instruction set that can run here (avx512, avx2, baseline)"
+        for handler in _HANDLERS:
+            jax.ffi.register_ffi_target(handler, jax.ffi.pycapsule(getattr(library, handler)), platform="cpu")
+        return library, None
+    return None, reason
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    pointer, long = ctypes.c_void_p, ctypes.c_int64
+    library.dorylax_instruction_set.restype = ctypes.c_char_p
+    library.dorylax_choose_instruction_set.argtypes = [ctypes.c_char_p]
+    library.dorylax_reduce_rows.restype = None
+    library.dorylax_reduce_rows.argtypes = [
+        *(ctypes.c_int32, ctypes.c_int32),
+        *(pointer, pointer, pointer, pointer, pointer),
+        *(long, long, long, long, long),
+        pointer,
+    ]
+
+
+@functools.cache
+def _warn_once() -> None:
+    _, reason = _load()
+    if os.environ.get("DORYLAX_NATIVE") == "0":  # asked for: nothing to say
+        return
+    warnings.warn(
+        f"dorylax runs without its native CPU kernels: {reason}. Results are the same; gathers fall back to "
+        "jax.ops.segment_sum, which is about ten times slower. Install a C++ compiler (g++ or clang) and install dorylax again.",
+        RuntimeWarning,
+        stacklevel=2,
+    )

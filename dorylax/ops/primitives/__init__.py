@@ -1,0 +1,1 @@
+"""The graph operators as JAX primitives: closed under differentiation, batching and transposition."""
