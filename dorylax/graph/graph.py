@@ -4,6 +4,7 @@ A `Graph` is a directed multigraph on vertices 0 … V-1 in compressed sparse ro
 sources of v's in-edges; forward gathers read it) and *outgoing* (row u lists the targets of u's out-edges; backward
 gathers read it). It says nothing about features or labels (see `dorylax.graph.dataset`), and it does not build itself
 from other formats (see `dorylax.graph.build`).
+Its methods that make graphs are names for functions of `build`, `transform` and `reorder`; their texts are there.
 
 Edge order. The position of an edge in the incoming rows, sorted by (target, source), is its *edge id*; every per-edge
 array `[E, …]` is in that order. `outgoing.edges` gives the edge id of each outgoing entry.
@@ -17,11 +18,14 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any, Literal, final
+from os import PathLike
+from typing import Any, Literal, final, overload
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from dorylax.graph.transpose import transpose
 
@@ -57,8 +61,8 @@ class Adjacency:
 class Graph:
     """Directed multigraph in compressed sparse rows; see the module's text for the contract.
 
-    Make one with `Graph.from_coo`, `from_scipy`, `from_networkx`, `from_edge_index` or `from_npz`, which validate; the
-    constructor trusts its arguments.
+    Make one with `Graph.from_coo`, `from_csr`, `from_scipy`, `from_networkx`, `from_edge_index` or `from_npz`, which
+    validate; the constructor trusts its arguments.
 
     Args:
         offsets: in-edge row offsets, int64 `[V+1]`.
@@ -106,6 +110,105 @@ class Graph:
     def num_edges(self) -> int:
         """E, the number of directed edges; an undirected edge counts twice."""
         return self.incoming.neighbours.shape[0]  # type: ignore[no-any-return]
+
+    @overload
+    @staticmethod
+    def from_coo(
+        sources: npt.ArrayLike, targets: npt.ArrayLike, num_vertices: int | None = None, *, coalesce: bool = False
+    ) -> Graph: ...
+    @overload
+    @staticmethod
+    def from_coo(
+        sources: npt.ArrayLike,
+        targets: npt.ArrayLike,
+        num_vertices: int | None = None,
+        *,
+        coalesce: bool = False,
+        return_edge_order: Literal[True],
+    ) -> tuple[Graph, np.ndarray]: ...
+    @staticmethod
+    def from_coo(*args: Any, **options: Any) -> Any:
+        """Of edges `sources[k]` → `targets[k]`; see `dorylax.graph.build.from_coo`."""
+        from dorylax.graph import build
+
+        return build.from_coo(*args, **options)
+
+    @staticmethod
+    def from_csr(
+        offsets: npt.ArrayLike,
+        sources: npt.ArrayLike,
+        *,
+        symmetric: bool | None = None,
+        self_loops: SelfLoops | None = None,
+    ) -> Graph:
+        """Of compressed rows by destination, used in place where sorted; see `dorylax.graph.build.from_csr`."""
+        from dorylax.graph import build
+
+        return build.from_csr(offsets, sources, symmetric=symmetric, self_loops=self_loops)
+
+    @staticmethod
+    def from_scipy(adjacency: Any) -> Graph:
+        """Of a SciPy sparse array, entry `(u, v)` being u → v; see `dorylax.graph.build.from_scipy`."""
+        from dorylax.graph import build
+
+        return build.from_scipy(adjacency)
+
+    @staticmethod
+    def from_networkx(graph: Any, nodes: Sequence[Hashable] | None = None) -> Graph:
+        """Of a networkx graph; see `dorylax.graph.build.from_networkx`."""
+        from dorylax.graph import build
+
+        return build.from_networkx(graph, nodes)
+
+    @overload
+    @staticmethod
+    def from_edge_index(edge_index: Any, num_vertices: int | None = None, *, coalesce: bool = False) -> Graph: ...
+    @overload
+    @staticmethod
+    def from_edge_index(
+        edge_index: Any,
+        num_vertices: int | None = None,
+        *,
+        coalesce: bool = False,
+        return_edge_order: Literal[True],
+    ) -> tuple[Graph, np.ndarray]: ...
+    @staticmethod
+    def from_edge_index(*args: Any, **options: Any) -> Any:
+        """Of PyTorch Geometric's `edge_index` `[2, E]`; see `dorylax.graph.build.from_edge_index`."""
+        from dorylax.graph import build
+
+        return build.from_edge_index(*args, **options)
+
+    @staticmethod
+    def from_npz(path: str | PathLike[str]) -> Graph:
+        """Of an archive in dorylax's npz layout; see `dorylax.graph.build.from_npz`."""
+        from dorylax.graph import build
+
+        return build.from_npz(path)
+
+    def with_self_loops(self) -> Graph:
+        """With an edge v → v added for each vertex that has none; see `dorylax.graph.transform`."""
+        from dorylax.graph import transform
+
+        return transform.with_self_loops(self)
+
+    def without_self_loops(self) -> Graph:
+        """Without the edges v → v; see `dorylax.graph.transform`."""
+        from dorylax.graph import transform
+
+        return transform.without_self_loops(self)
+
+    def symmetrise(self) -> Graph:
+        """With u → v and v → u, once each, wherever this graph has either; see `dorylax.graph.transform`."""
+        from dorylax.graph import transform
+
+        return transform.symmetrise(self)
+
+    def reorder(self, order: npt.ArrayLike) -> Graph:
+        """With row `order[i]` moved to row i; vertices and edges keep the user's ids; see `dorylax.graph.reorder`."""
+        from dorylax.graph.reorder import reorder
+
+        return reorder(self, order)
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[bool, SelfLoops]]:
         """Leaves: arrays as JAX may see them. Static: what may change which operations are traced."""

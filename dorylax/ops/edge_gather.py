@@ -12,11 +12,11 @@ from dorylax.ops.degrees import in_degrees
 from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.primitives.extremum import collect_extremum
 from dorylax.ops.primitives.linear import collect
-from dorylax.ops.shapes import check_rows, divide_rows
+from dorylax.ops.shapes import AnyArray, check_rows, divide_rows
 
 
 def gather_edges(
-    graph: Graph, e: Float[Array, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum"
+    graph: Graph, e: Float[AnyArray, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum"
 ) -> Float[Array, "V *rest"]:
     """Reduces over in-edges: `y[v] = reduce over edges i = (u → v) of e[i]`.
 

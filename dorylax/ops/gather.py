@@ -16,15 +16,15 @@ from dorylax.ops.primitives.bilinear import gather_weighted
 from dorylax.ops.primitives.extremum import gather_extremum
 from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.scatter import scatter_src
-from dorylax.ops.shapes import check_rows, divide_rows
+from dorylax.ops.shapes import AnyArray, check_rows, divide_rows
 
 Reduce = Literal["sum", "mean", "max", "min"]
 
 
 def gather(
     graph: Graph,
-    x: Float[Array, "V *rest"],
-    edge_weight: Float[Array, "E *heads"] | None = None,
+    x: Float[AnyArray, "V *rest"],
+    edge_weight: Float[AnyArray, "E *heads"] | None = None,
     *,
     reduce: Reduce = "sum",
 ) -> Float[Array, "V *rest"]:

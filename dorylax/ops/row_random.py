@@ -10,31 +10,31 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax.extend.random import threefry2x32_p
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Integer, PRNGKeyArray, UInt32
 
 from dorylax.graph.graph import Graph
 
 
-def vertex_ids(graph: Graph) -> Int[Array, " V"]:
+def vertex_ids(graph: Graph) -> Integer[Array, " V"]:
     """The user's id of each vertex, `[V]`: what per-vertex randomness is keyed by."""
     if graph.vertex_ids is None:
         return jnp.arange(graph.num_vertices, dtype=jnp.int32)
     return jnp.asarray(graph.vertex_ids)
 
 
-def edge_ids(graph: Graph) -> Int[Array, " E"]:
+def edge_ids(graph: Graph) -> Integer[Array, " E"]:
     """The id of each edge in the graph as the user built it, `[E]`: what per-edge randomness is keyed by."""
     if graph.edge_ids is None:
         return jnp.arange(graph.num_edges, dtype=jnp.int32)
     return jnp.asarray(graph.edge_ids)
 
 
-def loop_ids(graph: Graph) -> Int[Array, " V"]:
+def loop_ids(graph: Graph) -> Integer[Array, " V"]:
     """The id of each vertex's implicit self-loop, E + v, uint32 `[V]`."""
     return vertex_ids(graph).astype(jnp.uint32) + jnp.uint32(graph.num_edges)
 
 
-def row_bits(key: PRNGKeyArray, ids: Int[Array, " R"], width: int) -> UInt32[Array, "R {width}"]:
+def row_bits(key: PRNGKeyArray, ids: Integer[Array, " R"], width: int) -> UInt32[Array, "R {width}"]:
     """Random bits of chosen rows.
 
     Args:
@@ -56,7 +56,7 @@ def row_bits(key: PRNGKeyArray, ids: Int[Array, " R"], width: int) -> UInt32[Arr
     return a ^ b
 
 
-def bernoulli_rows(key: PRNGKeyArray, probability: float, ids: Int[Array, " R"], width: int) -> Bool[Array, "R {width}"]:
+def bernoulli_rows(key: PRNGKeyArray, probability: float, ids: Integer[Array, " R"], width: int) -> Bool[Array, "R {width}"]:
     """True with the given probability, independently for each element of the chosen rows; see `row_bits`."""
     # 24 bits make every float32 in [0, 1) on a grid exact.
     uniform = (row_bits(key, ids, width) >> 8).astype(jnp.float32) * (1 / (1 << 24))

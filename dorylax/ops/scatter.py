@@ -9,10 +9,10 @@ from jaxtyping import Array, Float
 from dorylax.graph.graph import Graph
 from dorylax.ops.primitives.base import Direction, structure_of
 from dorylax.ops.primitives.linear import expand
-from dorylax.ops.shapes import check_rows
+from dorylax.ops.shapes import AnyArray, check_rows
 
 
-def scatter_src(graph: Graph, x: Float[Array, "V *rest"]) -> Float[Array, "E *rest"]:
+def scatter_src(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E *rest"]:
     """`y[e] = x[u]` for each edge e = (u → v).
 
     Args:
@@ -28,12 +28,12 @@ def scatter_src(graph: Graph, x: Float[Array, "V *rest"]) -> Float[Array, "E *re
     return _scatter(graph, x, "out")
 
 
-def scatter_dst(graph: Graph, x: Float[Array, "V *rest"]) -> Float[Array, "E *rest"]:
+def scatter_dst(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E *rest"]:
     """`y[e] = x[v]` for each edge e = (u → v); arguments and result as in `scatter_src`."""
     return _scatter(graph, x, "in")
 
 
-def _scatter(graph: Graph, x: Float[Array, "V *rest"], direction: Direction) -> Float[Array, "E *rest"]:
+def _scatter(graph: Graph, x: Float[AnyArray, "V *rest"], direction: Direction) -> Float[Array, "E *rest"]:
     check_rows("x", x, "vertices", graph.num_vertices)
     flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
     y = expand(flat, structure_of(graph), direction=direction)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+
+AnyArray = Array | np.ndarray
+"""What operators take: JAX arrays, traced or not, and NumPy's."""
 
 
 def check_rows(name: str, array: Any, kind: str, expected: Any) -> None:

@@ -287,21 +287,6 @@ DORYLAX_INLINE void reduce_row(const Rows& given, int64_t row, int64_t first, in
 }
 
 template <class R, class T>
-void reduce_rows(const Rows& rows, int64_t begin, int64_t end, int64_t longest) {
-  const int64_t stride = rows.heads * rows.width;
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t first = rows.offsets[row], last = rows.offsets[row + 1];
-    if (last - first > longest) continue;
-    T* out = static_cast<T*>(rows.out) + row * stride;
-    if (first == last) {
-      std::memset(out, 0, stride * sizeof(T));
-    } else {
-      reduce_row<R, T>(rows, row, first, last, ToOutput<T>{out});
-    }
-  }
-}
-
-template <class R, class T>
 void reduce_span(const Rows& rows, int64_t row, int64_t first, int64_t last, void* partial) {
   reduce_row<R, T>(rows, row, first, last, ToPartial<T>{static_cast<AccOf<T>*>(partial)});
 }
@@ -313,12 +298,44 @@ void combine_spans(const Rows& rows, int64_t row, const void* partials, int64_t 
   const A* from = static_cast<const A*>(partials);
   T* out = static_cast<T*>(rows.out) + row * stride;
   for (int64_t j = 0; j < stride; ++j) {
-    Vec<A, 1> acc = {from[j]};
+    Vec<double, 1> acc = {double(from[j])};
     for (int64_t i = 1; i < count; ++i) {
-      Vec<A, 1> next = {from[i * stride + j]};
-      acc = R::template join<A, 1>(acc, next);
+      Vec<double, 1> next = {double(from[i * stride + j])};
+      acc = R::template join<double, 1>(acc, next);
     }
-    Element<T>::template store<1>(out + j, acc);
+    Vec<A, 1> joined = {A(acc[0])};
+    Element<T>::template store<1>(out + j, joined);
+  }
+}
+
+// One long row on one thread.
+template <class R, class T>
+__attribute__((noinline)) void reduce_long_row(const Rows& rows, int64_t row, int64_t first, int64_t last) {
+  const int64_t count = (last - first + kSpan - 1) / kSpan, stride = rows.heads * rows.width;
+  auto* partials = static_cast<AccOf<T>*>(__builtin_malloc(count * stride * sizeof(AccOf<T>)));
+  if (!partials) __builtin_trap();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = first + i * kSpan, end = begin + kSpan < last ? begin + kSpan : last;
+    reduce_span<R, T>(rows, row, begin, end, partials + i * stride);
+  }
+  combine_spans<R, T>(rows, row, partials, count);
+  __builtin_free(partials);
+}
+
+template <class R, class T>
+void reduce_rows(const Rows& rows, int64_t begin, int64_t end, int64_t longest) {
+  const int64_t stride = rows.heads * rows.width;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t first = rows.offsets[row], last = rows.offsets[row + 1];
+    if (last - first > longest) continue;
+    T* out = static_cast<T*>(rows.out) + row * stride;
+    if (first == last) {
+      std::memset(out, 0, stride * sizeof(T));
+    } else if (last - first > kSpan) {
+      reduce_long_row<R, T>(rows, row, first, last);
+    } else {
+      reduce_row<R, T>(rows, row, first, last, ToOutput<T>{out});
+    }
   }
 }
 

@@ -21,6 +21,10 @@ enum class Op : int32_t {
 };
 constexpr int kOps = 5;
 
+// A longer row is reduced in spans of this many entries, joined in order in float64: a float32 sum must not lose digits for
+// being long, and threads can share a hub. The same spans wherever a row is reduced, so the same bits.
+constexpr int64_t kSpan = 2048;
+
 struct Rows {
   const int64_t* offsets;     // [R + 1]
   const int32_t* neighbours;  // [E]; null: entry k refers to vertex k

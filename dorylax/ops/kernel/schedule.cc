@@ -14,8 +14,6 @@ namespace {
 constexpr int64_t kBlock = 8192;
 // What a row costs beyond its entries, in entries: a block of a million empty rows is work too.
 constexpr int64_t kRowCost = 4;
-// A row of more entries is cut into spans of this many, so that one hub does not keep one thread busy alone.
-constexpr int64_t kSpan = 32768;
 
 // First row at or after which at least `work` lies before; work(r) = offsets[r] + kRowCost * r is monotone.
 int64_t row_at(const int64_t* offsets, int64_t num_rows, int64_t work) {
@@ -77,9 +75,9 @@ void reduce(Op op, Dtype dtype, const Rows& rows, int64_t num_rows, const Parall
     }
   });
   // In order of spans, whichever thread computed them.
-  for (const Hub& hub : hubs) {
-    kernels.combine[o][d](rows, hub.row, partials.get() + hub.first_span * partial_bytes, hub.spans);
-  }
+  parallel_for(static_cast<int64_t>(hubs.size()), [&](int64_t i) {
+    kernels.combine[o][d](rows, hubs[i].row, partials.get() + hubs[i].first_span * partial_bytes, hubs[i].spans);
+  });
 }
 
 void per_entry(PerEntry kernel, const Rows& rows, int64_t num_rows, const ParallelFor& parallel_for) {

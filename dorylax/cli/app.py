@@ -1,0 +1,85 @@
+"""The `dorylax` command: its commands, and what every error looks like.
+
+Exit codes: 0 done; 1 the run or the machine failed; 2 the user asked for something that does not exist or cannot be;
+130 Ctrl-C; 143 SIGTERM. What a user can cause is one line on standard error; a traceback is a bug of ours.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from dorylax import __version__
+from dorylax.cli.datasets import datasets
+from dorylax.cli.failures import INTERRUPTED, CommandError, explain
+from dorylax.cli.info import info
+from dorylax.cli.predict import predict
+from dorylax.cli.train import train
+from dorylax.config.errors import did_you_mean
+
+
+class Commands(click.Group):
+    """A group that answers an unknown command with the near ones."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, apart from the error."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            raise click.UsageError(f"no such command {args[0]!r}: {did_you_mean(args[0], names)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def cli() -> None:
+    """Train graph neural networks on whole graphs."""
+
+
+for _command in (train, predict, datasets, info):
+    cli.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        arguments: without the program's name; by default those of the process.
+
+    Returns:
+        The exit code.
+    """
+    return run(cli, "dorylax", arguments)
+
+
+def run(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:
+    """Runs any click command with this project's errors and exit codes; see `main`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = command.main(arguments, prog_name=program, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except CommandError as failure:
+        click.echo(str(failure), err=True)
+        return failure.code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except Exception as error:
+        explained = explain(error)
+        if explained is None:
+            raise
+        click.echo(f"error: {explained.line}", err=True)
+        return explained.code
+    return code if isinstance(code, int) else 0
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning as one line; where in our code it was raised tells a user nothing."""
+    click.echo(f"warning: {' '.join(str(message).split())}", err=True)

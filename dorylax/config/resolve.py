@@ -1,0 +1,167 @@
+"""From what the user gave to a complete configuration: recipe < file < flags, then every value checked.
+
+The only module of `dorylax.config` that asks `dorylax.layers.registry`, and so imports Flax, once keys and types have
+passed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dorylax.config.check import KEYS, check_value, flatten, known
+from dorylax.config.errors import ConfigError
+from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
+from dorylax.config.schema import SECTIONS, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
+from dorylax.optimizers import OPTIMIZERS
+
+# Options that a model's recipe leaves open. Values that a recipe gives come first.
+_MODEL_DEFAULTS: dict[str, Any] = {
+    "hidden_features": 16,
+    "num_layers": 2,
+    "dropout": 0.5,
+    "heads": 8,
+    "output_heads": 1,
+    "attention_dropout": 0.6,
+    "norm": "none",
+    "residual": False,
+    "aggregation": "mean",
+    "train_epsilon": False,
+}
+_MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
+_OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
+
+
+class RunConfig(BaseModel):
+    """One run, completely described. Make one with `resolve`, `from_yaml` or `load`, which check and fill in.
+
+    Attributes:
+        data: the graph, its features, labels and split.
+        model: the model and the options that it uses.
+        optimizer: the optimizer and the options that it uses.
+        train: how long, from which seed, what to watch.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: DataConfig
+    model: ModelConfig
+    optimizer: OptimizerConfig
+    train: TrainConfig
+
+    @classmethod
+    def resolve(cls, *overrides: Mapping[str, Any]) -> RunConfig:
+        """Fill in what is not given from the model's recipe, then from the general defaults.
+
+        Args:
+            overrides: what the user gave, dotted (`{"train.epochs": 5}`) or nested (`{"train": {"epochs": 5}}`); of
+                several mappings a later one wins.
+
+        Returns:
+            A configuration in which every key that the chosen model and optimizer use has a value.
+
+        Raises:
+            ConfigError: an unknown key, model or optimizer, a value of the wrong type or out of bounds, or an option
+                that the chosen model or optimizer does not use.
+        """
+        given: dict[str, Any] = {}
+        for mapping in overrides:
+            given.update(flatten(mapping))
+        for key, value in given.items():
+            check_value(key, value)
+
+        values = {key: field.default for key, field in KEYS.items() if field.default is not None}
+        name = given.get("model.name", values["model.name"])
+        used, recipe = _model(name)
+        optimizer = ({**values, **recipe} | given)["optimizer.name"]
+        known("optimizer.name", optimizer, OPTIMIZERS)
+        tuned = OPTIMIZERS[optimizer].options
+        # What a recipe says for its own optimizer means nothing to one that has no such option.
+        foreign = {f"optimizer.{option}" for option in _OPTIMIZER_OPTIONS - tuned.keys()}
+        values.update({f"model.{option}": _MODEL_DEFAULTS[option] for option in used})
+        values.update({f"optimizer.{option}": value for option, value in tuned.items()})
+        values.update({key: value for key, value in recipe.items() if key not in foreign})
+
+        for key in given:
+            section, option = key.split(".")
+            if section == "model" and option in _MODEL_OPTIONS - used:
+                raise ConfigError(f"{key} is not an option of model {name}, whose options are {_listed(used)}", key)
+            if section == "optimizer" and option in _OPTIMIZER_OPTIONS - tuned.keys():
+                own = _listed(tuned) if tuned else "only those of every optimizer"
+                raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
+        values.update(given)
+        return cls._validated(values)
+
+    @classmethod
+    def from_yaml(cls, text: str, name: str = "the configuration") -> RunConfig:
+        """Read a YAML document; `name` is what errors call it. Raises ConfigError as `resolve` does."""
+        return cls.resolve(overrides_from_yaml(text, name))
+
+    @classmethod
+    def load(cls, path: Path) -> RunConfig:
+        """Read a YAML file, for instance a run directory's `config.yaml`. Raises ConfigError as `resolve` does."""
+        return cls.resolve(overrides_from_file(path))
+
+    @classmethod
+    def _validated(cls, values: Mapping[str, Any]) -> RunConfig:
+        nested: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+        for key, value in values.items():
+            section, option = key.split(".")
+            nested[section][option] = value
+        try:
+            return cls.model_validate(nested)
+        except ValidationError as error:
+            # Given values are checked one by one before; this is for recipes, which are ours.
+            raise ConfigError(f"the recipe of model {values['model.name']} is not valid: {error.errors()[0]}") from None
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """The configuration as nested dicts of plain values, without options that are not used."""
+        return {
+            section: {
+                name: value
+                for name, value in getattr(self, section).model_dump().items()
+                if value is not None or section in ("data", "train")
+            }
+            for section in SECTIONS
+        }
+
+    def dotted(self) -> dict[str, Any]:
+        """`to_dict` with dotted keys, in order."""
+        return flatten(self.to_dict())
+
+    def to_yaml(self) -> str:
+        """The configuration as YAML that `from_yaml` reads back to an equal one."""
+        return yaml.safe_dump({"schema": SCHEMA, **self.to_dict()}, sort_keys=False, allow_unicode=True)
+
+    def key(self) -> str:
+        """The identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
+
+        Keys that are null are left out, so that a key added later with null as its default changes no identity.
+        """
+        return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
+
+    def canonical_json(self) -> str:
+        """What `key` hashes: all keys that are not null, dotted and sorted, as compact JSON."""
+        values = {key: value for key, value in self.dotted().items() if value is not None}
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _model(name: Any) -> tuple[frozenset[str], Mapping[str, Any]]:
+    """The options that a model uses, and its recipe with dotted keys."""
+    # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
+    models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
+    spec = models[known("model.name", name, models)]
+    return frozenset(spec.options) & _MODEL_OPTIONS, spec.recipe
+
+
+def _listed(options: Iterable[str]) -> str:
+    names = set(options)
+    order = [name for section in (ModelConfig, OptimizerConfig) for name in section.model_fields if name in names]
+    return ", ".join(order)

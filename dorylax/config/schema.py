@@ -1,0 +1,174 @@
+"""Which keys a run has: their types, bounds, defaults and meanings (docs/configuration.md shows this file as tables).
+
+A `model.*` or `optimizer.*` option that only some models or optimizers use is None where the chosen one does not use
+it. Which model uses which option, and with which default, is `dorylax.layers.registry`'s to say; for optimizers,
+`dorylax.optimizers`'.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import annotated_types
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+# Seeds go through 32-bit counters in JAX.
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class Section(BaseModel):
+    """What all sections share: frozen, no unknown keys, no silent conversion ("1" is not 1), no NaN or infinity."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=False, protected_namespaces=()
+    )
+
+
+class DataConfig(Section):
+    """The graph, its features, labels and split."""
+
+    name: Annotated[str, Field(min_length=1)] = Field(
+        "communities", description="a built-in or downloadable data set (`dorylax datasets`), or the path of an `.npz`"
+    )
+    size: str | None = Field(None, description="size of a built-in data set; null: its smallest ordinary size")
+    row_normalise: bool = Field(False, description="scale each vertex's features to sum to 1")
+    split_seed: Seed = Field(0, description="seed of the split of data that come without masks")
+
+
+class ModelConfig(Section):
+    """The model. An option that the model does not use may not be set."""
+
+    name: str = Field("gcn", description="which model")
+    hidden_features: Count | None = Field(
+        None, description="width of the hidden layers, per head where there are heads"
+    )
+    num_layers: Count | None = Field(None, description="number of layers, the output layer included")
+    dropout: Fraction | None = Field(None, description="probability that an input of a layer is dropped in training")
+    heads: Count | None = Field(None, description="attention heads of the hidden layers")
+    output_heads: Count | None = Field(None, description="attention heads of the output layer, averaged")
+    attention_dropout: Fraction | None = Field(
+        None, description="probability that an attention coefficient is dropped in training"
+    )
+    norm: Literal["none", "layer", "rms"] | None = Field(None, description="normalisation after each hidden layer")
+    residual: bool | None = Field(None, description="add a layer's input to its output")
+    aggregation: Literal["mean", "sum", "max"] | None = Field(None, description="how neighbours are aggregated")
+    train_epsilon: bool | None = Field(None, description="learn the weight of a vertex's own features, from 0")
+
+
+class OptimizerConfig(Section):
+    """The optimizer. An option that the optimizer does not use may not be set."""
+
+    name: str = Field("adam", description="which optimizer")
+    learning_rate: Positive = Field(0.01, description="step size")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="λ: adds λ·w to the gradient (the L2 penalty λ/2·‖w‖²); with adamw and lamb decoupled from it"
+    )
+    weight_decay_on: Literal["all", "first"] = Field(
+        "all", description="decay all parameters or the first layer's only"
+    )
+    momentum: Fraction | None = Field(None, description="share of the last step that is kept")
+    beta1: Fraction | None = Field(None, description="decay rate of the gradient's mean")
+    beta2: Fraction | None = Field(None, description="decay rate of the squared gradient's mean")
+    epsilon: Positive | None = Field(None, description="added to the denominator")
+
+
+class TrainConfig(Section):
+    """How long to train, from which seed, and what to watch."""
+
+    epochs: Count = Field(200, description="number of passes over the graph, one update each")
+    seed: Seed = Field(0, description="seed of the initial parameters and of dropout")
+    eval_every: Count = Field(1, description="epochs between evaluations")
+    target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="stop when validation accuracy reaches this; null: never"
+    )
+    patience: Count | None = Field(
+        None, description="stop after this many epochs without a better validation accuracy; null: never"
+    )
+    checkpoint_every: Annotated[int, Field(ge=0)] = Field(
+        0, description="epochs between checkpoints; 0: only when interrupted and at the end"
+    )
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "optimizer": OptimizerConfig,
+    "train": TrainConfig,
+}
+
+
+def keys() -> Iterator[tuple[str, FieldInfo]]:
+    """Every dotted key in order, with its field."""
+    for section, model in SECTIONS.items():
+        for name, field in model.model_fields.items():
+            yield f"{section}.{name}", field
+
+
+def nullable(field: FieldInfo) -> bool:
+    """Whether the field's type admits None."""
+    return type(None) in typing.get_args(field.annotation)
+
+
+def expected(field: FieldInfo) -> str:
+    """What a field takes, in words: `a whole number ≥ 1`, `one of none, layer, rms`."""
+    return " ".join(part for part in (type_words(field), bound_words(field)) if part)
+
+
+def type_words(field: FieldInfo) -> str:
+    """The type part of `expected`."""
+    annotation = _core(field)
+    if typing.get_origin(annotation) is Literal:
+        return f"one of {', '.join(typing.get_args(annotation))}"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return words[annotation]
+
+
+def bound_words(field: FieldInfo) -> str:
+    """The bounds part of `expected`, empty where there are none: `≥ 0 and < 1`."""
+    signs: dict[type, tuple[str, str]] = {
+        annotated_types.Ge: ("≥", "ge"),
+        annotated_types.Gt: (">", "gt"),
+        annotated_types.Le: ("≤", "le"),
+        annotated_types.Lt: ("<", "lt"),
+    }
+    parts = []
+    for entry in _constraints(field):
+        if type(entry) in signs:
+            sign, attribute = signs[type(entry)]
+            parts.append(f"{sign} {getattr(entry, attribute)}")
+    return " and ".join(parts)
+
+
+def choices(field: FieldInfo) -> tuple[str, ...]:
+    """What a field with a closed set of values takes; empty for all others."""
+    annotation = _core(field)
+    return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
+
+
+def _core(field: FieldInfo) -> Any:
+    """The field's type without `| None` and without constraints."""
+    annotation: Any = field.annotation
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
+    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
+
+
+def _constraints(field: FieldInfo) -> Iterator[Any]:
+    """The constraints of a field, wherever they are written: on it, or on the part of `X | None` that is X."""
+    found = list(field.metadata)
+    for part in typing.get_args(field.annotation):
+        if typing.get_origin(part) is Annotated:
+            for entry in typing.get_args(part)[1:]:
+                found.extend(entry.metadata if isinstance(entry, FieldInfo) else [entry])
+    for entry in found:
+        if isinstance(entry, annotated_types.GroupedMetadata):
+            yield from entry
+        else:
+            yield entry

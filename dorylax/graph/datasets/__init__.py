@@ -1,0 +1,12 @@
+"""Data sets by name.
+
+`load("cora")` and its like. Built in is `communities` (generated, in sizes from tiny to the paper's graphs); published
+are the planetoid, amazon, coauthor, reddit and OGB graphs, from `$DORYLAX_DATA` or by download. A family that is added
+is a module with `PUBLISHED` records (`base`), listed in `registry`.
+"""
+
+from dorylax.graph.datasets.base import DatasetError, Description, Size
+from dorylax.graph.datasets.download import cache_directory
+from dorylax.graph.datasets.registry import describe, load, names
+
+__all__ = ["DatasetError", "Description", "Size", "cache_directory", "describe", "load", "names"]

@@ -1,0 +1,161 @@
+"""Published files: where they are kept, how they are fetched and verified. Never asks anything.
+
+A download goes to `<file>.part` and is renamed when it is whole and its SHA-256 is right, so that a file under its own
+name is a complete one. What an interruption, a cut connection or a full disk leaves in `<file>.part` is continued by
+the next call with a Range request. What is in the files is the business of the modules of the formats.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import logging
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from dorylax.graph.datasets.base import DatasetError, Source
+
+_LOG = logging.getLogger(__name__)
+_TIMEOUT = 30.0  # seconds without a byte
+_CHUNK = 1 << 20
+
+
+def cache_directory() -> Path:
+    """Where downloads are kept: `$DORYLAX_CACHE`, or else the platform's cache directory."""
+    if chosen := os.environ.get("DORYLAX_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "dorylax"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dorylax"
+
+
+def is_cached(sources: Sequence[Source]) -> bool:
+    """Whether all files are there; their hashes are not looked at."""
+    return all((cache_directory() / source.path).is_file() for source in sources)
+
+
+def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
+    """Makes sure that all files of a data set are in the cache, and are what they should be.
+
+    Args:
+        name: of the data set, for messages.
+        sources: its files.
+
+    Returns:
+        The path of each file by its name (the last part of `Source.path`).
+
+    Raises:
+        DatasetError: a file can neither be found nor downloaded (the message lists every missing file, its address, its
+            SHA-256 and the directory to put it in), or its SHA-256 is wrong (the file has then been deleted).
+    """
+    cache = cache_directory()
+    for source in sources:
+        file = cache / source.path
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(file.parent):
+                if not file.is_file():
+                    _download(source, file)
+        except (OSError, http.client.HTTPException) as error:
+            raise DatasetError(_how_to_get(name, sources, cache, source, error)) from error
+        _verify(file, source, file)
+    return {Path(source.path).name: cache / source.path for source in sources}
+
+
+def _download(source: Source, file: Path) -> None:
+    part = file.with_name(file.name + ".part")
+    if source.sha256 is None:
+        part.unlink(missing_ok=True)  # halves of two versions of a file could not be told apart
+    have = -1
+    while have < (have := part.stat().st_size if part.exists() else 0):  # as long as each attempt brings something
+        try:
+            _transfer(source.url, part, have)
+            break
+        except (ConnectionError, TimeoutError, http.client.HTTPException) as error:
+            failure = error
+    else:
+        raise failure
+    _verify(part, source, file)
+    part.replace(file)
+
+
+def _transfer(url: str, part: Path, have: int) -> None:
+    """One request, for what follows the `have` bytes that `part` holds already."""
+    request = urllib.request.Request(url, headers={"User-Agent": "dorylax", "Accept-Encoding": "identity"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+            # Nothing is left to send: `part` is whole, or it is not this file and fails its check.
+            return
+        raise
+    except urllib.error.URLError as error:
+        raise error.reason if isinstance(error.reason, OSError) else error from error
+    with response:
+        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+        expected = response.headers.get("Content-Length")
+        _LOG.info("downloading %s%s", url, f", continuing at byte {have}" if resumed else "")
+        received = 0
+        with part.open("ab" if resumed else "wb") as out:
+            while chunk := response.read(_CHUNK):
+                out.write(chunk)
+                received += len(chunk)
+    if expected is not None and received < int(expected):
+        raise ConnectionError(f"the connection ended after {received} of {expected} bytes")
+
+
+def _verify(file: Path, source: Source, final: Path) -> None:
+    """Compares SHA-256; records it where none is known. Deletes what is wrong."""
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    record = final.with_name(final.name + ".sha256")
+    expected = source.sha256 or (record.read_text("ascii").strip() if record.is_file() else None)
+    if expected is None:
+        record.write_text(found + "\n", "ascii")
+    elif found != expected:
+        file.unlink()
+        told = (
+            ""
+            if source.sha256
+            else f" (recorded in {record} when the file was first seen; delete that to accept a new one)"
+        )
+        raise DatasetError(
+            f"{final.name} is damaged or another version: SHA-256 is {found}, expected {expected}{told}. "
+            f"The file has been deleted; run again to download it from {source.url}"
+        )
+
+
+def _how_to_get(name: str, sources: Sequence[Source], cache: Path, failed: Source, error: Exception) -> str:
+    missing = [source for source in sources if not (cache / source.path).is_file()]
+    lines = [
+        f"data set {name!r} is not cached and {failed.url} could not be downloaded ({error}). Run again to continue, "
+        f"or put {'this file' if len(missing) == 1 else f'these {len(missing)} files'} in place:"
+    ]
+    for source in missing:
+        check = f"SHA-256 {source.sha256}" if source.sha256 else "no SHA-256 published"
+        lines.append(f"  {cache / source.path}  from {source.url}  ({check})")
+    lines.append(
+        f"or set DORYLAX_DATA to a directory that holds {name}.npz, or DORYLAX_CACHE to another cache directory"
+    )
+    return "\n".join(lines)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Keeps other processes of this user from writing the same `.part`; they wait, then find the file."""
+    try:
+        import fcntl
+    except ImportError:  # not a Unix: two downloads at once would fail their check and be repeated
+        yield
+        return
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

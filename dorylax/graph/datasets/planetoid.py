@@ -1,0 +1,103 @@
+"""cora, citeseer, pubmed, with the public split.
+
+Z. Yang, W. Cohen, R. Salakhutdinov, "Revisiting semi-supervised learning with graph embeddings", ICML 2016. Eight files
+each: features and one-hot labels of the training vertices (x, y), of the test vertices (tx, ty), of all but the test
+vertices (allx, ally), adjacency lists (graph), and the ids of the test vertices in the order of tx (test.index).
+
+The split is the one everybody reports on: 20 vertices a class train, the 500 after them validate, 1,000 test. 15
+isolated vertices of citeseer are listed nowhere: they get zero features, class 0, and are in no mask. Edges are made
+undirected and unique; self-loops stay. Features are as published: row-normalising is `Dataset.row_normalised`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph.datasets.base import Contents, DatasetError, Published, Size, Source, mask_of
+from dorylax.graph.datasets.legacy_pickle import SparseRows, load
+from dorylax.graph.datasets.sparse_rows import dense_rows
+from dorylax.graph.graph import Graph
+from dorylax.graph.transform import symmetrise
+
+_BASE = "https://github.com/kimiyoung/planetoid/raw/master/data/"
+_PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
+_VALIDATION = 500
+
+
+def read(files: Mapping[str, Path]) -> Contents:
+    """Reads the eight files.
+
+    Raises:
+        DatasetError: a file is not what its name says, or holds more than data.
+        GraphError: an edge to a vertex that does not exist.
+    """
+    by_part = {name.split(".", 2)[2]: path for name, path in files.items()}
+    y, ty, ally = (_one_hot(by_part[part]) for part in ("y", "ty", "ally"))
+    tx, allx = (_features(by_part[part]) for part in ("tx", "allx"))
+    test = _ids(by_part["test.index"])
+    if not (len(test) == len(tx) == len(ty) and len(allx) == len(ally) and (test >= len(allx)).all()):
+        raise DatasetError(
+            f"{by_part['test.index'].parent}: the files do not fit each other: {len(test)} test ids, "
+            f"{len(tx)} rows in tx, {len(ty)} in ty, {len(allx)} in allx, {len(ally)} in ally"
+        )
+    num_vertices = max(len(allx), int(test.max(initial=-1)) + 1)
+    features = np.zeros((num_vertices, allx.shape[1]), np.float32)
+    labels = np.zeros(num_vertices, np.int32)
+    features[: len(allx)], features[test] = allx, tx
+    labels[: len(ally)], labels[test] = ally.argmax(1), ty.argmax(1)
+    others = np.arange(len(allx))
+    masks = (others[: len(y)], others[len(y) : len(y) + _VALIDATION], test)
+    train, validation, tested = (mask_of(ids, num_vertices) for ids in masks)
+    graph = _graph(by_part["graph"], num_vertices)
+    return Contents(graph, features, labels, ally.shape[1], (train, validation, tested))
+
+
+def _graph(path: Path, num_vertices: int) -> Graph:
+    lists = load(path)
+    try:
+        sources = np.repeat(np.array(list(lists), np.int64), [len(ends) for ends in lists.values()])
+        targets = np.array([end for ends in lists.values() for end in ends], np.int64)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DatasetError(f"{path} holds no adjacency lists: {error}") from error
+    return symmetrise(Graph.from_coo(sources, targets, num_vertices))
+
+
+def _features(path: Path) -> np.ndarray:
+    rows = load(path)
+    if not isinstance(rows, SparseRows):
+        raise DatasetError(f"{path} holds {type(rows).__name__}, not a sparse matrix")
+    try:
+        indptr, indices, data = (np.asarray(rows.arrays[name]) for name in ("indptr", "indices", "data"))
+        return dense_rows(indptr, indices, data, rows.arrays["_shape"])
+    except KeyError as error:
+        raise DatasetError(f"{path} holds a sparse matrix without {error}") from error
+
+
+def _one_hot(path: Path) -> np.ndarray:
+    labels: Any = load(path)
+    if not (isinstance(labels, np.ndarray) and labels.ndim == 2 and labels.dtype.kind in "iuf"):
+        raise DatasetError(f"{path} holds no matrix of labels")
+    return labels
+
+
+def _ids(path: Path) -> np.ndarray:
+    try:
+        return np.array(path.read_text("ascii").split(), np.int64)
+    except ValueError as error:
+        raise DatasetError(f"{path} is no list of vertex ids: {error}") from error
+
+
+def _published(name: str, summary: str, size: Size) -> Published:
+    files = [f"ind.{name}.{part}" for part in _PARTS]
+    return Published(name, summary, size, tuple(Source(f"planetoid/{file}", _BASE + file) for file in files), read)
+
+
+PUBLISHED = (
+    _published("cora", "citations between machine learning papers, words", Size(2_708, 10_556, 1_433, 7)),
+    _published("citeseer", "citations between computer science papers, words", Size(3_327, 9_228, 3_703, 6)),
+    _published("pubmed", "citations between papers on diabetes, TF-IDF of words", Size(19_717, 88_651, 500, 3)),
+)

@@ -1,0 +1,112 @@
+"""Data sets by name: which there are, and where each is taken from."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.datasets import communities, download, local, ogb, planetoid, reddit, shchur
+from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
+from dorylax.graph.splits import seeded_split
+
+_LOG = logging.getLogger(__name__)
+
+PUBLISHED: dict[str, Published] = {
+    entry.name: entry for entry in (*planetoid.PUBLISHED, *shchur.PUBLISHED, *reddit.PUBLISHED, *ogb.PUBLISHED)
+}
+
+
+def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: Any) -> Dataset:
+    """A data set by name, or from a file.
+
+    Taken from the first of these that has it: the file, where the argument ends in `.npz`; the generator, for
+    `communities`; `$DORYLAX_DATA/<name>.npz`; the cache of downloads (`$DORYLAX_CACHE`, or the platform's cache
+    directory); the network. Nothing is ever asked.
+
+    Args:
+        name_or_path: one of `names()`, or the path of an archive of the layout of `dorylax.graph.npz`.
+        split_seed: of the split (60 % training, 20 % validation, 20 % test, by class) of data that come without
+            masks; data with masks keep theirs.
+        options: of `communities` only: `size="tiny"`, `seed=0`, `num_vertices=…`, …; see
+            `dorylax.graph.datasets.communities.Options`.
+
+    Returns:
+        The data set; features as published, not normalised.
+
+    Raises:
+        DatasetError: unknown name or option, or the data set cannot be had; the message says what to do.
+        GraphError: the arrays do not make a data set.
+    """
+    name = fspath(name_or_path)
+    if name == communities.NAME:
+        return communities.load(split_seed=split_seed, **options)
+    if options:
+        raise DatasetError(f"{name} takes no option {next(iter(options))!r}: only {communities.NAME!r} is generated")
+    if name.endswith(".npz"):
+        if not Path(name).is_file():
+            raise DatasetError(
+                f"there is no file {name}: give the path of an npz archive, or one of {', '.join(names())}"
+            )
+        return Dataset.from_npz(name, split_seed=split_seed)
+    if file := local.find(name):
+        data = Dataset.from_npz(file, split_seed=split_seed)
+        return data if data.name == name else dataclasses.replace(data, name=name)  # archives spell names as they like
+    if name not in PUBLISHED:
+        raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
+    return _load_published(PUBLISHED[name], split_seed)
+
+
+def names() -> list[str]:
+    """What `load` knows: the generator, the published data sets, and the archives in `$DORYLAX_DATA`."""
+    known = [communities.NAME, *PUBLISHED]
+    return known + [name for name in local.names() if name not in known]
+
+
+def describe() -> list[Description]:
+    """All of `names()` with their numbers and where `load` would take them from; `communities` once for each size."""
+    lines = [
+        Description(
+            communities.NAME, size_name, "generated: communities, power-law degrees, noisy features", size, "built in"
+        )
+        for size_name, size in communities.SIZES.items()
+    ]
+    here = set(local.names())
+    for entry in PUBLISHED.values():
+        cached = download.is_cached(entry.sources) or _parsed(entry).is_file()
+        origin = "DORYLAX_DATA" if entry.name in here else "cache" if cached else "download"
+        lines.append(Description(entry.name, None, entry.summary, entry.size, origin))
+    others = sorted(here - {communities.NAME, *PUBLISHED})
+    lines += [Description(name, None, "an archive of yours", None, "DORYLAX_DATA") for name in others]
+    return lines
+
+
+def _load_published(entry: Published, split_seed: int) -> Dataset:
+    parsed = _parsed(entry)
+    if entry.slow and parsed.is_file():
+        return Dataset.from_npz(parsed, split_seed=split_seed)
+    found = entry.read(download.fetch(entry.name, entry.sources))
+    masks = found.masks or seeded_split(found.graph.num_vertices, split_seed, found.labels)
+    data = Dataset(entry.name, found.graph, found.features, found.labels, found.num_classes, *masks)
+    if entry.slow:
+        try:
+            parsed.parent.mkdir(parents=True, exist_ok=True)
+            data.save_npz(parsed)
+        except OSError as error:  # a full disk costs time on the next load, nothing else
+            _LOG.warning("could not keep %s for the next time: %s", parsed, error)
+    return data
+
+
+def _parsed(entry: Published) -> Path:
+    """Where what has been read from slow formats is kept. The number changes when a reader gives another result."""
+    return download.cache_directory() / "parsed-1" / f"{entry.name}.npz"
+
+
+def _hint(name: str) -> str:
+    start, _, size = name.replace(":", "-").replace("_", "-").partition("-")
+    if start == communities.NAME and size in communities.SIZES:
+        return f" For that size: load({communities.NAME!r}, size={size!r})."
+    return ""

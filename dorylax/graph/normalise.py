@@ -1,0 +1,88 @@
+"""Degrees, and the symmetric normalisation of graph convolutional networks, on the host.
+
+Layers compute the same inside JAX (`dorylax.ops.in_degrees`); these are for preparing data and for analysis.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import final
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.rows import count_values, rows_between, rows_with_loops, spans
+from dorylax.graph.validate import GraphError, check_finite, check_length
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class GCNNormalisation:
+    """The matrix D^-1/2 (A + I) D^-1/2, without its loops written out as edges.
+
+    Attributes:
+        scale: the diagonal of D^-1/2, float32 `[V]`; 0 where the degree is 0.
+        edge_weight: `weight[e] · scale[source] · scale[target]` of each edge in edge-id order, float32 `[E]`.
+        loop_weight: the weight of the loop added at each vertex, float32 `[V]`; 0 where the graph has one already.
+    """
+
+    scale: Float32[np.ndarray, " V"]
+    edge_weight: Float32[np.ndarray, " E"]
+    loop_weight: Float32[np.ndarray, " V"]
+
+
+def in_degrees(graph: Graph) -> Int64[np.ndarray, " V"]:
+    """Number of in-edges of each vertex, int64 `[V]`; duplicates and loops count."""
+    return np.diff(as_int64(graph.incoming.offsets))
+
+
+def out_degrees(graph: Graph) -> Int64[np.ndarray, " V"]:
+    """Number of out-edges of each vertex, int64 `[V]`; duplicates and loops count. Does not build `graph.outgoing`."""
+    if graph.symmetric:
+        return in_degrees(graph)
+    return count_values(np.asarray(graph.incoming.neighbours), graph.num_vertices)
+
+
+def gcn_normalisation(graph: Graph, edge_weight: np.ndarray | None = None) -> GCNNormalisation:
+    """The normalisation of a graph convolution: weights by the in-degrees of A + I.
+
+    I adds a loop of weight 1 to each vertex that has no edge to itself. This is PyTorch Geometric's `gcn_norm`, except
+    that several loops at one vertex stay several here and are merged there.
+
+    Args:
+        graph: the graph, A.
+        edge_weight: weights ≥ 0 in edge-id order, `[E]`; None is all ones.
+
+    Raises:
+        GraphError: wrong length, or a weight that is negative or not finite.
+
+    References:
+        Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017, equation 2.
+    """
+    offsets, sources = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    lacks_loop = ~rows_with_loops(offsets, sources)
+    degree = lacks_loop.astype(np.float64)
+    if edge_weight is None:
+        degree += in_degrees(graph)
+    else:
+        _check_weight(edge_weight, graph.num_edges)
+        for start, stop in spans(len(sources)):
+            rows = rows_between(offsets, start, stop)
+            first, last = int(rows[0]), int(rows[-1])
+            degree[first : last + 1] += np.bincount(rows - first, edge_weight[start:stop])
+    scale = np.zeros(graph.num_vertices)
+    np.divide(1, np.sqrt(degree), out=scale, where=degree > 0)
+    weight = np.empty(graph.num_edges, np.float32)
+    for start, stop in spans(len(sources)):
+        product = scale[sources[start:stop]] * scale[rows_between(offsets, start, stop)]
+        weight[start:stop] = product if edge_weight is None else product * edge_weight[start:stop]
+    return GCNNormalisation(scale.astype(np.float32), weight, (lacks_loop * scale**2).astype(np.float32))
+
+
+def _check_weight(edge_weight: np.ndarray, num_edges: int) -> None:
+    check_length("edge_weight", edge_weight, num_edges, "one per edge")
+    check_finite("edge_weight", edge_weight)
+    negative = np.flatnonzero(edge_weight < 0)
+    if negative.size:
+        raise GraphError(f"edge_weight[{negative[0]}] = {edge_weight[negative[0]]} is negative: must be ≥ 0")

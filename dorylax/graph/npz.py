@@ -1,0 +1,120 @@
+"""The npz layout of graphs and data sets: NumPy archives that load without pickle.
+
+Arrays:
+    indptr: int64 `[V+1]`, indices: int32 `[E]`. Compressed rows by *source*: row u lists the targets of u's out-edges.
+        An undirected graph stores both directions.
+    features: `[V, F]`, or compressed rows `features_indptr`, `features_indices`, `features_data`, `features_shape`.
+    labels: int `[V]`, or `[V, C]` of zeros and ones (multi-label).
+    num_classes: C; optional.
+    train_mask, val_mask, test_mask: bool `[V]`; optional.
+    name: optional.
+
+Reading here means fetching arrays and saying which are missing; what they hold is checked by who asks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from jaxtyping import Float32
+
+from dorylax.graph.validate import GraphError, as_integers, check_length, check_offsets, check_range
+
+_SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
+
+
+@final
+class Archive:
+    """An open archive, whose arrays are read when they are asked for."""
+
+    def __init__(self, file: np.lib.npyio.NpzFile) -> None:
+        self._file = file
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._file.files
+
+    def require(self, *names: str) -> None:
+        """Raises a `GraphError` that says which of `names` are not there."""
+        absent = [name for name in names if name not in self]
+        if absent:
+            raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self._file.files)}")
+
+    def fetch(self, name: str) -> np.ndarray:
+        """Reads one array.
+
+        Raises:
+            GraphError: it is not there, is damaged, or holds Python objects.
+        """
+        self.require(name)
+        try:
+            array: np.ndarray = self._file[name]
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+            raise GraphError(f"array {name} cannot be read ({error})") from error
+        return array
+
+
+@contextmanager
+def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:
+    """The archive at `path`; a `GraphError` raised inside gets the path in front.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        GraphError: it is not an npz archive.
+    """
+    with open(path, "rb") as stream:  # opened here, because np.load leaves a file that is no archive open
+        try:
+            file = np.load(stream, allow_pickle=False)
+        except (zipfile.BadZipFile, EOFError, ValueError) as error:
+            raise GraphError(f"{os.fspath(path)}: not an npz archive ({error})") from error
+        if isinstance(file, np.ndarray):
+            raise GraphError(f"{os.fspath(path)}: not an npz archive but one array, as np.save writes: use np.savez")
+        with file:
+            try:
+                yield Archive(file)
+            except GraphError as error:
+                raise GraphError(f"{os.fspath(path)}: {error}") from error
+
+
+def read_features(archive: Archive) -> np.ndarray:
+    """The features `[V, F]`, dense; compressed ones come out as float32."""
+    if not any(name in archive for name in _SPARSE):
+        return archive.fetch("features")
+    archive.require(*_SPARSE)
+    return _densify(*(archive.fetch(name) for name in _SPARSE))
+
+
+def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes an archive so that readers see the old file or the whole new one, never a part."""
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())  # or a crash could leave the new name on empty blocks
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _densify(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, shape: np.ndarray
+) -> Float32[np.ndarray, "V F"]:
+    from scipy.sparse import csr_array
+
+    rows, columns = (int(n) for n in shape)
+    check_length("features_indptr", indptr, rows + 1, "one more than features_shape[0]")
+    check_length("features_data", data, len(indices), "one per entry of features_indices")
+    check_offsets("features_indptr", as_integers("features_indptr", indptr), len(indices), "features_indices")
+    check_range("features_indices", as_integers("features_indices", indices), columns, "features_shape[1]")
+    dense: np.ndarray = csr_array(
+        (data.astype(np.float32, copy=False), indices, indptr), shape=(rows, columns)
+    ).toarray()
+    return dense

@@ -1,0 +1,125 @@
+"""Checks on what users hand in: pure functions that pass, or raise a `GraphError` naming array, position and value.
+
+Builders and `Dataset` call these; nothing below the builders checks again. Checks read large arrays span by span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from dorylax.graph.rows import SPAN, spans
+
+MAX_VERTICES = int(np.iinfo(np.int32).max)  # vertex ids are int32
+
+
+class GraphError(ValueError):
+    """A graph or data set is not well formed; the message names the array, the position and the value."""
+
+
+def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
+    """`values` as a one-dimensional integer array, without a copy where it is one already.
+
+    Raises:
+        GraphError: it has another number of dimensions or another kind of elements.
+    """
+    array = values if isinstance(values, np.ndarray) else np.asarray(values)
+    if array.ndim != 1:
+        raise GraphError(f"{name} must be one-dimensional, got shape {array.shape}")
+    if array.size == 0 and not isinstance(values, np.ndarray):  # an empty list has no element type of its own
+        return array.astype(np.int32)
+    if array.dtype.kind not in "iu":
+        raise GraphError(f"{name} must hold integers, got {array.dtype}")
+    return array
+
+
+def check_num_vertices(num_vertices: int) -> None:
+    """A vertex count is not negative and fits int32 ids."""
+    if not 0 <= num_vertices <= MAX_VERTICES:
+        raise GraphError(f"num_vertices must be in 0 … {MAX_VERTICES} (vertex ids are int32), got {num_vertices}")
+
+
+def check_length(name: str, array: np.ndarray, expected: int, per: str) -> None:
+    """The first axis has the expected length; `per` says why, for example "one per vertex"."""
+    if len(array) != expected:
+        raise GraphError(f"{name} has length {len(array)}: expected {expected}, {per}")
+
+
+def check_range(name: str, values: np.ndarray, size: int, size_name: str) -> None:
+    """Every value is in 0 … size-1; `size_name` says what `size` is, for example "num_vertices"."""
+    for start, stop in spans(len(values)):
+        chunk = values[start:stop]
+        if chunk.min() >= 0 and chunk.max() < size:
+            continue
+        position = start + int(np.flatnonzero((chunk < 0) | (chunk >= size))[0])
+        value = values[position]
+        fault = "negative" if value < 0 else "out of range"
+        raise GraphError(f"{name}[{position}] = {value} is {fault}: must be ≥ 0 and < {size_name} = {size}")
+
+
+def check_offsets(name: str, offsets: np.ndarray, num_entries: int, entries_name: str) -> None:
+    """Offsets start at 0, never decrease, and end at the number of entries."""
+    if len(offsets) == 0:
+        raise GraphError(f"{name} has length 0: expected one more than the number of rows, so at least 1")
+    if offsets[0] != 0:
+        raise GraphError(f"{name}[0] = {offsets[0]}: must be 0")
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if falls.size:
+        k = int(falls[0]) + 1
+        raise GraphError(f"{name}[{k}] = {offsets[k]} is below {name}[{k - 1}] = {offsets[k - 1]}: must not decrease")
+    if offsets[-1] != num_entries:
+        raise GraphError(
+            f"{name}[{len(offsets) - 1}] = {offsets[-1]}: must equal the length of {entries_name}, {num_entries}"
+        )
+
+
+def check_finite(name: str, matrix: np.ndarray) -> None:
+    """No NaN, no infinity, in `[V]` or `[V, F]`."""
+    width = max(1, matrix[:1].size)
+    for start, stop in spans(len(matrix), max(1, SPAN // width)):
+        finite = np.isfinite(matrix[start:stop])
+        if not finite.all():
+            _raise_at(name, matrix, np.argwhere(~finite)[0], start, "is not finite: replace or drop it")
+
+
+def check_binary(name: str, matrix: np.ndarray) -> None:
+    """Every element is 0 or 1."""
+    width = max(1, matrix[:1].size)
+    for start, stop in spans(len(matrix), max(1, SPAN // width)):
+        chunk = matrix[start:stop]
+        binary = (chunk == 0) | (chunk == 1)
+        if not binary.all():
+            _raise_at(name, matrix, np.argwhere(~binary)[0], start, "is neither 0 nor 1, as multi-label labels must be")
+
+
+def check_disjoint(masks: Mapping[str, np.ndarray]) -> None:
+    """No vertex is in two masks."""
+    for (name, mask), (other_name, other) in combinations(masks.items(), 2):
+        both = np.flatnonzero(mask & other)
+        if both.size:
+            k = int(both[0])
+            raise GraphError(
+                f"{name} and {other_name} overlap: {name}[{k}] = {other_name}[{k}] = True ({both.size} such vertices)"
+            )
+
+
+def check_permutation(name: str, order: np.ndarray, size: int) -> None:
+    """`order` holds each of 0 … size-1 once."""
+    check_length(name, order, size, "one per vertex")
+    check_range(name, order, size, "num_vertices")
+    seen = np.full(size, -1, np.int64)
+    seen[order] = np.arange(size)  # the last position of each value wins
+    repeated = np.flatnonzero(seen[order] != np.arange(size))
+    if repeated.size:
+        k = int(repeated[0])
+        raise GraphError(
+            f"{name}[{k}] = {order[k]} comes again at {name}[{seen[order[k]]}]: must list every vertex exactly once"
+        )
+
+
+def _raise_at(name: str, matrix: np.ndarray, index: np.ndarray, start: int, fault: str) -> None:
+    position = (start + int(index[0]), *(int(i) for i in index[1:]))
+    raise GraphError(f"{name}[{', '.join(map(str, position))}] = {matrix[position]} {fault}")

@@ -1,0 +1,272 @@
+"""The directory that a run leaves behind: where each file lies, and how small files are written.
+
+    RUN/config.yaml        the resolved configuration
+    RUN/environment.json   what it ran on
+    RUN/metrics.jsonl      one line per epoch (`dorylax.metrics`)
+    RUN/summary.json       the results, once it has ended
+    RUN/checkpoints/       `dorylax.checkpoint`
+
+`docs/run-directory.md` documents every field. What is *in* summary and metrics is decided by the trainer; this module
+only keeps files whole: each is written beside its place, flushed to disk and renamed.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, final
+
+import yaml
+
+SCHEMA = 1
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+_COMPLETE = ("epochs", "target", "patience")
+
+
+@final
+class RunDirectoryError(RuntimeError):
+    """A path that cannot serve as this run's directory, or a file in it that cannot be read or written."""
+
+
+@final
+class RunDirectory:
+    """One run's directory; make it with `create` or `open`.
+
+    Attributes:
+        path: the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, free: Collection[str] = ()
+    ) -> RunDirectory:
+        """Makes the directory, or takes up one that already belongs to a run of the same configuration.
+
+        Args:
+            path: the directory; parents are made.
+            config: nested dict of plain YAML values.
+            free: dotted keys in which a configuration that is already there may differ; config.yaml then gets the new.
+
+        Raises:
+            RunDirectoryError: there is something else at the path, or a run of another configuration, or the file
+                system refuses.
+        """
+        run = cls(Path(path))
+        plain = _plain(config)
+        if run.path.exists() and not run.path.is_dir():
+            raise RunDirectoryError(f"{run.path} is a file: choose another run directory")
+        if run.path.is_dir() and any(run.path.iterdir()):
+            if not run.config_path.is_file():
+                raise RunDirectoryError(
+                    f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
+                )
+            changed = differences(run.config, plain)
+            if changed.keys() - set(free):
+                raise RunDirectoryError(
+                    f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
+                    "choose another run directory, or delete this one"
+                )
+        _guarded(run.path.mkdir, parents=True, exist_ok=True)
+        write_text(run.config_path, yaml.safe_dump({"schema": SCHEMA, **plain}, sort_keys=False))
+        write_json(run.path / "environment.json", environment())
+        return run
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """An existing run.
+
+        Raises:
+            RunDirectoryError: there is none at the path.
+        """
+        run = cls(Path(path))
+        if not run.config_path.is_file():
+            raise RunDirectoryError(f"{run.path} is not a run directory: it has no config.yaml")
+        return run
+
+    @property
+    def config_path(self) -> Path:
+        """config.yaml."""
+        return self.path / "config.yaml"
+
+    @property
+    def metrics_path(self) -> Path:
+        """metrics.jsonl."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        """summary.json."""
+        return self.path / "summary.json"
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration in config.yaml, without its schema number.
+
+        Raises:
+            RunDirectoryError: unreadable, or of a newer schema.
+        """
+        try:
+            content = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError) as error:
+            raise RunDirectoryError(f"{self.config_path} cannot be read: {error}") from error
+        return _checked(content, self.config_path)
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The results in summary.json, without its schema number; None while the run has not ended.
+
+        Raises:
+            RunDirectoryError: unreadable, or of a newer schema.
+        """
+        if not self.summary_path.is_file():
+            return None
+        try:
+            content = json.loads(self.summary_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunDirectoryError(f"{self.summary_path} cannot be read: {error}") from error
+        return _checked(content, self.summary_path)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its own end: all epochs, target or patience; not a signal, not diverged."""
+        summary = self.summary
+        return summary is not None and summary.get("stopped") in _COMPLETE
+
+    def write_summary(self, fields: Mapping[str, Any]) -> None:
+        """Writes summary.json: the schema number, then these fields."""
+        write_json(self.summary_path, {"schema": SCHEMA, **fields})
+
+    def remove_summary(self) -> None:
+        """Takes an earlier summary away, when the run goes on."""
+        _guarded(self.summary_path.unlink, missing_ok=True)
+
+
+def environment() -> dict[str, Any]:
+    """What this process runs on, as environment.json holds it."""
+    from dorylax import __version__
+
+    return {
+        "schema": SCHEMA,
+        "dorylax": __version__,
+        "kernel": _kernel(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu_count": os.cpu_count(),
+        "jax_backend": sys.modules["jax"].default_backend() if "jax" in sys.modules else None,
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Dotted keys whose values differ, sorted, each with the old value and the new; a missing one is None."""
+    changed: dict[str, tuple[Any, Any]] = {}
+    for key in sorted({*old, *new}, key=str):
+        name, a, b = f"{prefix}{key}", old.get(key), new.get(key)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            changed.update(differences(a, b, f"{name}."))
+        elif a != b:
+            changed[name] = (a, b)
+    return changed
+
+
+def listed(changed: Mapping[str, tuple[Any, Any]], most: int = 5) -> str:
+    """Differences for an error: `train.seed: 0 there, 1 here; …`."""
+    lines = [f"{name}: {json.dumps(old)} there, {json.dumps(new)} here" for name, (old, new) in changed.items()]
+    return "; ".join(lines[:most]) + (f"; and {len(lines) - most} more" if len(lines) > most else "")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a small file so that a reader, or a crash, sees the old content or the new, never a part.
+
+    Raises:
+        RunDirectoryError: the file system refuses (a full disk, say); the old content is still there.
+    """
+    _guarded(_replace, path, text)
+
+
+def write_json(path: Path, fields: Mapping[str, Any]) -> None:
+    """`write_text` of strict JSON.
+
+    Raises:
+        ValueError: a value that JSON does not know (NaN, infinity).
+    """
+    write_text(path, json.dumps(fields, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def sync_folder(path: Path) -> None:
+    """Makes renames inside a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, text: str) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp makes files for its owner alone
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def _guarded(action: Any, *args: Any, **options: Any) -> None:
+    try:
+        action(*args, **options)
+    except OSError as error:
+        raise RunDirectoryError(f"the run directory cannot be written: {error}") from error
+
+
+def _checked(content: Any, path: Path) -> dict[str, Any]:
+    """The content without its schema number, which must be one that this version knows."""
+    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
+        raise RunDirectoryError(f"{path} is not a file of a dorylax run: it has no schema number")
+    if content["schema"] > SCHEMA:
+        raise RunDirectoryError(
+            f"{path} has schema {content['schema']}, this version of dorylax reads up to {SCHEMA}: update dorylax"
+        )
+    return {key: value for key, value in content.items() if key != "schema"}
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """As YAML will give it back (tuples become lists), so that comparing with a file is fair."""
+    return dict(json.loads(json.dumps(config, allow_nan=False)))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _kernel() -> dict[str, Any]:
+    """Which lowering the graph operators use on the CPU: "native" or "segment", and for the latter why."""
+    from dorylax.ops import native
+
+    status = native.status()
+    name = "native" if status.available else "segment"
+    return {"name": name, "instruction_set": status.instruction_set, "reason": status.reason}

@@ -1,0 +1,33 @@
+"""Training on one machine: `Trainer`, what it returns, and what may watch it.
+
+Names load on first use, so that reading a run's records (`dorylax.metrics`) does not pull in Flax.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_EXPORTS = {
+    "EpochRecord": "dorylax.trainer.result",
+    "Observer": "dorylax.trainer.observer",
+    "Timings": "dorylax.trainer.result",
+    "TrainResult": "dorylax.trainer.result",
+    "Trainer": "dorylax.trainer.trainer",
+    "TrainingError": "dorylax.trainer.result",
+    "prepare_data": "dorylax.trainer.from_config",
+}
+
+if TYPE_CHECKING:
+    from dorylax.trainer.from_config import prepare_data
+    from dorylax.trainer.observer import Observer
+    from dorylax.trainer.result import EpochRecord, Timings, TrainingError, TrainResult
+    from dorylax.trainer.trainer import Trainer
+
+__all__ = ["EpochRecord", "Observer", "Timings", "TrainResult", "Trainer", "TrainingError", "prepare_data"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(importlib.import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'dorylax.trainer' has no attribute {name!r}")

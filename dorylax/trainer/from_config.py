@@ -1,0 +1,51 @@
+"""From a resolved configuration to data, model and optimizer, as `Trainer.from_config` and the commands need them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import optax
+from flax import nnx
+
+from dorylax.config.resolve import RunConfig
+from dorylax.config.schema import DataConfig, OptimizerConfig
+from dorylax.graph.dataset import Dataset
+from dorylax.layers import registry
+from dorylax.optimizers import make_optimizer
+from dorylax.trainer.options import FREE_SETTINGS
+
+
+def prepare_data(config: DataConfig) -> Dataset:
+    """Loads the data set that the `data` section names, and row-normalises its features if it says so.
+
+    Raises:
+        ValueError, OSError: as `dorylax.graph.datasets.load` does.
+    """
+    from dorylax.graph.datasets import load
+
+    options: dict[str, Any] = {"split_seed": config.split_seed}
+    if config.size is not None:
+        options["size"] = config.size
+    data = load(config.name, **options)
+    return data.row_normalised() if config.row_normalise else data
+
+
+def build_model(config: RunConfig, data: Dataset) -> nnx.Module:
+    """The model that the `model` section describes, for this data set, with parameters from `train.seed`."""
+    options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
+    seed = config.train.seed
+    rngs = nnx.Rngs(params=seed, dropout=seed)
+    model: nnx.Module = registry.build(config.model.name, data.num_features, data.num_classes, options, rngs)
+    return model
+
+
+@functools.lru_cache(maxsize=64)
+def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
+    """The optimizer of the `optimizer` section: one object for equal sections, so that compiled steps are shared."""
+    return make_optimizer(config)
+
+
+def settings(config: RunConfig) -> dict[str, Any]:
+    """The dotted settings that a continued run must share; see `FREE_SETTINGS`."""
+    return {key: value for key, value in config.dotted().items() if key not in FREE_SETTINGS}

@@ -1,0 +1,67 @@
+"""How long to train, and when to evaluate, save and stop: validated numbers and pure decisions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import final
+
+from dorylax.trainer.result import EpochRecord, Stopped
+
+# Settings that say when to stop or save, but change no number of an epoch: a run may be continued with others.
+FREE_SETTINGS = frozenset({"train.epochs", "train.target_accuracy", "train.patience", "train.checkpoint_every"})
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """The `train.*` settings; see `Trainer` for their meaning.
+
+    Raises:
+        ValueError: a value out of range.
+    """
+
+    epochs: int = 200
+    seed: int = 0
+    eval_every: int = 1
+    target_accuracy: float | None = None
+    patience: int | None = None
+    checkpoint_every: int = 0
+    keep_checkpoints: int = 2
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("seed", 0), ("eval_every", 1), ("patience", 1)):
+            _at_least(name, getattr(self, name), least)
+        _at_least("checkpoint_every", self.checkpoint_every, 0)
+        _at_least("keep_checkpoints", self.keep_checkpoints, 1)
+        if self.seed >= 2**32:
+            raise ValueError(f"train.seed must be < 2^32, got {self.seed}")
+        if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
+            raise ValueError(f"train.target_accuracy must be a fraction in (0, 1], got {self.target_accuracy}")
+
+    def evaluates(self, epoch: int) -> bool:
+        """Whether epoch (from 0) ends with an evaluation: every `eval_every` epochs, and the last."""
+        return (epoch + 1) % self.eval_every == 0 or epoch + 1 == self.epochs
+
+    def saves(self, epoch: int) -> bool:
+        """Whether a checkpoint is due after epoch (from 0)."""
+        return self.checkpoint_every > 0 and (epoch + 1) % self.checkpoint_every == 0
+
+    def stop_reason(self, history: Sequence[EpochRecord], best: int | None) -> Stopped | None:
+        """Why training is over after these epochs, of which `best` is the best so far; None while it is not."""
+        value = None if best is None else history[best].val_accuracy
+        if best is not None and value is not None:
+            if self.target_accuracy is not None and value >= self.target_accuracy:
+                return "target"
+            if self.patience is not None and history[-1].evaluated and history[-1].epoch - best >= self.patience:
+                return "patience"
+        return "epochs" if len(history) >= self.epochs else None
+
+
+def _at_least(name: str, value: int | None, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"train.{name} must be an integer ≥ {least}, got {value!r}")
+    if value < least:
+        raise ValueError(f"train.{name} must be ≥ {least}, got {value}")

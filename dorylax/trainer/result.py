@@ -1,0 +1,154 @@
+"""What training hands back: one record per epoch, the result of a run, and the error that ends a run.
+
+Plain data without JAX arrays on a device; nothing here trains. The definitions of the reported numbers live here and
+nowhere else: `best_epoch`, `TrainResult.test_accuracy`, `final_loss`, `seconds_per_epoch`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, final
+
+Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
+Metric = Literal["accuracy", "micro_f1"]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class EpochRecord:
+    """One epoch.
+
+    Attributes:
+        epoch: counted from 0.
+        loss: masked training loss, without penalty, before the update of this epoch.
+        train_accuracy: of the exact forward without dropout after the update, as a fraction (micro-F1 for multi-label
+            data); None where the epoch was not evaluated.
+        val_accuracy: likewise; None also where the validation mask is empty.
+        test_accuracy: likewise.
+        seconds: wall time of the training step alone, without evaluation, checkpoint and compilation.
+    """
+
+    epoch: int
+    loss: float
+    train_accuracy: float | None
+    val_accuracy: float | None
+    test_accuracy: float | None
+    seconds: float
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether this epoch ended with an evaluation (the training mask is never empty)."""
+        return self.train_accuracy is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, in order, as JSON may carry them."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> EpochRecord:
+        """Inverse of `to_dict`; a missing or unknown field is a ValueError."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        if set(fields) != names:
+            raise ValueError(f"an epoch's record has the fields {sorted(names)}, got {sorted(fields)}")
+        return cls(**fields)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Timings:
+    """Where a run's wall time went, in seconds, summed over all its processes if it was resumed."""
+
+    compile: float = 0.0
+    train: float = 0.0
+    evaluate: float = 0.0
+    checkpoint: float = 0.0
+
+
+def improves(record: EpochRecord, best: EpochRecord | None) -> bool:
+    """Whether an epoch takes over as the best so far; see `best_epoch`."""
+    if not record.evaluated:
+        return False
+    return (
+        best is None
+        or record.val_accuracy is None
+        or best.val_accuracy is None
+        or record.val_accuracy > best.val_accuracy
+    )
+
+
+def best_epoch(history: Sequence[EpochRecord]) -> int | None:
+    """The epoch that the run is judged by.
+
+    Returns:
+        The epoch of the highest validation accuracy, the earliest of equals; where the validation mask is empty, the
+        last evaluated epoch; None before any evaluation.
+    """
+    best: EpochRecord | None = None
+    for record in history:
+        if improves(record, best):
+            best = record
+    return None if best is None else best.epoch
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+    """A run that has ended.
+
+    Attributes:
+        history: one record per epoch, from epoch 0 also where the run was resumed.
+        params: parameters after `best_epoch`, nested dict of NumPy arrays (those of `Trainer.predict`); the last ones
+            where no epoch was evaluated.
+        last_params: parameters after the last epoch, likewise.
+        best_epoch: see `best_epoch` in this module.
+        stopped: why the run ended: all "epochs" done, the "target" accuracy reached, "patience" exhausted, a "signal"
+            (SIGTERM) asked for it, or it "diverged" (only inside a `TrainingError`).
+        timings: seconds of compilation, training, evaluation and checkpoints.
+        metric: what the accuracies are: "accuracy", or "micro_f1" for multi-label data.
+        first_epoch: the epoch that this process began with; 0 unless resumed.
+    """
+
+    history: list[EpochRecord]
+    params: Any
+    last_params: Any
+    best_epoch: int | None
+    stopped: Stopped
+    timings: Timings
+    metric: Metric = "accuracy"
+    first_epoch: int = 0
+
+    @property
+    def val_accuracy(self) -> float | None:
+        """Validation accuracy at the best epoch, a fraction; None where the mask is empty."""
+        return None if self.best_epoch is None else self.history[self.best_epoch].val_accuracy
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """Test accuracy at the epoch of best validation, a fraction; None where the test mask is empty."""
+        return None if self.best_epoch is None else self.history[self.best_epoch].test_accuracy
+
+    @property
+    def final_loss(self) -> float | None:
+        """The last epoch's masked training loss, without penalty, before its update; None before any epoch."""
+        return self.history[-1].loss if self.history else None
+
+    @property
+    def seconds_per_epoch(self) -> float | None:
+        """Median of the epochs' training seconds without the first (the first itself if it is the only one)."""
+        seconds = [record.seconds for record in self.history]
+        return statistics.median(seconds[1:] or seconds) if seconds else None
+
+
+@final
+class TrainingError(RuntimeError):
+    """A run that cannot go on.
+
+    Attributes:
+        result: what it had reached, where there is something: history, best parameters, timings.
+    """
+
+    def __init__(self, message: str, result: TrainResult | None = None) -> None:
+        super().__init__(message)
+        self.result = result

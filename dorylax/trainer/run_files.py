@@ -1,0 +1,94 @@
+"""A run's directory as the trainer uses it: opened under rules, restored from, saved to, summarised."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+from dorylax.checkpoint import Checkpoints
+from dorylax.run_directory import RunDirectory, RunDirectoryError
+from dorylax.trainer.loop_state import LoopState, from_checkpoint, to_checkpoint
+from dorylax.trainer.options import FREE_SETTINGS
+from dorylax.trainer.result import TrainResult
+
+
+@final
+class RunFiles:
+    """The files of one run.
+
+    Args:
+        directory: the run's directory.
+        run: what the run is (`describe_run`), to be compared with checkpoints.
+        keep: how many checkpoints stay.
+    """
+
+    def __init__(self, directory: RunDirectory, run: Mapping[str, Any], *, keep: int = 2) -> None:
+        self.directory = directory
+        self._run = run
+        self._checkpoints = Checkpoints(directory.checkpoints_path, keep=keep)
+        self._saved: int | None = None
+
+    @classmethod
+    def create(
+        cls, path: Path, config: Mapping[str, Any], run: Mapping[str, Any], *, keep: int, resume: bool
+    ) -> RunFiles:
+        """Opens the directory for writing, making it where it does not exist.
+
+        Raises:
+            RunDirectoryError: as `RunDirectory.create`; or it already holds epochs, and `resume` is False.
+        """
+        directory = RunDirectory.create(path, config, free=FREE_SETTINGS)
+        files = cls(directory, run, keep=keep)
+        if not resume and (directory.metrics_path.exists() or files._checkpoints.epochs()):
+            raise RunDirectoryError(
+                f"{path} already holds epochs of this run: go on with it (resume), or choose another run directory"
+            )
+        return files
+
+    def restore(self, fresh: LoopState) -> LoopState | None:
+        """The state in the newest whole checkpoint; None where there is no checkpoint.
+
+        Raises:
+            CheckpointError: none can be read, or it belongs to another run.
+        """
+        checkpoint = self._checkpoints.restore()
+        if checkpoint is None:
+            return None
+        self._saved = checkpoint.epochs
+        return from_checkpoint(checkpoint, fresh, self._run)
+
+    def save(self, loop: LoopState) -> None:
+        """Saves a checkpoint of the state, unless the newest one is of it already.
+
+        Raises:
+            CheckpointError: it could not be written.
+        """
+        # A diverged state is one step past its last whole epoch, whose own checkpoint must stay.
+        number = loop.epochs + 1 if loop.diverged else loop.epochs
+        if self._saved == number:
+            return
+        begin = time.perf_counter()
+        arrays, record = to_checkpoint(loop, self._run)
+        self._checkpoints.save(number, arrays, record)
+        self._saved = number
+        loop.spend("checkpoint", time.perf_counter() - begin)
+
+    def summarise(self, result: TrainResult, seed: int) -> None:
+        """Writes summary.json; docs/run-directory.md documents its fields."""
+        self.directory.write_summary(
+            {
+                "stopped": result.stopped,
+                "seed": seed,
+                "epochs": len(result.history),
+                "metric": result.metric,
+                "best_epoch": result.best_epoch,
+                "val_accuracy": result.val_accuracy,
+                "test_accuracy": result.test_accuracy,
+                "final_loss": result.final_loss,
+                "seconds_per_epoch": result.seconds_per_epoch,
+                "timings": dataclasses.asdict(result.timings),
+            }
+        )

@@ -1,0 +1,71 @@
+"""Being asked to stop: SIGTERM and Ctrl-C become flags that the training loop reads between epochs."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, final
+
+
+@final
+class StopRequests:
+    """Context in which SIGTERM and the first Ctrl-C only set a flag; handlers are put back at its end.
+
+    A second Ctrl-C acts at once. Outside the main thread, where Python allows no handlers, the context does nothing; a
+    SIGINT handler that is not Python's own is left alone.
+
+    Attributes:
+        terminate: SIGTERM has come.
+        interrupt: Ctrl-C has come.
+    """
+
+    def __init__(self) -> None:
+        self.terminate = False
+        self.interrupt = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopRequests:
+        if threading.current_thread() is threading.main_thread():
+            self._install(signal.SIGTERM, self._on_terminate)
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._install(signal.SIGINT, self._on_interrupt)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._previous:
+            signal.signal(*self._previous.popitem())
+
+    def pass_on(self, *, stopped: bool) -> None:
+        """After the context: sends on what is still to be acted on, to the handlers that were there before.
+
+        Args:
+            stopped: whether SIGTERM stopped the work and is thereby dealt with. One that came too late for that must
+                not be swallowed. Ctrl-C is always raised.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C has come.
+        """
+        if self.interrupt:
+            raise KeyboardInterrupt
+        if self.terminate and not stopped:
+            signal.raise_signal(signal.SIGTERM)
+
+    @property
+    def any(self) -> bool:
+        """Whether either has come."""
+        return self.terminate or self.interrupt
+
+    def _install(self, number: signal.Signals, handler: Any) -> None:
+        previous = signal.signal(number, handler)
+        # None: a handler that was not installed from Python and cannot be put back.
+        self._previous[number] = signal.SIG_DFL if previous is None else previous
+
+    def _on_terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.terminate = True
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.interrupt = True
+        signal.signal(signal.SIGINT, self._previous.pop(signal.SIGINT))

@@ -1,0 +1,309 @@
+"""`Trainer`: one machine, the whole graph, one jitted step per epoch.
+
+It decides the order of things in a run: step, evaluation, record, observers, checkpoint, stop. The mathematics is in
+`step` and `loss`, numbers and definitions in `result`, saving in `loop_state` and `dorylax.checkpoint`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import jax
+import numpy as np
+import optax
+from jaxtyping import Float32
+
+from dorylax.graph.dataset import Dataset
+from dorylax.metrics import MetricsWriter
+from dorylax.run_directory import RunDirectory
+from dorylax.trainer.epoch_runner import EpochRunner
+from dorylax.trainer.loop_state import LoopState, describe_run, to_host
+from dorylax.trainer.model_parts import put_back, take_apart
+from dorylax.trainer.observer import Observer
+from dorylax.trainer.options import TrainOptions
+from dorylax.trainer.result import Stopped, TrainingError, TrainResult
+from dorylax.trainer.run_files import RunFiles
+from dorylax.trainer.signals import StopRequests
+from dorylax.trainer.step import TrainingArrays, step_functions
+from dorylax.trainer.validate import check_arguments, check_model, check_run_directory
+
+if TYPE_CHECKING:
+    from dorylax.config import RunConfig
+
+
+@final
+class Trainer:
+    """Trains a Flax NNX model on a graph.
+
+    The step of an epoch is one jitted function: forward pass with dropout, masked cross-entropy over the training
+    vertices, gradient, optimizer update. Randomness is a function of (the model's streams, seed, epoch, row id), so a
+    run that was interrupted and resumed gives bit for bit what it would have given.
+
+    Arguments are checked at once; nothing is computed or written before `fit`.
+
+    Args:
+        model: an `nnx.Module` called as `model(graph, features [V, F]) -> logits [V, C]`. `fit` leaves the best epoch's
+            parameters in it.
+        data: the data set.
+        optimizer: any optax transformation; the parameters are nested dicts of arrays. Weight decay is its business.
+        epochs: how many at most, ≥ 1.
+        seed: of dropout, in 0 … 2³²-1. (Initial parameters are the model's.)
+        eval_every: epochs between evaluations; the last epoch is always evaluated.
+        target_accuracy: stop when the validation accuracy (a fraction) reaches this; None: never.
+        patience: stop when so many epochs have passed since the best validation accuracy; None: never.
+        checkpoint_every: epochs between checkpoints; 0: only on a signal and at the end.
+        keep_checkpoints: how many of the newest checkpoints stay.
+        run_directory: where to leave configuration, metrics, summary and checkpoints; None: nowhere.
+        resume: go on from the newest whole checkpoint in the run directory, if there is one.
+        observers: told about each epoch; see `Observer`.
+
+    Raises:
+        ValueError: an argument out of range, or a model whose output is not `[V, C]`.
+        TypeError: an argument of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        data: Dataset,
+        *,
+        optimizer: optax.GradientTransformation,
+        epochs: int = 200,
+        seed: int = 0,
+        eval_every: int = 1,
+        target_accuracy: float | None = None,
+        patience: int | None = None,
+        checkpoint_every: int = 0,
+        keep_checkpoints: int = 2,
+        run_directory: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.options = TrainOptions(
+            epochs, seed, eval_every, target_accuracy, patience, checkpoint_every, keep_checkpoints
+        )
+        check_arguments(data, optimizer, self.options, observers)
+        check_run_directory(self.options, run_directory, resume=resume)
+        self.model = model
+        self.data = data
+        self.run_directory = None if run_directory is None else Path(run_directory)
+        self._resume = resume
+        self._observers = tuple(observers)
+        self._config: dict[str, Any] | None = None
+        self._settings: dict[str, Any] = {"train.eval_every": eval_every}
+        self._parts = take_apart(model)
+        # `fit` must be able to start again, and the user may train the model's own arrays elsewhere.
+        self._parts = dataclasses.replace(
+            self._parts, params=to_host(self._parts.params), state=to_host(self._parts.state)
+        )
+        self._functions = step_functions(self._parts.structure, optimizer)
+        self._trained: LoopState | None = None
+        check_model(self._functions, self._parts, data, type(model).__name__)
+
+    @classmethod
+    def from_config(
+        cls,
+        config: RunConfig,
+        data: Dataset | None = None,
+        *,
+        run_directory: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        observers: Sequence[Observer] = (),
+        keep_checkpoints: int = 2,
+    ) -> Trainer:
+        """The trainer that a resolved configuration describes.
+
+        Args:
+            config: the configuration; parameters and dropout come from `train.seed`.
+            data: the data set, if it is already there, as `prepare_data(config.data)` makes it (row-normalised if the
+                configuration says so); by default it is loaded.
+            run_directory: as for `Trainer`; its config.yaml will hold the configuration.
+            resume: as for `Trainer`.
+            observers: as for `Trainer`.
+            keep_checkpoints: as for `Trainer`.
+
+        Raises:
+            ValueError, OSError: as `Trainer` and loading data do.
+        """
+        from dorylax.trainer import from_config
+
+        loaded = from_config.prepare_data(config.data) if data is None else data
+        trainer = cls(
+            from_config.build_model(config, loaded),
+            loaded,
+            optimizer=from_config.build_optimizer(config.optimizer),
+            **config.train.model_dump(),
+            keep_checkpoints=keep_checkpoints,
+            run_directory=run_directory,
+            resume=resume,
+            observers=observers,
+        )
+        trainer._config = config.to_dict()
+        trainer._settings = from_config.settings(config)
+        return trainer
+
+    def fit(self) -> TrainResult:
+        """Trains, from the model as it was given or, with `resume`, from the newest whole checkpoint.
+
+        With a run directory, SIGTERM ends the current epoch, saves a checkpoint and returns with `stopped="signal"`
+        (the caller decides whether the process ends); Ctrl-C does the same and is then raised as KeyboardInterrupt, a
+        second Ctrl-C at once. Without a run directory signals do what they always do.
+
+        Returns:
+            What the run reached; the model now holds the parameters of the best epoch.
+
+        Raises:
+            TrainingError: the loss or the outputs became NaN or infinite; its `result` has what was reached before.
+            RunDirectoryError: the run directory belongs to something else, or cannot be written.
+            CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
+                belongs to another run.
+        """
+        fresh = self._fresh()
+        files = None
+        if self.run_directory is not None:
+            files = RunFiles.create(
+                self.run_directory,
+                self._written_config(),
+                self._describe(fresh),
+                keep=self.options.keep_checkpoints,
+                resume=self._resume,
+            )
+        with contextlib.ExitStack() as stack:
+            # Without a run directory there is nothing to save first, and SIGTERM should end the process as ever.
+            requests = None if files is None else stack.enter_context(StopRequests())
+            loop = (files.restore(fresh) if files is not None and self._resume else None) or fresh
+            result = self._train(loop, files, requests)
+        if requests is not None:
+            requests.pass_on(stopped=result.stopped == "signal")
+        return result
+
+    def predict(self, epoch: Literal["best", "last"] = "best") -> Float32[np.ndarray, "V C"]:
+        """The model's outputs for every vertex, by an exact forward without dropout.
+
+        Before any `fit` in this process, the newest whole checkpoint in the run directory is used.
+
+        Args:
+            epoch: with the parameters of the "best" epoch (`TrainResult.best_epoch`) or of the "last".
+
+        Returns:
+            Logits, float32 `[V, C]`: row i for the user's vertex i, whatever the graph's memory order.
+
+        Raises:
+            ValueError: another `epoch`.
+            TrainingError: nothing is trained yet.
+            RunDirectoryError, CheckpointError: as `fit`.
+        """
+        if epoch not in ("best", "last"):
+            raise ValueError(f'predict(epoch=…) must be "best" or "last", got {epoch!r}')
+        if self._trained is None and self.run_directory is not None:
+            fresh = self._fresh()
+            self._trained = RunFiles(RunDirectory.open(self.run_directory), self._describe(fresh)).restore(fresh)
+        if self._trained is None:
+            raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
+        loop = self._trained
+        params, state = loop.chosen if epoch == "best" else (loop.params, loop.state)
+        arguments = (params, state, self._parts.streams, self._arrays.graph, self._arrays.features)
+        predict, _ = self._functions.predict.prepare(*arguments)
+        rows = np.array(predict(*arguments))
+        if self.data.graph.vertex_ids is None:
+            return rows
+        logits = np.empty_like(rows)
+        logits[np.asarray(self.data.graph.vertex_ids)] = rows
+        return logits
+
+    @cached_property
+    def _arrays(self) -> TrainingArrays:
+        data = self.data
+        masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
+        arrays: TrainingArrays = jax.device_put(TrainingArrays(data.graph, data.features, data.labels, masks))
+        return arrays
+
+    def _train(self, loop: LoopState, files: RunFiles | None, requests: StopRequests | None) -> TrainResult:
+        if loop.diverged:
+            raise TrainingError(
+                f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot go on. Give a run with "
+                "other settings a directory of its own"
+            )
+        first_epoch = loop.epochs
+        observers = self._observers
+        if files is not None:
+            observers = (MetricsWriter(files.directory.metrics_path, loop.history), *observers)
+        for observer in observers:
+            observer.started(self.options.epochs, first_epoch)
+
+        stopped = self._stop_reason(loop)
+        if stopped is None:
+            if files is not None:
+                files.directory.remove_summary()
+            runner = EpochRunner(self._functions, self.options, self._arrays, self._parts.streams, loop)
+        while stopped is None:
+            try:
+                record = runner.run(loop)
+            except TrainingError as error:
+                result = self._end(loop, files, "diverged", first_epoch)
+                raise TrainingError(str(error), result) from None
+            for observer in observers:
+                observer.epoch(record)
+            stopped = self._stop_reason(loop)
+            if stopped is None and requests is not None and requests.any:
+                stopped = "signal"
+            if stopped is None and files is not None and self.options.saves(record.epoch):
+                files.save(loop)
+        result = self._end(loop, files, stopped, first_epoch)
+        for observer in observers:
+            observer.finished(result)
+        return result
+
+    def _end(self, loop: LoopState, files: RunFiles | None, stopped: Stopped, first_epoch: int) -> TrainResult:
+        """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
+        self._trained = loop
+        params, state = (to_host(tree) for tree in loop.chosen)
+        put_back(self.model, params, state)
+        if files is not None:
+            files.save(loop)
+        result = TrainResult(
+            history=loop.history,
+            params=params,
+            last_params=to_host(loop.params),
+            best_epoch=None if loop.best is None else loop.best.epoch,
+            stopped=stopped,
+            timings=loop.timings,
+            metric="micro_f1" if self.data.multilabel else "accuracy",
+            first_epoch=first_epoch,
+        )
+        if files is not None:
+            files.summarise(result, self.options.seed)
+        return result
+
+    def _stop_reason(self, loop: LoopState) -> Stopped | None:
+        return self.options.stop_reason(loop.history, None if loop.best is None else loop.best.epoch)
+
+    def _fresh(self) -> LoopState:
+        parts = self._parts
+        start, seconds = self._functions.start.prepare(parts.params, parts.state)
+        params, opt_state, state = start(parts.params, parts.state)
+        loop = LoopState(params, opt_state, state, best_params=parts.params, best_state=parts.state)
+        loop.spend("compile", seconds)
+        return loop
+
+    def _describe(self, fresh: LoopState) -> dict[str, Any]:
+        name = type(self.model).__name__
+        return describe_run(
+            self._parts, fresh.opt_state, self.data, model=name, seed=self.options.seed, settings=self._settings
+        )
+
+    def _written_config(self) -> dict[str, Any]:
+        """For config.yaml. A model and an optimizer made in Python have no configuration, but this much can be said."""
+        if self._config is not None:
+            return self._config
+        return {
+            "data": {"name": self.data.name},
+            "model": {"class": type(self.model).__name__},
+            "train": {"seed": self.options.seed, "eval_every": self.options.eval_every},
+        }

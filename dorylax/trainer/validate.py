@@ -1,0 +1,70 @@
+"""What can be wrong with a trainer's arguments, found before anything is computed or written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dorylax.graph.dataset import Dataset
+from dorylax.trainer.model_parts import ModelParts
+from dorylax.trainer.observer import Observer
+from dorylax.trainer.options import TrainOptions
+from dorylax.trainer.step import StepFunctions
+
+
+def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers: Sequence[Any]) -> None:
+    """Raises TypeError or ValueError, naming the argument."""
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a dorylax.Dataset, got {type(data).__name__}; dorylax.load(name) gives one")
+    if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
+        raise TypeError(
+            f"optimizer must be an optax transformation such as optax.adam(0.01), got {type(optimizer).__name__}"
+        )
+    for name, value in (("target_accuracy", options.target_accuracy), ("patience", options.patience)):
+        if value is not None and not data.val_mask.any():
+            raise ValueError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
+    for observer in observers:
+        if not isinstance(observer, Observer):
+            raise TypeError(f"an observer has methods started, epoch and finished, got {type(observer).__name__}")
+
+
+def check_run_directory(options: TrainOptions, run_directory: str | os.PathLike[str] | None, *, resume: bool) -> None:
+    """Raises ValueError where something is asked for that needs a run directory, and there is none."""
+    if run_directory is not None:
+        return
+    if resume:
+        raise ValueError("resume=True needs run_directory, the directory of the run to go on with")
+    if options.checkpoint_every:
+        raise ValueError(
+            f"train.checkpoint_every = {options.checkpoint_every} needs run_directory, where checkpoints go"
+        )
+
+
+def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset, name: str) -> None:
+    """Traces one forward pass on shapes alone.
+
+    Raises:
+        ValueError: the output is not `[V, num_classes]`.
+        TypeError: the output is no floating array, or the model changes its structure while it runs.
+    """
+    shapes = jax.eval_shape(lambda *tree: tree, parts.params, parts.streams, parts.state, data.graph, data.features)
+    output, state = functions.output_shapes(*shapes)
+    if not isinstance(output, jax.ShapeDtypeStruct) or not jnp.issubdtype(output.dtype, jnp.floating):
+        got = f"{output.dtype} {list(output.shape)}" if isinstance(output, jax.ShapeDtypeStruct) else repr(output)
+        raise TypeError(f"{name}(graph, x) must return one floating-point array [V, num_classes], got {got}")
+    wanted = (data.graph.num_vertices, data.num_classes)
+    if output.shape != wanted:
+        raise ValueError(
+            f"{name}(graph, x) must return [V, num_classes] = {list(wanted)}, got {list(output.shape)}"
+            + (f": give it out_features={wanted[1]}" if output.shape[:1] == wanted[:1] else "")
+        )
+    same_structure: bool = jax.tree.structure(state) == jax.tree.structure(parts.state)  # type: ignore[operator]
+    if not same_structure:
+        raise TypeError(
+            f"{name} adds or removes variables while it runs: make all of them in __init__ "
+            "(values sown as nnx.Intermediate are fine, and dropped)"
+        )

@@ -1,0 +1,1 @@
+"""Experiments: sweeps over configurations, their tables, and the script that runs them (`experiments/run.py`)."""

@@ -1,0 +1,148 @@
+"""Running a sweep: what is not done yet, one run after the other, each leaving its directory.
+
+A run is done when its directory says so, so that a sweep killed at any moment goes on where it was. A run that fails
+leaves its traceback in `errors/` and does not keep the others from running; the next start tries it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from dorylax.config import ConfigError, DataConfig, did_you_mean
+from dorylax.experiments.sweep import Run, Sweep
+from dorylax.run_directory import RunDirectory, RunDirectoryError, differences, write_text
+
+if TYPE_CHECKING:
+    from dorylax.graph.dataset import Dataset
+    from dorylax.trainer.observer import Observer
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class RunOutcome:
+    """What became of one run.
+
+    Attributes:
+        run: the run.
+        status: "done" (has come to its own end), "failed", or "open" (not run, or stopped by a signal).
+        summary: the content of its summary.json; empty unless done.
+        error: the last line of its traceback; None unless failed.
+    """
+
+    run: Run
+    status: Literal["done", "failed", "open"]
+    summary: dict[str, Any] = dataclasses.field(default_factory=dict)
+    error: str | None = None
+
+
+def directory(folder: Path, run: Run) -> Path:
+    """Where a run of the sweep in `folder` leaves its files."""
+    return folder / "runs" / run.key
+
+
+def error_file(folder: Path, run: Run) -> Path:
+    """Where the traceback of a run's failure is; not in its directory, which may be what is wrong."""
+    return folder / "errors" / f"{run.key}.txt"
+
+
+def inspect(folder: Path, run: Run) -> RunOutcome:
+    """What is known about a run from its directory alone.
+
+    Raises:
+        RunDirectoryError: its directory belongs to something else, or cannot be read.
+    """
+    path, error_path = directory(folder, run), error_file(folder, run)
+    if (path / "config.yaml").is_file():
+        found = RunDirectory.open(path)
+        if changed := differences(found.config, run.config.to_dict()):
+            raise RunDirectoryError(f"{path} holds another run than its name says ({changed[0]}): delete it")
+        if found.complete:
+            return RunOutcome(run, "done", found.summary or {})
+    if error_path.is_file():
+        return RunOutcome(run, "failed", error=_last_line(error_path.read_text(encoding="utf-8")))
+    return RunOutcome(run, "open")
+
+
+def check_data(sweep: Sweep) -> None:
+    """Whether all data sets exist, before hours are spent on the first of them.
+
+    Raises:
+        ConfigError: one does not; names the near ones.
+    """
+    from dorylax.graph import datasets
+
+    known = datasets.names()
+    for name in dict.fromkeys(run.config.data.name for run in sweep.runs):
+        if name.endswith(".npz"):
+            if not Path(name).is_file():
+                raise ConfigError(f"data.name: there is no file {name}")
+        elif name not in known:
+            raise ConfigError(f"unknown data.name {name!r}: {did_you_mean(name, known)}")
+
+
+def execute(sweep: Sweep, folder: Path, observer: Callable[[Run], Observer]) -> Iterator[RunOutcome]:
+    """Runs what is not done, in order.
+
+    Args:
+        sweep: the runs.
+        folder: the sweep's.
+        observer: makes what watches a run.
+
+    Yields:
+        An outcome after each run that was not done before; "open" once a signal has stopped a run, and then no more.
+    """
+    todo = [run for run in sweep.runs if inspect(folder, run).status != "done"]
+    cache = DataCache()
+    for index, run in enumerate(todo):
+        outcome = _execute_one(run, folder, observer(run), cache)
+        yield outcome
+        if outcome.status == "open":
+            return
+        cache.keep_only([later.config.data for later in todo[index + 1 :]])
+
+
+@final
+class DataCache:
+    """Data sets by their configuration, each loaded once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[DataConfig, Dataset] = {}
+
+    def get(self, config: DataConfig) -> Dataset:
+        """The data set, prepared as its configuration says."""
+        from dorylax.trainer import prepare_data
+
+        if config not in self._loaded:
+            self._loaded[config] = prepare_data(config)
+        return self._loaded[config]
+
+    def keep_only(self, configs: Sequence[DataConfig]) -> None:
+        """Lets go of all others."""
+        self._loaded = {config: data for config, data in self._loaded.items() if config in configs}
+
+
+def _execute_one(run: Run, folder: Path, observer: Observer, cache: DataCache) -> RunOutcome:
+    from dorylax.trainer import Trainer
+
+    path, error_path = directory(folder, run), error_file(folder, run)
+    try:
+        data = cache.get(run.config.data)
+        trainer = Trainer.from_config(run.config, data, run_directory=path, resume=True, observers=(observer,))
+        result = trainer.fit()
+    except Exception:
+        text = traceback.format_exc()
+        error_path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(error_path, text)
+        return RunOutcome(run, "failed", error=_last_line(text))
+    error_path.unlink(missing_ok=True)
+    if result.stopped == "signal":
+        return RunOutcome(run, "open")
+    return RunOutcome(run, "done", RunDirectory.open(path).summary or {})
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")

@@ -1,0 +1,75 @@
+"""Dropout keyed by row id, so that a row's mask depends neither on its place in memory nor on the rows beside it.
+
+`flax.nnx.Dropout` draws one mask for the whole array: reordering the vertices, or computing some rows alone, changes
+what is dropped. Here row i's mask is a function of the step's key and of the row's id only (the user's vertex id, the
+edge id, E + v for the implicit self-loop of v; see `dorylax.ops.row_random`). RNG state is kept as Flax's Dropout keeps
+it (a forked `RngStream`: one `RngKey`, one `RngCount`), so that whoever trains the model may set `nnx.RngState`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, Integer
+
+from dorylax.ops.row_random import bernoulli_rows
+
+# An array of rows, `[R, …]`, and the id of each, `[R]`.
+Block = tuple[Float[Array, "..."], Integer[Array, "_"]]
+
+
+@final
+class Dropout(nnx.Module):
+    """Zeroes elements with probability `rate` and scales the others by 1 / (1 - rate).
+
+    Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", JMLR 2014. `model.train()`
+    and `model.eval()` switch it on and off (attribute `deterministic`, False at first, as in Flax).
+
+    Args:
+        rate: the probability of dropping an element, in 0 … 1.
+        rngs: where the key comes from: the `dropout` stream of these is forked, or the default one.
+
+    Raises:
+        ValueError: `rate` outside 0 … 1.
+
+    Shapes:
+        - input: rows `[R, …]` of any floating dtype, ids `[R]` (integers, repeated or not, in any order)
+        - output: like the rows
+    """
+
+    def __init__(self, rate: float, *, rngs: nnx.Rngs) -> None:
+        if not 0 <= rate <= 1:
+            raise ValueError(f"dropout must be between 0 and 1, got {rate}")
+        self.rate = rate
+        self.deterministic = False
+        self.rngs = rngs["dropout"].fork()
+
+    def __call__(self, x: Float[Array, "R *rest"], ids: Integer[Array, " R"]) -> Float[Array, "R *rest"]:
+        """Drops elements of `x [R, …]`, whose row k has id `ids[k]`; every call draws anew."""
+        (dropped,) = self.together((x, ids))
+        return dropped
+
+    def together(self, *blocks: Block) -> tuple[Array, ...]:
+        """Drops elements of several arrays as if they were one: with a single draw, rows told apart by their ids.
+
+        Args:
+            *blocks: pairs of rows `[R, …]` and ids `[R]`; the rows of all blocks have the same shape.
+
+        Returns:
+            The rows of each block, some elements zeroed, in the same order.
+        """
+        if self.deterministic or self.rate == 0:
+            return tuple(x for x, _ in blocks)
+        if self.rate == 1:  # 1 / (1 - rate) would make the gradient NaN
+            return tuple(jnp.zeros_like(x) for x, _ in blocks)
+        key = self.rngs()
+        return tuple(_drop(key, self.rate, x, ids) for x, ids in blocks)
+
+
+def _drop(key: Array, rate: float, x: Float[Array, "R *rest"], ids: Integer[Array, " R"]) -> Float[Array, "R *rest"]:
+    keep = bernoulli_rows(key, 1 - rate, ids, math.prod(x.shape[1:])).reshape(x.shape)
+    return jax.lax.select(keep, x / (1 - rate), jnp.zeros_like(x))

@@ -1,0 +1,136 @@
+"""The graph attention layer of Veličković et al. The model made of it is `dorylax.layers.models.gat`."""
+
+from __future__ import annotations
+
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.nn.initializers import Initializer
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from dorylax.graph.graph import Graph
+from dorylax.layers.dropout import Dropout
+from dorylax.layers.initializers import glorot_uniform, zeros
+from dorylax.layers.inputs import check_width, follow_input
+from dorylax.ops import edge_softmax, gather, missing_self_loops, scatter_dst, scatter_src
+from dorylax.ops.row_random import edge_ids, loop_ids
+
+
+@final
+class GATConv(nnx.Module):
+    r"""Graph attention: Veličković et al., "Graph attention networks", ICLR 2018.
+
+    Paper: https://arxiv.org/abs/1710.10903, equations 1 to 6. In matrices, with K heads and P_k the matrix of that
+    head's attention coefficients (row v sums to 1 and is zero where Â = A + I is),
+
+        X' = ‖_k P_k X W_k + b    (heads concatenated)    or    X' = 1/K Σ_k P_k X W_k + b    (heads averaged)
+
+    and for one vertex, in head k, over its in-neighbours and itself,
+
+        x'_v = Σ_{u ∈ N(v) ∪ {v}} α_uv W_k^T x_u,
+        α_uv = softmax over u of LeakyReLU(s_k · W_k^T x_u + t_k · W_k^T x_v).
+
+    The loop of a vertex without one is a term of the softmax and of the sum, never an edge. Dropout, when training,
+    falls on α.
+
+    Args:
+        in_features: width of the input rows.
+        out_features: F, width of one head's output.
+        heads: K, number of heads (default: 8).
+        concat: concatenate the heads (width K·F) or average them (width F) (default: True).
+        negative_slope: of the LeakyReLU (default: 0.2, as in the paper).
+        attention_dropout: probability of dropping a coefficient (default: 0).
+        use_bias: whether to add b (default: True).
+        kernel_init: initialiser of W, made as `[in_features, K·F]` (default: Glorot uniform).
+        attention_init: initialiser of s and t, made as `[K, F]` (default: Glorot uniform).
+        bias_init: initialiser of b (default: zeros).
+        dtype: dtype of the computation and the result (default: that of the input).
+        param_dtype: dtype of the parameters (default: float32).
+        rngs: the `params` stream gives the parameters, `dropout` the masks.
+
+    Attributes:
+        kernel: W `[in_features, K·F]`, head k in columns k·F … (k+1)·F - 1.
+        attention_source: s `[K, F]`, applied to the neighbour u.
+        attention_target: t `[K, F]`, applied to v itself.
+        bias: b `[K·F]` or `[F]`, or None.
+        dropout: the `Dropout` of the coefficients.
+
+    Raises:
+        ValueError: `heads` < 1, or `attention_dropout` outside 0 … 1.
+
+    Shapes:
+        - input: graph with V vertices and E edges, features `[V, in_features]`
+        - output: `[V, K·F]` when concatenated, `[V, F]` when averaged
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        heads: int = 8,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        attention_dropout: float = 0.0,
+        use_bias: bool = True,
+        kernel_init: Initializer = glorot_uniform,
+        attention_init: Initializer = glorot_uniform,
+        bias_init: Initializer = zeros,
+        dtype: DTypeLike | None = None,
+        param_dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        if heads < 1:
+            raise ValueError(f"heads must be ≥ 1, got {heads}")
+        self.in_features = in_features
+        self.out_features = out_features
+        self.heads = heads
+        self.concat = concat
+        self.negative_slope = negative_slope
+        self.dtype = dtype
+        self.total_features = heads * out_features if concat else out_features
+        self.kernel = nnx.Param(kernel_init(rngs.params(), (in_features, heads * out_features), param_dtype))
+        self.attention_source = nnx.Param(attention_init(rngs.params(), (heads, out_features), param_dtype))
+        self.attention_target = nnx.Param(attention_init(rngs.params(), (heads, out_features), param_dtype))
+        self.bias = nnx.data(
+            nnx.Param(bias_init(rngs.params(), (self.total_features,), param_dtype)) if use_bias else None
+        )
+        self.dropout = Dropout(attention_dropout, rngs=rngs)
+
+    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+        """Applies the layer.
+
+        Args:
+            graph: V vertices, E edges.
+            x: features `[V, in_features]`.
+
+        Returns:
+            `[V, K·F]` or `[V, F]`, in `dtype` or else the dtype of `x`.
+
+        Raises:
+            ValueError: `x` is not `[V, in_features]`.
+        """
+        check_width("GATConv", x, self.in_features)
+        bias = None if self.bias is None else self.bias[...]
+        x, kernel, source, target, bias = follow_input(
+            (x, self.kernel[...], self.attention_source[...], self.attention_target[...], bias), dtype=self.dtype
+        )
+        z = (x @ kernel).reshape(x.shape[0], self.heads, self.out_features)
+        alpha, loop_alpha = self._attention(graph, (z * source).sum(-1), (z * target).sum(-1))
+        y: jax.Array = gather(graph, z, alpha) + loop_alpha[:, :, None] * z
+        y = y.reshape(x.shape[0], self.total_features) if self.concat else y.mean(axis=1)
+        return y if bias is None else y + bias
+
+    def _attention(
+        self, graph: Graph, source: Float[Array, "V H"], target: Float[Array, "V H"]
+    ) -> tuple[Float[Array, "E H"], Float[Array, "V H"]]:
+        """Coefficients of the edges and of the implicit loops, after dropout."""
+        scores = jax.nn.leaky_relu(scatter_src(graph, source) + scatter_dst(graph, target), self.negative_slope)
+        loops = missing_self_loops(graph, source.dtype)[:, None] > 0
+        loop_scores = jnp.where(loops, jax.nn.leaky_relu(source + target, self.negative_slope), -jnp.inf)
+        alpha, loop_alpha = edge_softmax(graph, scores, loop_scores)
+        alpha, loop_alpha = self.dropout.together((alpha, edge_ids(graph)), (loop_alpha, loop_ids(graph)))
+        return alpha, loop_alpha

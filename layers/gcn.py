@@ -1,0 +1,107 @@
+"""The graph convolution of Kipf & Welling. The model made of it is `dorylax.layers.models.gcn`."""
+
+from __future__ import annotations
+
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.nn.initializers import Initializer
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from dorylax.graph.graph import Graph
+from dorylax.layers.initializers import glorot_uniform, zeros
+from dorylax.layers.inputs import check_width, follow_input, statistics_dtype
+from dorylax.ops import gather, gather_edges, in_degrees, missing_self_loops
+
+
+@final
+class GCNConv(nnx.Module):
+    r"""Graph convolution: Kipf & Welling, "Semi-supervised classification with graph convolutional networks", 2017.
+
+    Paper: https://arxiv.org/abs/1609.02907, equations 2 and 8. In matrices, with A[v, u] = 1 for an edge u → v,
+
+        X' = D̂^(-1/2) Â D̂^(-1/2) X W + b,    Â = A + I where A has no loop,    D̂ = diag(Â 1)
+
+    and for one vertex, over its in-neighbours and itself,
+
+        x'_v = Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · W^T x_u + b,    d_v = Σ_{u ∈ N(v) ∪ {v}} w_uv.
+
+    A loop is added only to vertices that have none. In a directed graph d is the in-degree at both ends, as in PyG.
+    The normalisation is separable, so no array over the edges is made: rows are scaled before and after a plain gather.
+
+    Args:
+        in_features: width of the input rows.
+        out_features: width of the output rows.
+        use_bias: whether to add b (default: True).
+        kernel_init: initialiser of W (default: Glorot uniform, as in the paper).
+        bias_init: initialiser of b (default: zeros).
+        dtype: dtype of the computation and the result (default: that of the input).
+        param_dtype: dtype of the parameters (default: float32).
+        rngs: the `params` stream gives W and b.
+
+    Attributes:
+        kernel: W `[in_features, out_features]`.
+        bias: b `[out_features]`, or None.
+
+    Shapes:
+        - input: graph with V vertices and E edges, features `[V, in_features]`, edge weights w `[E]` (optional)
+        - output: `[V, out_features]`
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        use_bias: bool = True,
+        kernel_init: Initializer = glorot_uniform,
+        bias_init: Initializer = zeros,
+        dtype: DTypeLike | None = None,
+        param_dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.in_features = in_features
+        self.out_features = out_features
+        self.dtype = dtype
+        self.kernel = nnx.Param(kernel_init(rngs.params(), (in_features, out_features), param_dtype))
+        self.bias = nnx.data(nnx.Param(bias_init(rngs.params(), (out_features,), param_dtype)) if use_bias else None)
+
+    def __call__(
+        self, graph: Graph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
+    ) -> Float[Array, "V C"]:
+        """Applies the layer.
+
+        Args:
+            graph: V vertices, E edges.
+            x: features `[V, in_features]`.
+            edge_weight: `[E]`, by edge id, w ≥ 0 (default: all ones); an added loop has weight 1. A vertex whose
+                weights add up to nothing has 1/√d = 0.
+
+        Returns:
+            `[V, out_features]`, in `dtype` or else the dtype of `x`.
+
+        Raises:
+            ValueError: `x` is not `[V, in_features]`.
+        """
+        check_width("GCNConv", x, self.in_features)
+        bias = None if self.bias is None else self.bias[...]
+        x, kernel, bias, weight = follow_input((x, self.kernel[...], bias, edge_weight), dtype=self.dtype)
+        statistics = statistics_dtype(x)
+        loops = missing_self_loops(graph, statistics)
+        if weight is None:
+            degrees = in_degrees(graph, statistics) + loops
+        else:
+            degrees = gather_edges(graph, weight.astype(statistics)) + loops
+        scale = _inverse_root(degrees).astype(x.dtype)[:, None]
+        h = scale * (x @ kernel)
+        y: jax.Array = scale * (gather(graph, h, weight) + loops.astype(x.dtype)[:, None] * h)
+        return y if bias is None else y + bias
+
+
+def _inverse_root(degrees: Float[Array, " V"]) -> Float[Array, " V"]:
+    """d^(-1/2), and 0 where d = 0, with a finite derivative there too."""
+    positive = degrees > 0
+    return jnp.where(positive, jax.lax.rsqrt(jnp.where(positive, degrees, 1)), 0)

@@ -1,0 +1,9 @@
+"""The initialisers that layers have unless told otherwise; any of `jax.nn.initializers` may be given instead."""
+
+from __future__ import annotations
+
+import jax
+
+# Glorot & Bengio, AISTATS 2010: uniform in ±√(6 / (fan_in + fan_out)). The choice of the GCN and GAT papers.
+glorot_uniform = jax.nn.initializers.glorot_uniform()
+zeros = jax.nn.initializers.zeros

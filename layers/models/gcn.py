@@ -1,0 +1,80 @@
+"""The graph convolutional network of Kipf & Welling."""
+
+from __future__ import annotations
+
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from dorylax.graph.graph import Graph
+from dorylax.layers.gcn import GCNConv
+from dorylax.layers.models.skeleton import Activation, Skeleton, layer_widths
+from dorylax.layers.norm import NormKind
+
+
+@final
+class GCN(nnx.Module):
+    r"""Graph convolutional network: Kipf & Welling, ICLR 2017, https://arxiv.org/abs/1609.02907, equation 9.
+
+    `num_layers` times `GCNConv`; for two layers, with Ã = D̂^(-1/2) Â D̂^(-1/2), Z = Ã σ(Ã X W_0 + b_0) W_1 + b_1.
+
+    Args:
+        in_features: width of the input rows.
+        hidden_features: width of the hidden rows.
+        out_features: width of the output rows: the number of classes.
+        num_layers: number of layers; 1 has no hidden rows (default: 2).
+        dropout: probability of dropping an element of each layer's input (default: 0.5).
+        norm: "none", "layer" or "rms", between layer and activation (default: "none").
+        residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        activation: σ, between layers (default: ReLU).
+        dtype: dtype of the computation and the result (default: that of the input).
+        param_dtype: dtype of the parameters (default: float32).
+        rngs: streams `params` and `dropout`.
+
+    Attributes:
+        convs: the layers, first to last.
+        skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
+
+    Raises:
+        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm.
+
+    Shapes:
+        - input: graph with V vertices, features `[V, in_features]`
+        - output: `[V, out_features]`
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int,
+        *,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+        norm: NormKind = "none",
+        residual: bool = False,
+        activation: Activation = jax.nn.relu,
+        dtype: DTypeLike | None = None,
+        param_dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        widths = layer_widths(in_features, hidden_features, out_features, num_layers)
+        self.convs = nnx.List([GCNConv(*pair, dtype=dtype, param_dtype=param_dtype, rngs=rngs) for pair in widths])
+        self.skeleton = Skeleton(
+            widths,
+            dropout=dropout,
+            norm=norm,
+            residual=residual,
+            activation=activation,
+            dtype=dtype,
+            param_dtype=param_dtype,
+            rngs=rngs,
+        )
+
+    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        return self.skeleton(list(self.convs), graph, x)

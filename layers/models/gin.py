@@ -1,0 +1,96 @@
+"""The graph isomorphism network of Xu et al., for vertices."""
+
+from __future__ import annotations
+
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from dorylax.graph.graph import Graph
+from dorylax.layers.gin import GINConv
+from dorylax.layers.models.skeleton import Activation, Skeleton, layer_widths
+from dorylax.layers.norm import NormKind
+
+
+@final
+class GIN(nnx.Module):
+    r"""Graph isomorphism network: Xu et al., ICLR 2019, https://arxiv.org/abs/1810.00826, without its readout.
+
+    `num_layers` times `GINConv`, whose perceptrons are `hidden_features` wide inside. `norm` falls inside the
+    perceptrons too, where the paper has batch normalisation.
+
+    Args:
+        in_features: width of the input rows.
+        hidden_features: width of the hidden rows, and inside the perceptrons.
+        out_features: width of the output rows: the number of classes.
+        num_layers: number of layers; 1 has no hidden rows (default: 2).
+        dropout: probability of dropping an element of each layer's input (default: 0.5).
+        norm: "none", "layer" or "rms", between layer and activation (default: "none").
+        residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        train_epsilon: whether each layer's ε is a parameter, starting from 0 (default: False).
+        activation: σ, between layers (default: ReLU).
+        dtype: dtype of the computation and the result (default: that of the input).
+        param_dtype: dtype of the parameters (default: float32).
+        rngs: streams `params` and `dropout`.
+
+    Attributes:
+        convs: the layers, first to last.
+        skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
+
+    Raises:
+        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm.
+
+    Shapes:
+        - input: graph with V vertices, features `[V, in_features]`
+        - output: `[V, out_features]`
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int,
+        *,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+        norm: NormKind = "none",
+        residual: bool = False,
+        train_epsilon: bool = False,
+        activation: Activation = jax.nn.relu,
+        dtype: DTypeLike | None = None,
+        param_dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        widths = layer_widths(in_features, hidden_features, out_features, num_layers)
+        self.convs = nnx.List(
+            [
+                GINConv(
+                    *pair,
+                    hidden_features=hidden_features,
+                    train_epsilon=train_epsilon,
+                    norm=norm,
+                    dtype=dtype,
+                    param_dtype=param_dtype,
+                    rngs=rngs,
+                )
+                for pair in widths
+            ]
+        )
+        self.skeleton = Skeleton(
+            widths,
+            dropout=dropout,
+            norm=norm,
+            residual=residual,
+            activation=activation,
+            dtype=dtype,
+            param_dtype=param_dtype,
+            rngs=rngs,
+        )
+
+    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        return self.skeleton(list(self.convs), graph, x)

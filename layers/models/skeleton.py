@@ -1,0 +1,155 @@
+"""What all models share: the order of dropout, layer, normalisation, shortcut and activation, through the depth.
+
+A model owns its layers as `convs` (so that the first layer's parameters are those under `convs/0`, whatever the model)
+and hands them to its `Skeleton`, which owns all the rest. What kind of layers they are is the model's business.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from dorylax.graph.graph import Graph
+from dorylax.layers.dropout import Dropout
+from dorylax.layers.initializers import glorot_uniform
+from dorylax.layers.inputs import follow_input
+from dorylax.layers.norm import NormKind, check_norm, make_norm
+from dorylax.ops.row_random import vertex_ids
+
+Activation = Callable[[jax.Array], jax.Array]
+Layer = Callable[[Graph, jax.Array], jax.Array]
+
+
+@final
+class Skeleton(nnx.Module):
+    r"""Runs layers one after another.
+
+    With layer l called f_l, of L layers:
+
+        x_{l+1} = σ(norm_l(f_l(dropout(x_l))) + skip_l(x_l))    for l < L - 1
+        x_L     = f_{L-1}(dropout(x_{L-1})) + skip_{L-1}(x_{L-1})
+
+    The shortcuts are there when `residual` is set: the identity where a layer's widths are equal, else a product with
+    a matrix of its own.
+
+    Args:
+        widths: width of each layer's input and output, `[(F_0, F_1), (F_1, F_2), …]`.
+        dropout: probability of dropping an element of a layer's input.
+        norm: "none", "layer" or "rms".
+        residual: whether there are shortcuts.
+        activation: σ.
+        dtype: dtype of the computation and the result (default: that of the input).
+        param_dtype: dtype of the parameters (default: float32).
+        rngs: streams `params` and `dropout`.
+
+    Attributes:
+        dropouts: one `Dropout` per layer.
+        norms: one normalisation per layer but the last; empty for "none".
+        shortcuts: one `Shortcut` per layer; empty without `residual`.
+
+    Shapes:
+        - input: graph with V vertices, features `[V, F_0]`
+        - output: `[V, F_L]`
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[tuple[int, int]],
+        *,
+        dropout: float,
+        norm: NormKind,
+        residual: bool,
+        activation: Activation,
+        dtype: DTypeLike | None = None,
+        param_dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.activation = activation
+        self.dropouts = nnx.List([Dropout(dropout, rngs=rngs) for _ in widths])
+        check_norm(norm)  # one layer alone has no norm that would
+        norms = [make_norm(norm, out, dtype=dtype, param_dtype=param_dtype, rngs=rngs) for _, out in widths[:-1]]
+        self.norms = nnx.List([made for made in norms if made is not None])
+        self.shortcuts = nnx.List(
+            [Shortcut(*pair, dtype=dtype, param_dtype=param_dtype, rngs=rngs) for pair in widths] if residual else []
+        )
+
+    def __call__(self, layers: Sequence[Layer], graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+        """Runs `layers` (as many as there are widths) on features `[V, F_0]`; gives `[V, F_L]`."""
+        ids = vertex_ids(graph)
+        for depth, layer in enumerate(layers):
+            y = layer(graph, self.dropouts[depth](x, ids))
+            last = depth == len(layers) - 1
+            if self.norms and not last:
+                y = self.norms[depth](y)
+            if self.shortcuts:
+                y = y + self.shortcuts[depth](x)
+            x = y if last else self.activation(y)
+        return x
+
+
+@final
+class Shortcut(nnx.Module):
+    """Identity where the widths are equal, else a product with a matrix; He et al., arXiv:1512.03385, eqs. 1 and 2.
+
+    Args:
+        in_features: width of the input rows.
+        out_features: width of the output rows.
+        dtype: dtype of the computation and the result (default: that of the input).
+        param_dtype: dtype of the matrix (default: float32).
+        rngs: the `params` stream gives the matrix.
+
+    Shapes:
+        - input: `[V, in_features]`
+        - output: `[V, out_features]`
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, *, dtype: DTypeLike | None, param_dtype: DTypeLike, rngs: nnx.Rngs
+    ) -> None:
+        self.dtype = dtype
+        self.projection = nnx.data(
+            None
+            if in_features == out_features
+            else nnx.Linear(
+                in_features,
+                out_features,
+                use_bias=False,
+                kernel_init=glorot_uniform,
+                dtype=dtype,
+                param_dtype=param_dtype,
+                promote_dtype=follow_input,
+                rngs=rngs,
+            )
+        )
+
+    def __call__(self, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+        """`[V, in_features]` → `[V, out_features]`."""
+        if self.projection is None:
+            (x,) = follow_input((x,), dtype=self.dtype)
+            return x
+        return self.projection(x)
+
+
+def layer_widths(in_features: int, hidden_features: int, out_features: int, num_layers: int) -> list[tuple[int, int]]:
+    """Width of each layer's input and output: `in → hidden → … → hidden → out`, in `num_layers` steps.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+    for name, value in (
+        ("in_features", in_features),
+        ("hidden_features", hidden_features),
+        ("out_features", out_features),
+        ("num_layers", num_layers),
+    ):
+        if value < 1:
+            raise ValueError(f"{name} must be ≥ 1, got {value}")
+    ends = [in_features, *[hidden_features] * (num_layers - 1), out_features]
+    return list(itertools.pairwise(ends))

@@ -1,0 +1,161 @@
+"""The models by name: which options each understands, and its published recipe.
+
+A recipe is written in the keys of the run configuration (`dorylax.config`), which fills what the user left open from
+it; this module knows nothing about configurations beyond those names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, final
+
+from flax import nnx
+
+from dorylax.layers.models import GAT, GCN, GIN, MLP, GraphSAGE
+
+# What every model takes, besides its input and output widths.
+_SHARED = frozenset({"hidden_features", "num_layers", "dropout", "norm", "residual"})
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ModelSpec:
+    """One model that can be asked for by name.
+
+    Attributes:
+        name: the name.
+        make: the class, called as `make(in_features, hidden_features, out_features, **options, rngs=rngs)`.
+        options: the `model.*` keys that it understands, without the prefix.
+        recipe: the published recipe as dotted configuration keys; learning rates per step, weight decay as the factor λ
+            of the gradient term λ·w (L2 penalty λ/2·‖w‖²), rates as probabilities.
+        source: the paper, and what of the recipe is not from it.
+    """
+
+    name: str
+    make: Any
+    options: frozenset[str]
+    recipe: Mapping[str, Any]
+    source: str
+
+
+def _recipe(**changes: Any) -> Mapping[str, Any]:
+    """Kipf & Welling's recipe, which later papers keep in the main, with changes (`a__b` is a.b)."""
+    base = {
+        "model.hidden_features": 16,
+        "model.num_layers": 2,
+        "model.dropout": 0.5,
+        "model.norm": "none",
+        "model.residual": False,
+        "optimizer.name": "adam",
+        "optimizer.learning_rate": 0.01,
+        "optimizer.weight_decay": 5e-4,
+        "optimizer.weight_decay_on": "first",
+        "data.row_normalise": True,
+        "train.epochs": 200,
+    }
+    return MappingProxyType(base | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+MODELS: Mapping[str, ModelSpec] = MappingProxyType(
+    {
+        spec.name: spec
+        for spec in (
+            ModelSpec(
+                name="gcn",
+                make=GCN,
+                options=_SHARED,
+                recipe=_recipe(),
+                source="Kipf & Welling, ICLR 2017, section 5.2. All 200 epochs are run: the paper's stop, after 10 "
+                "epochs without a lower validation loss, is left out.",
+            ),
+            ModelSpec(
+                name="gat",
+                make=GAT,
+                options=_SHARED | {"heads", "output_heads", "attention_dropout"},
+                recipe=_recipe(
+                    model__hidden_features=8,
+                    model__heads=8,
+                    model__output_heads=1,
+                    model__dropout=0.6,
+                    model__attention_dropout=0.6,
+                    optimizer__learning_rate=0.005,
+                    optimizer__weight_decay_on="all",
+                    train__epochs=1000,
+                    train__patience=100,
+                ),
+                source="Veličković et al., ICLR 2018, section 3.3 (transductive, cora). Patience 100 as there.",
+            ),
+            ModelSpec(
+                name="sage",
+                make=GraphSAGE,
+                options=_SHARED | {"aggregation"},
+                recipe=_recipe(model__hidden_features=64, model__aggregation="mean"),
+                source="Hamilton et al., NeurIPS 2017: two layers, mean, Adam.",
+            ),
+            ModelSpec(
+                name="gin",
+                make=GIN,
+                options=_SHARED | {"train_epsilon"},
+                recipe=_recipe(model__hidden_features=64, model__norm="layer"),
+                source="Xu et al., ICLR 2019.",
+            ),
+            ModelSpec(
+                name="mlp",
+                make=MLP,
+                options=_SHARED,
+                recipe=_recipe(),
+                source="The baseline of Kipf & Welling, ICLR 2017, table 2: the recipe of gcn without the edges.",
+            ),
+        )
+    }
+)
+
+
+def build(name: str, in_features: int, out_features: int, options: Mapping[str, Any], rngs: nnx.Rngs) -> Any:
+    """Makes a model by name.
+
+    Args:
+        name: a key of `MODELS`.
+        in_features: F, width of the features.
+        out_features: C, number of classes.
+        options: `model.*` keys without the prefix; what is missing is taken from the model's recipe.
+        rngs: streams `params` and `dropout`.
+
+    Returns:
+        The model, called as `model(graph, x [V, F]) -> [V, C]`.
+
+    Raises:
+        ValueError: no such model, an option that it does not understand, or an option out of range.
+    """
+    if name not in MODELS:
+        raise ValueError(f"model.name must be one of {', '.join(MODELS)}, got {name!r}")
+    spec = MODELS[name]
+    unknown = sorted(set(options) - spec.options)
+    if unknown:
+        raise ValueError(f"model.{unknown[0]} means nothing to {name}, which has {', '.join(sorted(spec.options))}")
+    published = {key.removeprefix("model."): value for key, value in spec.recipe.items() if key.startswith("model.")}
+    chosen = published | dict(options)
+    return spec.make(in_features, chosen.pop("hidden_features"), out_features, **chosen, rngs=rngs)
+
+
+def first_layer_paths(model: nnx.Module) -> frozenset[tuple[Any, ...]]:
+    """The parameters of a model's first layer, those of `model.convs[0]`: what "weight decay on the first layer" means.
+
+    Args:
+        model: a model whose layers are the list `convs`, as of every model here.
+
+    Returns:
+        Paths as in `nnx.to_flat_state(nnx.state(model, nnx.Param))`, such as `("convs", 0, "kernel")`.
+
+    Raises:
+        ValueError: the model has no parameters there.
+    """
+    paths = [path for path, _ in nnx.to_flat_state(nnx.state(model, nnx.Param))]
+    first = frozenset(path for path in paths if path[:2] == ("convs", 0))
+    if not first:
+        raise ValueError(
+            f"{type(model).__name__} has no parameters under convs/0, the first layer: name its layers convs"
+        )
+    return first

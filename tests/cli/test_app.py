@@ -1,0 +1,97 @@
+"""The command as a whole: help, version, wrong words, start-up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from dorylax import __version__
+from dorylax.cli.app import run
+from dorylax.cli.failures import CommandError, explain
+from dorylax.config import ConfigError
+
+_ROOT = Path(__file__).parent.parent.parent
+
+
+def test_version(dorylax) -> None:
+    assert dorylax("--version") == (0, f"dorylax {__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_help_names_all_commands(dorylax, words: tuple[str, ...]) -> None:
+    code, out, err = dorylax(*words)
+    assert (code, err) == (0, "")
+    for command in ("train", "predict", "datasets", "info"):
+        assert f"\n  {command} " in out
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "datasets", "info"])
+def test_each_command_has_help(dorylax, command: str) -> None:
+    code, out, _ = dorylax(command, "--help")
+    assert code == 0
+    assert out.startswith(f"Usage: dorylax {command}")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["trian"], "no such command 'trian': did you mean train?"),
+        (["zz"], "no such command 'zz': choose from datasets, info, predict, train"),
+        (["--verison"], "no such option --verison: did you mean --version?"),
+        (["train", "--epoch", "3"], "no such option --epoch: did you mean --epochs?"),
+        (["train", "extra"], "got unexpected extra argument (extra)"),
+        (["train", "--out"], "option '--out' requires an argument"),
+        (["predict"], "missing option '--run'"),
+        (["predict", "--run", "x", "--seed", "a"], "invalid value for '--seed': 'a' is not a valid integer"),
+    ],
+)
+def test_wrong_words_are_one_line(dorylax, words: list[str], message: str) -> None:
+    assert dorylax(*words) == (2, "", f"error: {message}\n")
+
+
+def test_errors_and_help_do_not_import_jax() -> None:
+    script = (
+        "import sys; from dorylax.cli import main; main(['--help']); main(['train', '--epochs', '0']);"
+        "main(['train', '--set', 'train.epoch=1']); main(['train', '--help']); main(['trian'])\n"
+        "print([name for name in ('jax', 'flax', 'optax', 'orbax') if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=_ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_as_a_module_from_the_checkout() -> None:
+    command = [sys.executable, "-m", "dorylax", "train", "--epochs", "0"]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: train.epochs must be ≥ 1, got 0\n")
+
+
+def _raising(error: BaseException) -> click.Command:
+    def fail() -> None:
+        raise error
+
+    return click.Command("fail", callback=fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ConfigError("wrong"), 2, "error: wrong"),
+        (PermissionError(13, "Permission denied", "/x/y"), 1, "error: /x/y: Permission denied"),
+        (MemoryError("cannot allocate"), 1, "error: not enough memory: cannot allocate"),
+        (CommandError("told already", 143), 143, "told already"),
+        (KeyboardInterrupt(), 130, "\ninterrupted"),
+    ],
+)
+def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str) -> None:
+    assert run(_raising(error), "fail", []) == code
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_a_bug_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(_raising(ZeroDivisionError()), "fail", [])
+    assert explain(ValueError("not ours")) is None

@@ -1,0 +1,81 @@
+"""`dorylax predict`: a run directory is enough."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dorylax.cli.predict import choose_run
+from dorylax.config import ConfigError, RunConfig
+from dorylax.trainer import prepare_data
+
+
+def _summary(run: Path) -> dict[str, float]:
+    content: dict[str, float] = json.loads((run / "summary.json").read_text())
+    return content
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_accuracy_is_that_of_the_best_epoch(dorylax, trained: Path, seed: int) -> None:
+    run = trained / f"seed-{seed}"
+    code, out, _ = dorylax("predict", "--run", str(run), "--json")
+    assert code == 0
+    found, summary = json.loads(out), _summary(run)
+    assert found["run"] == str(run)
+    assert found["accuracy"]["val"] == pytest.approx(summary["val_accuracy"])
+    assert found["accuracy"]["test"] == pytest.approx(summary["test_accuracy"])
+    assert json.loads(dorylax("predict", "--run", str(trained), "--seed", str(seed), "--json").out) == found
+
+
+def test_several_seeds_give_the_best_validation(trained: Path) -> None:
+    values = [_summary(trained / f"seed-{seed}")["val_accuracy"] for seed in (0, 1)]
+    assert choose_run(trained) == trained / f"seed-{int(np.argmax(values))}"
+
+
+def test_npz_and_csv_agree(dorylax, trained: Path, tmp_path: Path) -> None:
+    npz, table = tmp_path / "p.npz", tmp_path / "p.csv"
+    assert dorylax("predict", "--run", str(trained), "--seed", "0", "--out", str(npz)).code == 0
+    out = dorylax("predict", "--run", str(trained), "--seed", "0", "--out", str(table)).out
+    assert out.splitlines()[-1] == f"predictions: {table}"
+    data = prepare_data(RunConfig.load(trained / "seed-0" / "config.yaml").data)
+    with np.load(npz, allow_pickle=False) as archive:
+        assert archive["logits"].shape == (1000, 4)
+        np.testing.assert_array_equal(archive["logits"].argmax(1), archive["predictions"])
+        predictions = archive["predictions"]
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [int(row["prediction"]) for row in rows] == predictions.tolist()
+    assert [int(row["label"]) for row in rows] == data.labels.tolist()
+    assert [row["vertex"] for row in rows] == [str(vertex) for vertex in range(1000)]
+    assert [row["split"] == "test" for row in rows] == data.test_mask.tolist()
+    assert {path.name for path in tmp_path.iterdir()} == {"p.npz", "p.csv"}
+
+
+def test_other_data(dorylax, trained: Path, tmp_path: Path) -> None:
+    code, _, err = dorylax("predict", "--run", str(trained), "--data", "none.npz")
+    assert code == 2
+    assert "none.npz" in err
+
+
+def test_what_cannot_be_is_one_line(dorylax, trained: Path, tmp_path: Path) -> None:
+    for words, message in (
+        (
+            ["--run", str(tmp_path)],
+            f"--run {tmp_path} is not a run directory: it has neither config.yaml nor seed-0/config.yaml",
+        ),
+        (["--run", str(trained), "--seed", "7"], f"--run {trained} has no seed 7: it has 0, 1"),
+        (["--run", str(trained), "--out", "p.txt"], "--out must end in .npz or .csv, got 'p.txt'"),
+    ):
+        assert dorylax("predict", *words) == (2, "", f"error: {message}\n")
+    with pytest.raises(ConfigError, match="is one run"):
+        choose_run(trained / "seed-0", 1)
+
+
+def test_a_model_made_in_python_is_not_guessed_at(dorylax, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("schema: 1\nmodel: {class: Mine}\n")
+    code, _, err = dorylax("predict", "--run", str(tmp_path))
+    assert code == 2
+    assert "a model made in Python (Mine)" in err

@@ -1,0 +1,203 @@
+"""`dorylax train`, end to end on the tiny built-in graph."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import signal
+import statistics
+from pathlib import Path
+
+import pytest
+
+from dorylax.config import RunConfig
+from dorylax.graph.datasets import load
+from dorylax.progress import ProgressBar
+from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
+
+TINY = ("--set", "data.size=tiny", "--epochs", "2")
+
+
+def test_json_is_one_object_with_the_promised_fields(dorylax, tmp_path: Path) -> None:
+    code, out, _ = dorylax("train", *TINY, "--seeds", "2", "--json", "--out", str(tmp_path / "run"))
+    assert code == 0
+    content = json.loads(out)
+    accuracy = content["test_accuracy"]
+    assert len(accuracy["per_seed"]) == 2
+    assert accuracy["mean"] == pytest.approx(statistics.fmean(accuracy["per_seed"]))
+    assert accuracy["std"] == pytest.approx(statistics.stdev(accuracy["per_seed"]))
+    assert all(math.isfinite(loss) for loss in content["final_loss"])
+    assert content["seconds_per_epoch"] > 0
+    assert content["seeds"] == [0, 1]
+    assert content["config"]["train"]["epochs"] == 2
+    assert content["config"]["model"]["hidden_features"] == 16
+    assert RunConfig.resolve(content["config"]).to_dict() == content["config"]
+    assert json.loads((tmp_path / "run" / "results.json").read_text()) == content
+
+
+def test_it_is_what_python_gives(dorylax) -> None:
+    words = ("--model", "mlp", "--set", "train.seed=3", "--set", "optimizer.learning_rate=1e-2", "--no-save", "--json")
+    content = json.loads(dorylax("train", *TINY, *words).out)
+    config = RunConfig.resolve(content["config"])
+    assert (config.train.seed, config.optimizer.learning_rate) == (3, 0.01)
+    result = Trainer.from_config(config).fit()
+    assert content["test_accuracy"] == {"mean": result.test_accuracy, "std": None, "per_seed": [result.test_accuracy]}
+    assert content["final_loss"] == [result.final_loss]
+
+
+def test_table_for_people(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = dorylax("train", *TINY, "--seeds", "2")
+    assert (code, err) == (0, "")
+    assert "mean ± std" in out
+    run = Path(out.splitlines()[-1].removeprefix("run directory: "))
+    assert run.parent == Path("runs")
+    assert run.name.endswith("-communities-gcn")
+    assert {path.name for path in run.iterdir()} == {"seed-0", "seed-1", "results.json"}
+    assert RunConfig.load(run / "seed-1" / "config.yaml").train.seed == 1
+
+
+def test_flags_beat_the_file_and_the_file_the_recipe(dorylax, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("model.name: mlp\ndata: {size: tiny}\ntrain:\n  epochs: 7\n  eval_every: 3\n")
+    out = dorylax("train", "--config", str(file), "--epochs", "2", "--no-save", "--json").out
+    config = json.loads(out)["config"]
+    assert config["model"]["name"] == "mlp"
+    assert (config["train"]["epochs"], config["train"]["eval_every"]) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--epochs", "0"], "train.epochs must be ≥ 1, got 0"),
+        (["--epochs", "ten"], "train.epochs must be a whole number ≥ 1, got 'ten'"),
+        (["--seeds", "0"], "--seeds must be a whole number ≥ 1, got '0'"),
+        (["--seeds", "-1"], "--seeds must be a whole number ≥ 1, got '-1'"),
+        (["--seeds", "2", "--set", "train.seed=1"], "--seeds and --set train.seed exclude each other"),
+        (["--set", "train.epochs"], "--set takes key=value, as in train.epochs=100, got 'train.epochs'"),
+        (["--set", "train.epoch=3"], "unknown key 'train.epoch': did you mean train.epochs?"),
+        (["--set", "train.epochs="], "train.epochs must be a whole number ≥ 1, got null"),
+        (["--set", "train.epochs=[1"], "train.epochs must be a whole number ≥ 1, got '[1'"),
+        (["--epochs", "2", "--set", "train.epochs=3"], "train.epochs is given twice on the command line"),
+        (["--model", "gnc"], "unknown model.name 'gnc': did you mean gin or gcn?"),
+        (
+            ["--set", "model.heads=3"],
+            "model.heads is not an option of model gcn, whose options are "
+            "hidden_features, num_layers, dropout, norm, residual",
+        ),
+        (["--resume"], "--resume needs the --out of the run to continue, and goes without --no-save"),
+        (["--no-save", "--out", "x"], "--no-save and --out exclude each other"),
+        (["--config", "none.yaml"], "cannot read none.yaml: No such file or directory"),
+        (["--resume", "--out", "none"], "--out none holds no run to continue: leave --resume away to start one"),
+    ],
+)
+def test_what_cannot_be_is_one_line(dorylax, words: list[str], message: str) -> None:
+    assert dorylax("train", *words) == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--data", "coar"], "Did you mean 'cora'?"),
+        (["--data", "none.npz"], "there is no file none.npz"),
+        (["--set", "data.size=huge"], "communities has no size 'huge'"),
+    ],
+)
+def test_data_that_there_are_not(dorylax, words: list[str], part: str) -> None:
+    code, out, err = dorylax("train", "--no-save", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert part in err
+
+
+def test_a_folder_in_use_is_left_alone(dorylax, trained: Path, tmp_path: Path) -> None:
+    before = (trained / "results.json").read_text()
+    again = dorylax("train", *TINY, "--out", str(trained))
+    message = f"--out {trained} is not empty: add --resume to continue it, or choose another folder"
+    assert again == (2, "", f"error: {message}\n")
+    assert (trained / "results.json").read_text() == before
+    (tmp_path / "letter.txt").write_text("dear")
+    err = dorylax("train", *TINY, "--out", str(tmp_path)).err
+    assert err == f"error: --out {tmp_path} is not empty: choose another folder\n"
+
+
+def test_resume_keeps_finished_seeds_and_adds_new_ones(dorylax, trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    stamp = (folder / "seed-1" / "summary.json").stat().st_mtime_ns
+    code, out, _ = dorylax("train", *TINY, "--seeds", "3", "--resume", "--json", "--out", str(folder))
+    assert code == 0
+    first = json.loads((trained / "results.json").read_text())
+    content = json.loads(out)
+    assert content["test_accuracy"]["per_seed"][:2] == first["test_accuracy"]["per_seed"]
+    assert content["seeds"] == [0, 1, 2]
+    assert (folder / "seed-1" / "summary.json").stat().st_mtime_ns == stamp
+
+
+def test_a_file_of_the_users(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load("communities", size="tiny").save_npz(tmp_path / "mine.npz")
+    monkeypatch.chdir(tmp_path)
+    words = ("--data", "mine.npz", "--model", "mlp", "--epochs", "2")
+    out = dorylax("train", *words, "--out", "run").out
+    assert out.startswith("mlp on mine")
+    monkeypatch.chdir("/")
+    code, out, _ = dorylax("predict", "--run", str(tmp_path / "run"))
+    assert code == 0
+    assert "test accuracy: " in out
+
+
+def test_resume_with_other_settings_is_refused(dorylax, trained: Path) -> None:
+    words = ("--model", "mlp", "--resume", "--out", str(trained))
+    code, _, err = dorylax("train", *TINY, *words)
+    assert code == 2
+    assert "model.name" in err
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_says_how_to_resume_and_that_works(
+    dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int, word: str
+) -> None:
+    folder = tmp_path / "run"
+
+    def epoch(self: ProgressBar, record: EpochRecord) -> None:
+        if record.epoch == 3:
+            os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressBar, "epoch", epoch)
+        options = ("--set", "data.size=tiny", "--epochs", "6", "--model", "mlp", "--json")
+        stopped = dorylax("train", *options, "--out", str(folder))
+    assert (stopped.code, stopped.out) == (code, "")
+    told = stopped.err.strip()
+    assert told.startswith(f"{word}; continue with: dorylax train --model mlp ")
+    resumed = dorylax(*shlex.split(told.partition("continue with: dorylax ")[2]))
+    assert resumed.code == 0
+    assert json.loads(resumed.out)["epochs"] == [6]
+    lines = (folder / "seed-0" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == list(range(6))
+    straight = json.loads(dorylax("train", *options, "--no-save").out)
+    assert json.loads(resumed.out)["final_loss"] == straight["final_loss"]
+
+
+def test_a_seed_that_diverges_does_not_keep_the_others_from_training(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = Trainer.fit
+
+    def first_fails(self: Trainer) -> TrainResult:
+        if self.options.seed == 0:
+            raise TrainingError("the loss became NaN")
+        return fit(self)
+
+    monkeypatch.setattr(Trainer, "fit", first_fails)
+    code, out, err = dorylax("train", *TINY, "--seeds", "2", "--no-save", "--json")
+    assert code == 1
+    assert err == "error: seed 0: the loss became NaN\nerror: 1 of 2 seeds failed\n"
+    content = json.loads(out)
+    assert content["errors"] == ["the loss became NaN", None]
+    assert content["test_accuracy"]["per_seed"][0] is None
+    assert content["test_accuracy"]["mean"] == content["test_accuracy"]["per_seed"][1]

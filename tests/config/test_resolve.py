@@ -1,0 +1,143 @@
+"""The configuration: defaults from recipes, precedence, identity, and what each wrong value says."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from dorylax.config import ConfigError, RunConfig
+from dorylax.config.check import KEYS
+from dorylax.config.schema import ModelConfig
+from dorylax.layers.registry import MODELS
+from dorylax.optimizers import OPTIMIZERS
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_defaults_are_the_published_recipe(model: str) -> None:
+    resolved = RunConfig.resolve({"model.name": model}).dotted()
+    recipe = MODELS[model].recipe
+    assert {key: resolved[key] for key in recipe} == dict(recipe)
+    assert {key for key in resolved if key.startswith("model.")} == {
+        "model.name",
+        *(f"model.{option}" for option in MODELS[model].options),
+    }
+
+
+def test_schema_knows_what_the_registry_asks_for() -> None:
+    options = {option for spec in MODELS.values() for option in spec.options}
+    assert options == set(ModelConfig.model_fields) - {"name"}
+    assert {key for spec in MODELS.values() for key in spec.recipe} <= KEYS.keys()
+
+
+@pytest.mark.parametrize("optimizer", list(OPTIMIZERS))
+def test_every_optimizer_resolves_with_its_own_options(optimizer: str) -> None:
+    section = RunConfig.resolve({"optimizer.name": optimizer}).to_dict()["optimizer"]
+    shared = {"name", "learning_rate", "weight_decay", "weight_decay_on"}
+    assert section.keys() == shared | OPTIMIZERS[optimizer].options.keys()
+
+
+def test_later_wins() -> None:
+    config = RunConfig.resolve({"train": {"epochs": 3, "seed": 4}}, {"train.epochs": 5})
+    assert (config.train.epochs, config.train.seed) == (5, 4)
+
+
+def test_an_explicit_null_beats_the_recipe() -> None:
+    assert RunConfig.resolve({"model.name": "gat"}).train.patience == 100
+    assert RunConfig.resolve({"model.name": "gat", "train.patience": None}).train.patience is None
+
+
+def test_a_whole_number_is_a_number() -> None:
+    one = RunConfig.resolve({"optimizer.learning_rate": 1})
+    assert type(one.optimizer.learning_rate) is float
+    assert one.key() == RunConfig.resolve({"optimizer.learning_rate": 1.0}).key()
+
+
+def test_it_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        RunConfig.resolve().train.epochs = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_yaml_brings_it_back(model: str, optimizer: str) -> None:
+    config = RunConfig.resolve({"model.name": model, "optimizer.name": optimizer, "optimizer.learning_rate": 1e-7})
+    again = RunConfig.from_yaml(config.to_yaml())
+    assert again == config
+    assert again.key() == config.key()
+    assert RunConfig.resolve(config.to_dict()) == config
+
+
+def test_key_is_the_identity() -> None:
+    base = RunConfig.resolve()
+    assert base.key() == RunConfig.resolve({"train.epochs": 200, "model.name": "gcn"}).key()
+    others = [{"train.seed": 1}, {"model.dropout": 0.25}, {"data.name": "cora"}, {"train.target_accuracy": 0.5}]
+    assert len({base.key(), *(RunConfig.resolve(other).key() for other in others)}) == 5
+    assert len(base.key()) == 12
+    assert set(base.key()) <= set("0123456789abcdef")
+
+
+def test_key_does_not_know_of_nulls() -> None:
+    """So that a key that is added later, null by default, does not make old runs new."""
+    config = RunConfig.resolve()
+    assert "train.patience" in config.dotted()
+    without = config.model_copy(update={"train": config.train.model_copy()})
+    assert without.key() == config.key()
+    assert '"train.patience"' not in config.canonical_json()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"train.epochs": 0}, "train.epochs must be ≥ 1, got 0"),
+        ({"train.epochs": 1.5}, "train.epochs must be a whole number ≥ 1, got 1.5"),
+        ({"train.epochs": 2.0}, "train.epochs must be a whole number ≥ 1, got 2.0"),
+        ({"train.epochs": "ten"}, "train.epochs must be a whole number ≥ 1, got 'ten'"),
+        ({"train.epochs": True}, "train.epochs must be a whole number ≥ 1, got true"),
+        ({"train.epochs": None}, "train.epochs must be a whole number ≥ 1, got null"),
+        ({"train.seed": -1}, "train.seed must be ≥ 0 and < 2147483648, got -1"),
+        ({"train.target_accuracy": 0}, "train.target_accuracy must be > 0 and ≤ 1, got 0"),
+        ({"train.patience": 0}, "train.patience must be ≥ 1, got 0"),
+        ({"model.dropout": 1}, "model.dropout must be ≥ 0 and < 1, got 1"),
+        ({"model.dropout": None}, "model.dropout must be a number ≥ 0 and < 1, got null"),
+        ({"model.residual": 1}, "model.residual must be true or false, got 1"),
+        ({"model.norm": "lyer"}, "model.norm must be one of none, layer, rms, got 'lyer' (did you mean layer?)"),
+        ({"model.norm": 3}, "model.norm must be one of none, layer, rms, got 3"),
+        ({"optimizer.learning_rate": 0}, "optimizer.learning_rate must be > 0, got 0"),
+        ({"optimizer.learning_rate": float("inf")}, "optimizer.learning_rate must be finite, got inf"),
+        ({"optimizer.learning_rate": float("nan")}, "optimizer.learning_rate must be finite, got nan"),
+        ({"optimizer.learning_rate": "1e-2"}, "optimizer.learning_rate must be a number > 0, got '1e-2'"),
+        ({"data.name": ""}, "data.name must not be empty"),
+        ({"data.size": 3}, "data.size must be text, got 3"),
+        ({"model.name": "gnc"}, "unknown model.name 'gnc': did you mean gin or gcn?"),
+        ({"model.name": "zz"}, "unknown model.name 'zz': choose from gcn, gat, sage, gin, mlp"),
+        ({"optimizer.name": "adamm"}, "unknown optimizer.name 'adamm': did you mean adam or adamw?"),
+        ({"train.epoch": 1}, "unknown key 'train.epoch': did you mean train.epochs?"),
+        ({"trian.epochs": 1}, "unknown key 'trian.epochs': did you mean train.epochs?"),
+        ({"epochs": 1}, "unknown key 'epochs': did you mean train.epochs?"),
+        ({"training.seed": 1}, "unknown key 'training.seed': did you mean train.seed?"),
+        ({"zz": 1}, "unknown key 'zz': keys begin with data, model, optimizer, train, as in train.epochs"),
+        (
+            {"data.zz": 1},
+            "unknown key 'data.zz': choose from data.name, data.size, data.row_normalise, data.split_seed",
+        ),
+        ({"train": 5}, "train is a section and must hold keys such as train.epochs, got 5"),
+        ({"train": {"seed": 1}, "train.seed": 2}, "train.seed is given twice"),
+        (
+            {"model.heads": 3},
+            "model.heads is not an option of model gcn, whose options are "
+            "hidden_features, num_layers, dropout, norm, residual",
+        ),
+        (
+            {"optimizer.momentum": 0.5},
+            "optimizer.momentum is not an option of optimizer adam, whose options are beta1, beta2, epsilon",
+        ),
+        (
+            {"optimizer.name": "sgd", "optimizer.beta1": 0.5},
+            "optimizer.beta1 is not an option of optimizer sgd, whose options are only those of every optimizer",
+        ),
+    ],
+)
+def test_wrong_values_say_so_in_one_line(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.resolve(given)
+    assert str(caught.value) == message

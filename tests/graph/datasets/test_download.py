@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dorylax.graph.datasets import DatasetError, cache_directory, download
+from dorylax.graph.datasets.base import Source
+
+BODY = bytes(range(256)) * 40
+"""What the server has to give: 10,240 bytes."""
+
+
+def source(server: Any, body: bytes = BODY, *, known: bool = True) -> Source:
+    server.files["/a.bin"] = body
+    return Source("family/a.bin", f"{server.url}/a.bin", hashlib.sha256(body).hexdigest() if known else None)
+
+
+def fetch(*sources: Source) -> Any:
+    return download.fetch("thing", sources)
+
+
+def test_downloads_once_and_keeps(server: Any, cache: Path) -> None:
+    files = fetch(source(server))
+    assert files == {"a.bin": cache / "family" / "a.bin"}
+    assert files["a.bin"].read_bytes() == BODY
+    fetch(source(server))
+    assert server.requests == [("/a.bin", None)]
+    assert download.is_cached([source(server)])
+    assert not list((cache / "family").glob("*.part"))
+
+
+def test_continues_after_the_connection_was_cut(server: Any, cache: Path) -> None:
+    server.cuts["/a.bin"] = [3000, 500]
+    assert fetch(source(server))["a.bin"].read_bytes() == BODY
+    assert server.requests == [("/a.bin", None), ("/a.bin", "bytes=3000-"), ("/a.bin", "bytes=3500-")]
+
+
+def test_gives_up_when_nothing_arrives_but_keeps_what_did(server: Any, cache: Path) -> None:
+    server.cuts["/a.bin"] = [3000, 0]
+    with pytest.raises(DatasetError, match="the connection ended after 0 of 7240 bytes"):
+        fetch(source(server))
+    part = cache / "family" / "a.bin.part"
+    assert part.read_bytes() == BODY[:3000]
+    assert fetch(source(server))["a.bin"].read_bytes() == BODY  # the next call, which continues
+    assert server.requests[-1] == ("/a.bin", "bytes=3000-")
+    assert not part.exists()
+
+
+def test_starts_again_where_the_server_does_not_resume(server: Any, cache: Path) -> None:
+    server.ranges = False
+    server.cuts["/a.bin"] = [3000]
+    assert fetch(source(server))["a.bin"].read_bytes() == BODY
+
+
+def test_a_part_that_is_already_whole_is_used(server: Any, cache: Path) -> None:
+    part = cache / "family" / "a.bin.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(BODY)
+    assert fetch(source(server))["a.bin"].read_bytes() == BODY
+    part.write_bytes(BODY + b"!")  # longer than the file: not it
+    (cache / "family" / "a.bin").unlink()
+    with pytest.raises(DatasetError, match="damaged"):
+        fetch(source(server))
+    assert not part.exists()
+
+
+def test_a_wrong_hash_deletes_the_file_and_says_so(server: Any, cache: Path) -> None:
+    wanted = source(server)
+    server.files["/a.bin"] = BODY[:-1] + b"!"
+    with pytest.raises(DatasetError, match=f"a.bin is damaged or another version.*expected {wanted.sha256}.*deleted"):
+        fetch(wanted)
+    assert [path.name for path in (cache / "family").iterdir()] == [".lock"]
+    server.files["/a.bin"] = BODY
+    assert fetch(wanted)["a.bin"].read_bytes() == BODY
+
+
+def test_a_file_that_was_put_there_is_verified(server: Any, cache: Path) -> None:
+    file = cache / "family" / "a.bin"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"not it")
+    with pytest.raises(DatasetError, match="damaged"):
+        fetch(source(server))
+    assert not file.exists()
+    file.write_bytes(BODY)
+    fetch(source(server))
+    assert server.requests == []
+
+
+def test_without_a_published_hash_the_first_copy_is_trusted(server: Any, cache: Path) -> None:
+    file = fetch(source(server, known=False))["a.bin"]
+    record = file.with_name("a.bin.sha256")
+    assert record.read_text() == hashlib.sha256(BODY).hexdigest() + "\n"
+    fetch(source(server, known=False))
+    file.write_bytes(BODY[1:])
+    with pytest.raises(DatasetError, match=r"recorded in .*a\.bin\.sha256 when the file was first seen"):
+        fetch(source(server, known=False))
+
+
+def test_without_a_published_hash_a_part_is_not_continued(server: Any, cache: Path) -> None:
+    part = cache / "family" / "a.bin.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"half of another version")
+    assert fetch(source(server, known=False))["a.bin"].read_bytes() == BODY
+    assert server.requests == [("/a.bin", None)]
+
+
+def test_offline_the_error_says_what_to_put_where(server: Any, cache: Path) -> None:
+    here = source(server)
+    nowhere = "http://127.0.0.1:1"  # nothing listens on port 1
+    one = dataclasses.replace(here, path="family/b.bin", url=f"{nowhere}/b.bin")
+    two = Source("family/c.bin", f"{nowhere}/c.bin")
+    with pytest.raises(DatasetError) as caught:
+        fetch(here, one, two)
+    message = str(caught.value)
+    assert "data set 'thing' is not cached" in message
+    assert "these 2 files" in message  # the first one arrived
+    assert f"{cache}/family/b.bin  from {nowhere}/b.bin  (SHA-256 {here.sha256})" in message
+    assert f"{cache}/family/c.bin  from {nowhere}/c.bin  (no SHA-256 published)" in message
+    assert "DORYLAX_DATA" in message
+
+
+def test_an_answer_that_is_not_the_file(server: Any, cache: Path) -> None:
+    wanted = source(server)
+    del server.files["/a.bin"]
+    with pytest.raises(DatasetError, match="Not Found"):
+        fetch(wanted)
+
+
+def test_a_full_disk_keeps_the_part(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(28, os.strerror(28))
+
+    class Full:
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        def __enter__(self) -> Full:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            self._stream.close()
+
+        def write(self, data: bytes) -> None:
+            self._stream.write(data[:100])
+            raise full
+
+    opened = Path.open
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Path, "open", lambda self, mode="r": Full(opened(self, mode)) if "b" in mode else opened(self, mode)
+        )
+        with pytest.raises(DatasetError, match="No space left on device"):
+            fetch(source(server))
+    assert (cache / "family" / "a.bin.part").read_bytes() == BODY[:100]
+    assert fetch(source(server))["a.bin"].read_bytes() == BODY
+    assert server.requests[-1] == ("/a.bin", "bytes=100-")
+
+
+def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path))
+    assert cache_directory() == tmp_path
+    monkeypatch.delenv("DORYLAX_CACHE")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_directory() == tmp_path / "xdg" / "dorylax"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / ".cache" / "dorylax"
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert cache_directory() == tmp_path / "Library" / "Caches" / "dorylax"

@@ -1,0 +1,48 @@
+"""What is found out about a graph from its rows, against the dense adjacency matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dorylax.graph.graph import Graph
+
+FEW = settings(max_examples=50, deadline=None)
+
+PAIRS = st.integers(1, 5).flatmap(
+    lambda v: st.tuples(st.just(v), st.lists(st.tuples(st.integers(0, v - 1), st.integers(0, v - 1)), max_size=12))
+)
+
+
+@FEW
+@given(PAIRS, st.booleans())
+def test_symmetry_and_self_loops_are_those_of_the_matrix(case, both_ways):
+    v, pairs = case
+    if both_ways:
+        pairs = pairs + [(b, a) for a, b in pairs]
+    matrix = np.zeros((v, v), int)
+    for source, target in pairs:
+        matrix[target, source] += 1
+    graph = Graph.from_coo([a for a, _ in pairs], [b for _, b in pairs], v)
+    assert graph.symmetric == (matrix == matrix.T).all()
+    loops = matrix.diagonal() > 0
+    assert graph.self_loops == ("all" if loops.all() else "some" if loops.any() else "none")
+
+
+def test_a_directed_cycle_has_equal_degrees_and_is_not_symmetric():
+    cycle = Graph.from_coo([0, 1, 2], [1, 2, 0])
+    assert not cycle.symmetric
+    assert cycle.outgoing.neighbours.tolist() == [1, 2, 0]
+
+
+def test_multiplicity_counts_in_symmetry():
+    assert not Graph.from_coo([0, 0, 1, 1, 2, 2], [1, 1, 0, 2, 0, 1], 3).symmetric
+
+
+@pytest.mark.parametrize("v", [0, 3])
+def test_no_edges(v):
+    graph = Graph.from_coo([], [], v)
+    assert (graph.num_vertices, graph.num_edges, graph.symmetric, graph.self_loops) == (v, 0, True, "none")
+    assert graph.outgoing.offsets.tolist() == [0] * (v + 1)

@@ -1,0 +1,210 @@
+"""Data sets: what is refused, how they are permuted, and the archive's round trip."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dorylax.graph import Dataset, Graph, GraphError
+
+FEW = settings(max_examples=50, deadline=None)
+
+V, F, C = 6, 4, 3
+
+
+def _dataset(multilabel: bool = False, directed: bool = True, **changes) -> Dataset:
+    rng = np.random.default_rng(0)
+    graph = Graph.from_coo(rng.integers(0, V, 14), rng.integers(0, V, 14), V)
+    masks = np.arange(V) % 3
+    return Dataset(
+        **{
+            "name": "made up",
+            "graph": graph if directed else graph.symmetrise(),
+            "features": rng.random((V, F), np.float32),
+            "labels": rng.integers(0, 2, (V, C)).astype(np.float32) if multilabel else np.arange(V, dtype=np.int32) % C,
+            "num_classes": C,
+            "train_mask": masks == 0,
+            "val_mask": masks == 1,
+            "test_mask": masks == 2,
+            **changes,
+        }
+    )
+
+
+def _assert_same(a: Dataset, b: Dataset) -> None:
+    for field in dataclasses.fields(Dataset):
+        if field.name != "graph":
+            np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name))
+    np.testing.assert_array_equal(a.graph.incoming.offsets, b.graph.incoming.offsets)
+    np.testing.assert_array_equal(a.graph.incoming.neighbours, b.graph.incoming.neighbours)
+    assert a.graph.symmetric == b.graph.symmetric
+
+
+def test_properties():
+    assert (_dataset().num_features, _dataset().multilabel, _dataset(multilabel=True).multilabel) == (F, False, True)
+
+
+def test_other_number_types_are_converted_and_the_right_ones_kept(tmp_path):
+    data = _dataset(features=np.ones((V, F), np.int16), labels=np.zeros(V, np.uint8))
+    assert (data.features.dtype, data.labels.dtype) == (np.float32, np.int32)
+    assert _dataset(multilabel=True, labels=np.ones((V, C), bool)).labels.dtype == np.float32
+    np.save(tmp_path / "x.npy", np.ones((V, F), np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    assert _dataset(features=mapped).features is mapped
+
+
+def _at(shape, position, value, dtype=np.float32) -> np.ndarray:
+    array = np.zeros(shape, dtype)
+    array[position] = value
+    return array
+
+
+EMPTY = np.zeros(V, bool)
+BAD = {
+    "nan": ({"features": _at((V, F), (2, 3), np.nan)}, r"features\[2, 3\] = nan is not finite"),
+    "infinity": ({"features": _at((V, F), (5, 0), -np.inf)}, r"features\[5, 0\] = -inf is not finite"),
+    "too large for float32": ({"features": _at((V, F), (1, 1), 1e300, np.float64)}, r"features\[1, 1\] = inf is not"),
+    "features length": ({"features": np.zeros((V - 1, F), np.float32)}, r"features has length 5: expected 6"),
+    "features shape": (
+        {"features": np.zeros(V, np.float32)},
+        r"features must be real numbers \[V, F\], got float32 \[6\]",
+    ),
+    "features type": ({"features": np.zeros((V, F), complex)}, r"features must be real numbers.*complex128"),
+    "label too large": ({"labels": _at(V, 4, C, np.int32)}, r"labels\[4\] = 3 is out of range.*num_classes = 3"),
+    "label negative": ({"labels": _at(V, 3, -1, np.int64)}, r"labels\[3\] = -1 is negative"),
+    "label fractions": ({"labels": np.zeros(V)}, r"labels must hold integers, got float64"),
+    "labels length": ({"labels": np.zeros(V + 1, np.int32)}, r"labels has length 7: expected 6"),
+    "labels shape": ({"labels": np.zeros((V, C, 1))}, r"labels must be integers \[V\].*\[6, 3, 1\]"),
+    "labels columns": ({"labels": np.zeros((V, C + 1))}, r"labels \[V, C\] has 4 columns.*num_classes = 3"),
+    "labels not binary": ({"labels": _at((V, C), (1, 2), 0.5)}, r"labels\[1, 2\] = 0\.5 is neither 0 nor 1"),
+    "labels nan": ({"labels": _at((V, C), (1, 2), np.nan)}, r"labels\[1, 2\] = nan is neither"),
+    "no classes": ({"num_classes": 0}, r"num_classes must be ≥ 1, got 0"),
+    "mask length": ({"val_mask": np.zeros(V + 1, bool)}, r"val_mask has length 7: expected 6"),
+    "mask of indices": ({"test_mask": np.zeros(V, int)}, r"test_mask must be bool \[V\].*int64"),
+    "masks overlap": (
+        {"val_mask": _at(V, 3, True, bool)},
+        r"train_mask and val_mask overlap: train_mask\[3\] = val_mask\[3\]",
+    ),
+    "masks overlap too": (
+        {"val_mask": EMPTY, "test_mask": ~EMPTY},
+        r"train_mask and test_mask overlap: train_mask\[0\]",
+    ),
+    "nothing to train on": ({"train_mask": EMPTY}, r"train_mask holds no vertex"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_names_array_position_and_value(case):
+    changes, message = BAD[case]
+    with pytest.raises(GraphError, match=message):
+        _dataset(**changes)
+
+
+def test_validation_and_test_may_be_empty():
+    assert not _dataset(val_mask=EMPTY, test_mask=EMPTY).val_mask.any()
+
+
+def test_row_normalised_divides_by_row_sums_of_at_least_one():
+    features = np.array([[1, 3], [0, 0], [0.25, 0.25], [2, 0], [0, 1], [5, 5]], np.float32)
+    expected = [[0.25, 0.75], [0, 0], [0.25, 0.25], [1, 0], [0, 1], [0.5, 0.5]]
+    data = _dataset(features=features)
+    np.testing.assert_array_equal(data.row_normalised().features, np.array(expected, np.float32))
+    assert data.features[0, 1] == 3  # the original is as it was
+
+
+@FEW
+@given(st.permutations(range(V)), st.booleans())
+def test_reorder_moves_every_array_together(order, multilabel):
+    data = _dataset(multilabel)
+    moved = data.reorder(order)
+    for name in ("features", "labels", "train_mask", "val_mask", "test_mask"):
+        np.testing.assert_array_equal(getattr(moved, name), getattr(data, name)[order])
+    ids = np.arange(V) if moved.graph.vertex_ids is None else moved.graph.vertex_ids
+    np.testing.assert_array_equal(ids, order)
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("reordered", [False, True])
+def test_archive_round_trip_in_the_users_order(tmp_path, multilabel, directed, reordered):
+    data = _dataset(multilabel, directed)
+    moved = data.reorder([3, 1, 5, 0, 2, 4]).reorder([5, 4, 3, 2, 1, 0]) if reordered else data
+    moved.save_npz(tmp_path / "mine.npz")
+    _assert_same(Dataset.from_npz(tmp_path / "mine.npz"), data)
+    with np.load(tmp_path / "mine.npz", allow_pickle=False) as archive:
+        assert bool(archive["directed"]) is directed
+        sources = np.repeat(np.arange(V), np.diff(archive["indptr"]))
+    np.testing.assert_array_equal(np.sort(sources), np.sort(data.graph.incoming.neighbours))  # rows are sources
+
+
+def _save(path, drop=(), **arrays) -> None:
+    data = {
+        "indptr": np.array([0, 1, 2]),
+        "indices": np.array([1, 0], np.int32),
+        "features": np.eye(2, dtype=np.float32),
+        "labels": np.array([1, 0]),
+        **arrays,
+    }
+    np.savez(path, **{name: array for name, array in data.items() if name not in drop})
+
+
+def test_an_archive_without_masks_name_and_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 4, 100)
+    features = rng.random((100, 3), np.float32)
+    path = tmp_path / "plain.npz"
+    np.savez(path, indptr=np.zeros(101, int), indices=np.zeros(0, int), features=features, labels=labels)
+    data = Dataset.from_npz(path)
+    assert (data.name, data.num_classes) == ("plain", 4)
+    assert [int(mask.sum()) for mask in (data.train_mask, data.val_mask, data.test_mask)] == [60, 20, 20]
+    other = Dataset.from_npz(path, split_seed=1)
+    assert (other.train_mask != data.train_mask).any()
+
+
+def test_masks_that_are_missing_beside_a_train_mask_are_empty(tmp_path):
+    _save(tmp_path / "a.npz", train_mask=np.array([True, False]))
+    data = Dataset.from_npz(tmp_path / "a.npz")
+    assert data.train_mask.tolist() == [True, False]
+    assert not (data.val_mask | data.test_mask).any()
+
+
+@pytest.mark.parametrize(
+    ("drop", "arrays", "message"),
+    [
+        (("features", "labels"), {}, r"has no array features and no labels; .*Graph\.from_npz reads it"),
+        (("features",), {}, r"has no array features; it has indptr, indices, labels"),
+        (("labels",), {}, r"has no array labels"),
+        ((), {"labels": np.array([0, 7]), "num_classes": np.array(3)}, r"labels\[1\] = 7 is out of range"),
+        ((), {"labels": np.array([0])}, r"labels has length 1: expected 2"),
+        ((), {"features": np.array([[np.nan, 0], [0, 0]])}, r"features\[0, 0\] = nan"),
+        ((), {"val_mask": np.array([True, False])}, r"train_mask holds no vertex"),
+    ],
+)
+def test_bad_archives(tmp_path, drop, arrays, message):
+    _save(tmp_path / "bad.npz", drop, **arrays)
+    with pytest.raises(GraphError, match=rf"bad\.npz: {message}"):
+        Dataset.from_npz(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "classes", "sizes"),
+    [
+        ("cora", 1433, 7, [140, 500, 1000]),
+        ("pubmed", 500, 3, [60, 500, 1000]),
+        ("amazon-photo", 745, 8, [4590, 1530, 1530]),
+    ],
+)
+def test_real_data(real_data, name, width, classes, sizes):
+    data = Dataset.from_npz(real_data / f"{name}.npz")
+    assert (data.num_features, data.num_classes) == (width, classes)
+    assert [int(mask.sum()) for mask in (data.train_mask, data.val_mask, data.test_mask)] == sizes
+
+
+@pytest.mark.parametrize(("name", "absent"), [("web-google", "features and no labels"), ("flickr-asu", "features")])
+def test_real_topology_is_only_a_graph(real_data, name, absent):
+    with pytest.raises(GraphError, match=rf"has no array {absent}; .*it is only a graph"):
+        Dataset.from_npz(real_data / f"{name}.npz")

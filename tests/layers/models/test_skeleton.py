@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from dorylax.graph.graph import Graph
+from dorylax.layers import GAT, MLP
+from dorylax.layers.models.skeleton import Shortcut, layer_widths
+
+
+def test_order_of_layer_norm_shortcut_and_activation(messy_graph: Graph, run: Any) -> None:
+    """Written out for an MLP of three layers, widths 5, 4, 4, 3: the middle shortcut is the identity."""
+    model = MLP(5, 4, 3, num_layers=3, norm="layer", residual=True, rngs=nnx.Rngs(0))
+    model.eval()
+    x = jax.random.normal(jax.random.key(0), (12, 5))
+    (a, b, c), norms, (first, middle, last) = model.convs, model.skeleton.norms, model.skeleton.shortcuts
+    assert middle.projection is None
+    h = jax.nn.relu(norms[0](a(x)) + first.projection(x))
+    h = jax.nn.relu(norms[1](b(h)) + h)
+    np.testing.assert_allclose(run(model, messy_graph, x), c(h) + last.projection(h), rtol=1e-6)
+
+
+def test_dropout_falls_on_the_input_of_every_layer(messy_graph: Graph, run: Any) -> None:
+    """With identity layers and positive rows, what survives L layers of rate 1/2 is worth 2^L."""
+    model = MLP(4, 4, 4, num_layers=3, dropout=0.5, rngs=nnx.Rngs(0))
+    for linear in model.convs:
+        linear.kernel[...] = jnp.eye(4)
+    kept = np.unique(np.concatenate([run(model, messy_graph, jnp.ones((12, 4))).ravel() for _ in range(5)]))
+    np.testing.assert_array_equal(kept, [0, 8])
+
+
+def test_gat_widths_count_heads() -> None:
+    model = GAT(5, 4, 3, num_layers=3, heads=2, output_heads=6, norm="layer", residual=True, rngs=nnx.Rngs(0))
+    assert [conv.kernel.shape for conv in model.convs] == [(5, 8), (8, 8), (8, 18)]
+    assert [conv.total_features for conv in model.convs] == [8, 8, 3]
+    assert [norm.scale.shape for norm in model.skeleton.norms] == [(8,), (8,)]
+    shapes = [s.projection if s.projection is None else s.projection.kernel.shape for s in model.skeleton.shortcuts]
+    assert shapes == [(5, 8), None, (8, 3)]
+
+
+def test_shortcut_is_the_input_or_a_product() -> None:
+    x = jnp.arange(6.0).reshape(2, 3)
+    same, other = (Shortcut(3, out, dtype=None, param_dtype=jnp.float32, rngs=nnx.Rngs(0)) for out in (3, 2))
+    np.testing.assert_array_equal(same(x), x)
+    np.testing.assert_allclose(other(x), x @ other.projection.kernel[...], rtol=1e-6)
+    assert not jax.tree.leaves(nnx.state(same, nnx.Param))
+
+
+def test_widths() -> None:
+    assert layer_widths(5, 4, 3, 1) == [(5, 3)]
+    assert layer_widths(5, 4, 3, 3) == [(5, 4), (4, 4), (4, 3)]
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_widths_below_one_are_refused(position: int) -> None:
+    names = ["in_features", "hidden_features", "out_features", "num_layers"]
+    numbers = [0 if i == position else 2 for i in range(4)]
+    with pytest.raises(ValueError, match=re.escape(f"{names[position]} must be ≥ 1, got 0")):
+        layer_widths(*numbers)
+
+
+def test_dropouts_of_a_model_have_keys_of_their_own() -> None:
+    model = GAT(5, 4, 3, rngs=nnx.Rngs(0))
+    keys = [jax.random.key_data(key) for key in jax.tree.leaves(nnx.state(model, nnx.RngKey))]
+    assert len(keys) == 4  # one before, one inside each of two layers
+    assert all(np.any(a != b) for a, b in itertools.combinations(keys, 2))

@@ -1,0 +1,193 @@
+"""What every layer and model must do alike: one suite over all of them.
+
+Compiling is nearly all of the time here, so that programs are compiled once per case and shared by the tests.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.test_util import check_grads
+
+from dorylax.graph.graph import Graph
+from dorylax.layers import GAT, GCN, GIN, MLP, GATConv, GCNConv, GINConv, GraphSAGE, SAGEConv
+
+V, IN, OUT = 12, 5, 3
+ISOLATED = np.array([0, 7])  # of messy_graph
+
+CONVS: dict[str, Callable[..., Any]] = {
+    "GCNConv": partial(GCNConv, IN, OUT),
+    "GATConv concat": partial(GATConv, IN, OUT, heads=2, attention_dropout=0.5),
+    "GATConv mean": partial(GATConv, IN, OUT, heads=4, concat=False, attention_dropout=0.5),
+    "SAGEConv mean": partial(SAGEConv, IN, OUT),
+    "SAGEConv sum": partial(SAGEConv, IN, OUT, aggregation="sum"),
+    "SAGEConv max": partial(SAGEConv, IN, OUT, aggregation="max"),
+    "GINConv": partial(GINConv, IN, OUT, epsilon=0.3),
+    "GINConv ε": partial(GINConv, IN, OUT, hidden_features=4, train_epsilon=True, norm="layer"),
+}
+_DEEP = {"num_layers": 3, "residual": True, "dropout": 0.3}
+MODELS: dict[str, Callable[..., Any]] = {
+    "GCN": partial(GCN, IN, 4, OUT),
+    "GCN deep": partial(GCN, IN, 4, OUT, norm="layer", **_DEEP),
+    "GAT": partial(GAT, IN, 4, OUT, heads=2, output_heads=3),
+    "GAT deep": partial(GAT, IN, 2, OUT, heads=2, norm="rms", **_DEEP),
+    "GraphSAGE": partial(GraphSAGE, IN, 4, OUT),
+    "GraphSAGE deep": partial(GraphSAGE, IN, 4, OUT, aggregation="max", norm="layer", **_DEEP),
+    "GIN": partial(GIN, IN, 4, OUT),
+    "GIN deep": partial(GIN, IN, 4, OUT, train_epsilon=True, norm="rms", **_DEEP),
+    "MLP": partial(MLP, IN, 4, OUT),
+    "MLP deep": partial(MLP, IN, 4, OUT, norm="layer", **_DEEP),
+    "one layer": partial(GCN, IN, 4, OUT, num_layers=1, norm="layer"),
+}
+ALL = CONVS | MODELS
+everything = pytest.mark.parametrize("name", ALL)
+either_mode = pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+
+
+def features(dtype: Any = jnp.float32) -> jax.Array:
+    return jax.random.normal(jax.random.key(1), (V, IN), jnp.float32).astype(dtype)
+
+
+def pure(model: Any) -> tuple[Callable[..., jax.Array], nnx.State]:
+    """`(call, state)`: `call(state, graph, x)` is a pure function, with the randomness that is in the state."""
+    definition, state = nnx.split(model)
+    return lambda state, graph, x: nnx.merge(definition, state, copy=True)(graph, x), state
+
+
+@functools.cache
+def compiled(name: str, training: bool) -> tuple[Callable[..., jax.Array], nnx.State]:
+    """As `pure`, jitted."""
+    model = ALL[name](rngs=nnx.Rngs(0))
+    model.train() if training else model.eval()
+    call, state = pure(model)
+    return jax.jit(call), state
+
+
+def later(state: nnx.State) -> nnx.State:
+    """The state with other randomness."""
+    return jax.tree.map(lambda leaf: leaf + 5 if leaf.dtype == jnp.uint32 else leaf, state)
+
+
+@everything
+@either_mode
+def test_permutation_equivariance(
+    name: str, training: bool, messy_graph: Graph, permute: Callable[[Graph, np.ndarray], Graph]
+) -> None:
+    """In training too: what is dropped belongs to the vertex, edge or loop, wherever it lies."""
+    call, state = compiled(name, training)
+    order = np.random.default_rng(2).permutation(V)
+    expected = call(state, messy_graph, features())[order]
+    np.testing.assert_allclose(call(state, permute(messy_graph, order), features()[order]), expected, atol=1e-5)
+
+
+@everything
+def test_isolated_vertices_are_on_their_own(name: str, messy_graph: Graph) -> None:
+    """Their rows are finite, and depend on their own features, and on nobody else's; nor does anybody on theirs."""
+    call, state = compiled(name, False)
+    x, others = features(), np.delete(np.arange(V), ISOLATED)
+    y = call(state, messy_graph, x)
+    assert np.isfinite(y).all()
+    rest_changed = call(state, messy_graph, x.at[others].add(1))
+    np.testing.assert_array_equal(rest_changed[ISOLATED], y[ISOLATED])
+    they_changed = call(state, messy_graph, x.at[ISOLATED].add(1))
+    np.testing.assert_array_equal(they_changed[others], y[others])
+    assert np.any(they_changed[ISOLATED] != y[ISOLATED], axis=1).all()
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_a_graph_without_edges_is_all_isolated_vertices(
+    name: str, messy_graph: Graph, make_graph: Callable[..., Graph]
+) -> None:
+    call, state = compiled(name, False)
+    alone = call(state, make_graph([], [], 2), features()[ISOLATED])
+    np.testing.assert_allclose(alone, call(state, messy_graph, features())[ISOLATED], atol=1e-6)
+
+
+@everything
+@either_mode
+def test_jit_equals_eager(name: str, training: bool, messy_graph: Graph) -> None:
+    call, state = compiled(name, training)
+    model = ALL[name](rngs=nnx.Rngs(0))
+    model.train() if training else model.eval()
+    expected = model(messy_graph, features())
+    np.testing.assert_allclose(call(state, messy_graph, features()), expected, rtol=1e-5, atol=1e-6)
+
+
+@everything
+def test_gradients(name: str, messy_graph: Graph, x64: None) -> None:
+    """Of parameters and features, forward and reverse, in double precision; dropout on, its randomness held."""
+    model = ALL[name](rngs=nnx.Rngs(0), param_dtype=jnp.float64)
+    model.train()
+    definition, parameters, rest = nnx.split(model, nnx.Param, ...)
+    # Biases start at zero, where dropped and isolated rows would sit on the kink of ReLU.
+    parameters = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(jax.random.key(3), p.shape, p.dtype), parameters)
+
+    @jax.jit
+    def call(parameters: nnx.State, x: jax.Array) -> jax.Array:
+        return nnx.merge(definition, parameters, rest, copy=True)(messy_graph, x)
+
+    check_grads(
+        call, (parameters, features(jnp.float64)), order=1, modes=("fwd", "rev"), eps=1e-6, atol=1e-6, rtol=1e-6
+    )
+
+
+@everything
+def test_every_parameter_matters(name: str, messy_graph: Graph) -> None:
+    call, state = compiled(name, False)
+    parameters, rest = nnx.split_state(state, nnx.Param, ...)
+
+    @jax.jit
+    def gradients(parameters: nnx.State) -> nnx.State:
+        return jax.grad(lambda p: (call(nnx.merge_state(p, rest), messy_graph, features()) ** 3).sum())(parameters)
+
+    for path, gradient in nnx.to_flat_state(gradients(parameters)):
+        assert np.isfinite(gradient[...]).all(), path
+        assert np.any(gradient[...] != 0), path
+
+
+@everything
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32, jnp.float64], ids=["bfloat16", "float32", "float64"])
+def test_dtype_follows_the_input(name: str, dtype: Any, messy_graph: Graph, x64: None) -> None:
+    call, state = pure(ALL[name](rngs=nnx.Rngs(0)))
+    assert jax.eval_shape(call, state, messy_graph, features(dtype)).dtype == dtype
+
+
+@everything
+def test_dtype_option_overrides_the_input(name: str, messy_graph: Graph) -> None:
+    call, state = pure(ALL[name](rngs=nnx.Rngs(0), dtype=jnp.bfloat16, param_dtype=jnp.float16))
+    assert {p.dtype for p in jax.tree.leaves(nnx.filter_state(state, nnx.Param))} == {jnp.dtype(jnp.float16)}
+    assert jax.eval_shape(call, state, messy_graph, features()).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_half_precision_is_near_single(name: str, messy_graph: Graph) -> None:
+    call, state = compiled(name, False)
+    exact = call(state, messy_graph, features())
+    half = call(state, messy_graph, features(jnp.bfloat16)).astype(jnp.float32)
+    np.testing.assert_allclose(half, exact, atol=0.03 * float(jnp.abs(exact).max()))
+
+
+@everything
+def test_randomness_is_that_of_the_state_and_only_in_training(name: str, messy_graph: Graph) -> None:
+    """Who sets `nnx.RngState` decides what is dropped."""
+    for training in (False, True):
+        call, state = compiled(name, training)
+        first = call(state, messy_graph, features())
+        np.testing.assert_array_equal(call(state, messy_graph, features()), first)
+        random = training and bool(jax.tree.leaves(nnx.filter_state(state, nnx.RngCount)))
+        assert random == bool(np.any(call(later(state), messy_graph, features()) != first))
+
+
+@everything
+def test_wrong_width_is_refused(name: str, messy_graph: Graph) -> None:
+    call, state = pure(ALL[name](rngs=nnx.Rngs(0)))
+    with pytest.raises((ValueError, TypeError), match=r"12, ?6"):
+        jax.eval_shape(call, state, messy_graph, jnp.ones((V, IN + 1)))

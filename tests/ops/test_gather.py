@@ -1,0 +1,241 @@
+"""`gather` against a dense float64 product and against `jax.ops.segment_*`, in every dtype, width and transformation."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from dorylax import ops
+
+EPSILON = {"float32": 2**-24, "float64": 2**-53, "bfloat16": 2**-8}  # one rounding
+
+
+def close(actual, expected, dtype, magnitude):
+    """Within the rounding of a sum: one step for each term up to the kernel's span, and one of the result.
+
+    `magnitude` is the sum of the terms' magnitudes.
+    """
+    assert actual.dtype == jnp.dtype(dtype)
+    assert actual.shape == expected.shape
+    narrow = jnp.dtype(dtype).name
+    wide = "float64" if narrow == "float64" else "float32"
+    bound = (2048 * EPSILON[wide] + EPSILON[narrow]) * magnitude
+    assert (np.abs(np.asarray(actual, np.float64) - expected) <= bound).all()
+
+
+def values(shape, dtype, seed=0):
+    """Random values that the dtype represents exactly, so that references start from the same numbers."""
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+def segment_reference(graph, x, ends, reduce):
+    sources, targets = ends(graph)
+    segment = {"max": jax.ops.segment_max, "min": jax.ops.segment_min}[reduce]
+    y = np.array(segment(jnp.asarray(x)[sources], targets, graph.num_vertices), np.float64)
+    y[np.diff(graph.incoming.offsets) == 0] = 0
+    return y
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (41,), (2, 3), (3, 2, 5)])
+def test_sum_and_mean_equal_the_dense_product(graph, dense, x64, dtype, shape):
+    x = values((graph.num_vertices, *shape), dtype)
+    a = dense(graph)
+    expected = np.tensordot(a, np.asarray(x, np.float64), 1)
+    magnitude = np.tensordot(a, np.abs(np.asarray(x, np.float64)), 1)
+    close(ops.gather(graph, x), expected, dtype, magnitude)
+    degree = np.maximum(a.sum(1), 1).reshape(-1, *(1,) * len(shape))
+    # The mean is rounded twice: as a sum and after its division.
+    close(ops.gather(graph, x, reduce="mean"), expected / degree, dtype, 2 * magnitude / degree)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_extremum_equals_segment(graph, ends, x64, dtype, reduce):
+    x = values((graph.num_vertices, 19), dtype)
+    expected = segment_reference(graph, x, ends, reduce)
+    np.testing.assert_array_equal(np.asarray(ops.gather(graph, x, reduce=reduce), np.float64), expected)
+
+
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_extremum_propagates_nan(small, ends, reduce):
+    x = values((small.num_vertices, 5), "float32").at[2].set(jnp.nan)
+    expected = segment_reference(small, x, ends, reduce)
+    assert np.isnan(expected).any()
+    assert not np.isnan(expected).all()
+    np.testing.assert_array_equal(np.asarray(ops.gather(small, x, reduce=reduce)), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_weighted_equals_the_dense_product(graph, dense, x64, dtype):
+    x, weight = values((graph.num_vertices, 21), dtype), values((graph.num_edges,), dtype, 1)
+    a = dense(graph, weight)
+    magnitude = dense(graph, np.abs(np.asarray(weight, np.float64))) @ np.abs(np.asarray(x, np.float64))
+    close(ops.gather(graph, x, weight), a @ np.asarray(x, np.float64), dtype, magnitude)
+
+
+def test_each_head_has_its_own_weight(graph, dense):
+    x, weight = values((graph.num_vertices, 3, 9), "float32"), values((graph.num_edges, 3), "float32", 1)
+    actual = ops.gather(graph, x, weight)
+    for head in range(3):
+        a = dense(graph, weight[:, head])
+        magnitude = dense(graph, np.abs(weight[:, head])) @ np.abs(np.asarray(x[:, head], np.float64))
+        close(actual[:, head], a @ np.asarray(x[:, head], np.float64), "float32", magnitude)
+
+
+def test_weighted_extremum(small, ends):
+    x, weight = values((small.num_vertices, 4), "float32"), values((small.num_edges,), "float32", 1)
+    sources, targets = ends(small)
+    expected = np.full((small.num_vertices, 4), -np.inf, np.float32)
+    np.maximum.at(expected, targets, np.asarray(weight)[:, None] * np.asarray(x)[sources])
+    expected[np.isinf(expected)] = 0
+    np.testing.assert_array_equal(np.asarray(ops.gather(small, x, weight, reduce="max")), expected)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 41, 47, 64, 100, 128, 256, 257, 300, 602])
+@pytest.mark.parametrize("op", ["sum", "weighted", "max"])
+def test_every_width_on_every_instruction_set(instruction_set, dense, small, width, op):
+    del instruction_set
+    x, weight = values((small.num_vertices, width), "float32"), values((small.num_edges,), "float32", 1)
+    if op == "max":
+        actual = ops.gather(small, x, reduce="max")
+        index = dense(small).astype(bool)
+        rows = [np.asarray(x)[r].max(0) if r.any() else np.zeros(width) for r in index]
+        np.testing.assert_array_equal(np.asarray(actual), np.stack(rows).astype(np.float32))
+    else:
+        given = None if op == "sum" else weight
+        a = dense(small, given)
+        magnitude = dense(small, None if given is None else np.abs(weight)) @ np.abs(np.asarray(x, np.float64))
+        close(ops.gather(small, x, given), a @ np.asarray(x, np.float64), "float32", magnitude)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_other_dtypes_on_every_instruction_set(instruction_set, dense, small, x64, dtype):
+    del instruction_set
+    for width in (3, 16, 41, 64):
+        x = values((small.num_vertices, width), dtype)
+        a, exact = dense(small), np.asarray(x, np.float64)
+        close(ops.gather(small, x), a @ exact, dtype, a @ np.abs(exact))
+
+
+def test_bfloat16_is_summed_in_float32(dense):
+    from dorylax.graph.graph import Graph
+
+    star = Graph.from_coo(np.arange(1, 1001), np.zeros(1000, np.int64), 1001)
+    x = jnp.ones((1001, 4), jnp.bfloat16)  # bfloat16 cannot count past 256
+    assert float(ops.gather(star, x)[0, 0]) == 1000
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_derivatives(small, x64, reduce, weighted):
+    x, weight = values((small.num_vertices, 2, 3), "float64"), values((small.num_edges, 2), "float64", 1)
+    if weighted:
+        check_grads(lambda x, w: ops.gather(small, x, w, reduce=reduce), (x, weight), 2)
+    else:
+        check_grads(lambda x: ops.gather(small, x, reduce=reduce), (x,), 2)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_gradient_is_the_transposed_product(graph, dense, reduce):
+    x, ct = values((graph.num_vertices, 6), "float32"), values((graph.num_vertices, 6), "float32", 1)
+    a = dense(graph)
+    if reduce == "mean":
+        a = a / np.maximum(a.sum(1, keepdims=True), 1)
+    (actual,) = jax.vjp(lambda x: ops.gather(graph, x, reduce=reduce), x)[1](ct)
+    # The mean's division rounds every term once more.
+    close(actual, a.T @ np.asarray(ct, np.float64), "float32", 2 * a.T @ np.abs(np.asarray(ct, np.float64)))
+
+
+def test_gradient_of_the_weights_is_the_sampled_product(graph, ends):
+    x, weight = values((graph.num_vertices, 2, 7), "float32"), values((graph.num_edges, 2), "float32", 1)
+    ct = values((graph.num_vertices, 2, 7), "float32", 2)
+    (actual,) = jax.vjp(lambda w: ops.gather(graph, x, w), weight)[1](ct)
+    sources, targets = ends(graph)
+    products = np.asarray(ct, np.float64)[targets] * np.asarray(x, np.float64)[sources]
+    close(actual, products.sum(-1), "float32", np.abs(products).sum(-1))
+
+
+def test_ties_share_the_gradient_equally():
+    from dorylax.graph.graph import Graph
+
+    graph = Graph.from_coo(np.array([1, 2, 3]), np.zeros(3, np.int64), 4)
+    x = jnp.asarray([[0.0], [5.0], [5.0], [1.0]])
+    gradient = jax.grad(lambda x: ops.gather(graph, x, reduce="max")[0, 0])(x)
+    np.testing.assert_array_equal(gradient[:, 0], [0, 0.5, 0.5, 0])
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+def test_vmap_equals_a_loop(small, reduce):
+    x = values((small.num_vertices, 4, 5), "float32")
+    mapped = jax.vmap(lambda x: ops.gather(small, x, reduce=reduce), in_axes=1, out_axes=1)(x)
+    looped = jnp.stack([ops.gather(small, x[:, i], reduce=reduce) for i in range(4)], 1)
+    np.testing.assert_allclose(mapped, looped, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("x_axis", "weight_axis"), [(0, None), (None, 0), (0, 0), (1, 1)])
+def test_vmap_over_features_and_weights(small, x64, x_axis, weight_axis):
+    x = values((small.num_vertices, 2, 5), "float64")
+    weight = values((small.num_edges, 2), "float64", 1)
+    xs = x if x_axis is None else jnp.stack([x, 2 * x, -x], x_axis)
+    weights = weight if weight_axis is None else jnp.stack([weight, weight + 1, 3 * weight], weight_axis)
+
+    def loss(x, weight):
+        return jnp.sin(ops.gather(small, x, weight)).sum()
+
+    mapped = jax.vmap(jax.grad(loss, (0, 1)), (x_axis, weight_axis))(xs, weights)
+    for i in range(3):
+        one = jax.grad(loss, (0, 1))(
+            xs if x_axis is None else jnp.take(xs, i, x_axis),
+            weights if weight_axis is None else jnp.take(weights, i, weight_axis),
+        )
+        for a, b in zip(mapped, one, strict=True):
+            np.testing.assert_allclose(a[i], b, rtol=1e-12)
+
+
+def test_vmap_over_the_graph_is_refused(small):
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), small)
+    x = jnp.ones((small.num_vertices, 2))
+    with pytest.raises(NotImplementedError, match="vmap over the graph itself"):
+        jax.vmap(lambda g: ops.gather(g, x))(stacked)
+
+
+def test_inside_jit_grad_scan_and_remat(small, dense):
+    a = dense(small).astype(np.float32)
+    x = 0.1 * values((small.num_vertices, 3), "float32")
+
+    def run(gather):
+        return jax.jit(jax.grad(lambda x: _scanned(gather, x)))(x)
+
+    def _scanned(gather, x):
+        step = jax.checkpoint(lambda h, _: (jnp.tanh(gather(h)), None))
+        return jax.lax.scan(step, x, None, length=3)[0].sum()
+
+    np.testing.assert_allclose(run(lambda h: ops.gather(small, h)), run(lambda h: jnp.asarray(a) @ h), atol=1e-5)
+
+
+def test_graph_is_a_jit_argument(small, dense):
+    x = values((small.num_vertices, 3), "float32")
+    actual = jax.jit(ops.gather)(jax.device_put(small), x)
+    np.testing.assert_allclose(actual, dense(small).astype(np.float32) @ x, rtol=1e-5, atol=1e-5)
+
+
+def test_mixed_dtypes_promote(small):
+    x = values((small.num_vertices, 3), "bfloat16")
+    assert ops.gather(small, x, values((small.num_edges,), "float32")).dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g: ops.gather(g, jnp.ones((3, 2))), r"x must have one row for each of the graph's 9 vertices, got shape \(3, 2\)"),
+        (lambda g: ops.gather(g, jnp.ones((9, 2)), jnp.ones(4)), r"edge_weight must have one row for each of the graph's 16 edges"),
+        (lambda g: ops.gather(g, jnp.ones((9, 3, 2)), jnp.ones((16, 2))), r"edge_weight must have shape \[E\], or \[E, H\]"),
+    ],
+)
+def test_wrong_shapes_are_refused(small, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(small)

@@ -1,0 +1,184 @@
+"""The native library: that it serves, what happens without it, row ranges, and independence of the thread count."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dorylax import ops
+from dorylax.ops import native
+
+needs_library = pytest.mark.skipif(not native.status().available, reason=f"{native.status().reason}")
+
+DIGEST = """
+import hashlib, os, sys
+os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]))
+import jax, numpy as np
+from dorylax import ops
+from dorylax.graph.graph import Graph
+rng = np.random.default_rng(0)
+sources = np.concatenate([rng.integers(0, 3000, 200_000), rng.integers(0, 3000, 30_000)])
+targets = np.concatenate([rng.integers(0, 3000, 200_000), np.full(30_000, 7)])
+graph = Graph.from_coo(sources, targets, 3000)
+x = rng.standard_normal((3000, 2, 20)).astype(np.float32)
+weight = rng.standard_normal((graph.num_edges, 2)).astype(np.float32)
+digest = hashlib.sha256()
+for y in (ops.gather(graph, x), ops.gather(graph, x, weight), ops.gather(graph, x, reduce="max"),
+          *jax.grad(lambda x, w: (ops.gather(graph, x, w) ** 2).sum(), (0, 1))(x, weight)):
+    digest.update(np.asarray(y).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def python(code, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@needs_library
+def test_the_kernels_serve_gather(monkeypatch, small):
+    calls = []
+    monkeypatch.setattr(
+        "dorylax.ops.primitives.native_calls.reduce",
+        lambda op, x, rows, **_: calls.append(op) or jnp.zeros((rows.offsets.shape[0] - 1, *x.shape[1:]), x.dtype),
+    )
+    ops.gather(small, jnp.ones((small.num_vertices, 1237)))  # a width that nothing else has compiled
+    assert calls == ["sum"]
+
+
+@needs_library
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_results_do_not_depend_on_the_thread_count():
+    one, two = python(DIGEST, "1"), python(DIGEST, "2")
+    assert one.returncode == two.returncode == 0, one.stderr + two.stderr
+    assert one.stdout == two.stdout
+
+
+@needs_library
+@pytest.mark.parametrize("op", ["sum", "weighted_sum", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_row_ranges_on_numpy_buffers(graph, op, dtype):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((graph.num_vertices, 2, 9)).astype(dtype)
+    weight = rng.standard_normal((graph.num_edges, 2)).astype(dtype) if op == "weighted_sum" else None
+    out = np.full_like(x, np.nan)
+    cut = graph.num_vertices // 3
+    offsets, neighbours = graph.incoming.offsets, np.ascontiguousarray(graph.incoming.neighbours)
+    for begin, end in ((0, cut), (cut, None)):
+        native.reduce_rows(op, x, offsets, neighbours, out, begin=begin, end=end, weight=weight)
+    with jax.enable_x64(True):
+        expected = ops.gather(graph, x, weight, reduce={"weighted_sum": "sum"}.get(op, op))
+    np.testing.assert_array_equal(out, expected)  # to the bit, whichever way a row is computed
+
+
+@needs_library
+def test_row_ranges_write_nothing_else(small):
+    x = np.ones((small.num_vertices, 3), np.float32)
+    out = np.full_like(x, 7)
+    native.reduce_rows("sum", x, small.incoming.offsets, small.incoming.neighbours, out, begin=2, end=4)
+    assert (out[:2] == 7).all()
+    assert (out[4:] == 7).all()
+    np.testing.assert_array_equal(out[2:4], np.asarray(ops.gather(small, x))[2:4])
+
+
+@needs_library
+def test_row_ranges_run_beside_one_another(small):
+    x = np.random.default_rng(0).standard_normal((small.num_vertices, 40)).astype(np.float32)
+    out = np.zeros_like(x)
+
+    def work(row):
+        for _ in range(50):
+            native.reduce_rows("sum", x, small.incoming.offsets, small.incoming.neighbours, out, begin=row, end=row + 1)
+
+    threads = [threading.Thread(target=work, args=(row,)) for row in range(small.num_vertices)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(out, ops.gather(small, x))
+
+
+@needs_library
+def test_rows_past_2_to_the_31_edges(tmp_path):
+    # A sparse file stands for the indices: its pages of zeros take no room, and only the rows asked for are read.
+    offsets = np.array([0, 2**31 + 11, 2**31 + 16, 2**31 + 16], np.int64)
+    neighbours = np.memmap(tmp_path / "neighbours", np.int32, "w+", shape=(int(offsets[-1]),))
+    neighbours[-5:] = [0, 1, 2, 2, 1]
+    x = np.array([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]], np.float32)
+    out = np.zeros((3, 2), np.float32)
+    native.reduce_rows("sum", x, offsets, neighbours, out, begin=1)
+    np.testing.assert_array_equal(out, [[0, 0], [221, 442], [0, 0]])
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": np.ones((9, 3), np.int64)}, "x must be C-contiguous float32"),
+        ({"offsets": np.zeros(10, np.int32)}, "offsets must be C-contiguous int64"),
+        ({"out": np.zeros((9, 4), np.float32)}, "out must be C-contiguous float32 \\[9, 3\\]"),
+        ({"begin": 5, "end": 4}, "0 ≤ begin ≤ end ≤ 9, got begin=5, end=4"),
+        ({"op": "weighted_sum"}, "weight is for op='weighted_sum' and only for it"),
+        ({"x": np.ones((9, 6), np.float32)[:, ::2]}, "got not C-contiguous"),
+    ],
+)
+def test_bad_buffers_are_refused(small, change, message):
+    arguments = {
+        "op": "sum",
+        "x": np.ones((9, 3), np.float32),
+        "offsets": small.incoming.offsets,
+        "neighbours": small.incoming.neighbours,
+        "out": np.zeros((9, 3), np.float32),
+        **change,
+    }
+    with pytest.raises(ValueError, match=message):
+        native.reduce_rows(**arguments)
+
+
+WITHOUT = """
+import sys, warnings
+from pathlib import Path
+import jax.numpy as jnp, numpy as np
+from dorylax import ops
+from dorylax.graph.graph import Graph
+from dorylax.ops import native
+if "missing" in sys.argv:
+    native._candidates = lambda: iter(())
+graph = Graph.from_coo(np.array([0, 1]), np.array([1, 1]), 2)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for width in (3, 4):
+        print(np.asarray(ops.gather(graph, jnp.ones((2, width)))).tolist())
+print(len(caught), *(str(w.message) for w in caught))
+"""
+
+
+def test_turned_off_the_segment_lowering_serves_in_silence():
+    done = python(WITHOUT, DORYLAX_NATIVE="0")
+    assert done.stdout.splitlines() == ["[[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]]", "[[0.0, 0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0]]", "0"], done.stderr
+
+
+def test_without_the_library_one_warning_says_what_is_lost():
+    done = python(WITHOUT, "missing", DORYLAX_NATIVE="")
+    *results, warning = done.stdout.splitlines()
+    assert len(results) == 2, done.stderr
+    assert warning.startswith("1 dorylax runs without its native CPU kernels: it was not built")
+    assert "ten times slower" in warning
+
+
+def test_an_unknown_instruction_set_is_named():
+    done = python("from dorylax.ops import native; print(native.status().reason)", DORYLAX_NATIVE="sse9")
+    assert "DORYLAX_NATIVE='sse9' names no instruction set that can run here" in done.stdout

@@ -1,0 +1,138 @@
+"""A small data set and a small model, quick to compile, for everything the trainer does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from dorylax.layers.dropout import Dropout
+from flax import nnx
+
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.graph import Graph
+from dorylax.ops.row_random import vertex_ids
+from dorylax.trainer import EpochRecord, Trainer, TrainResult
+
+V, F, C = 48, 6, 3
+
+
+class Net(nnx.Module):
+    """Two dense layers around a sum over in-neighbours, with dropout keyed by vertex."""
+
+    def __init__(self, out_features: int = C, rate: float = 0.5, *, rngs: nnx.Rngs) -> None:
+        self.convs = nnx.List([nnx.Linear(F, 8, rngs=rngs), nnx.Linear(8, out_features, rngs=rngs)])
+        self.drop = Dropout(rate, rngs=rngs)
+
+    def __call__(self, graph: Graph, x: jax.Array) -> jax.Array:
+        h = jax.nn.relu(self.convs[0](self.drop(x, vertex_ids(graph))))
+        # Every vertex has four in-edges: the sum over them without the graph operators, which are tested elsewhere.
+        return self.convs[1](h + h[graph.incoming.neighbours].reshape(V, 4, -1).mean(1))
+
+
+class NormNet(nnx.Module):
+    """A model with state that is neither parameter nor randomness."""
+
+    def __init__(self, *, rngs: nnx.Rngs) -> None:
+        self.norm = nnx.BatchNorm(F, momentum=0.5, rngs=rngs)
+        self.out = nnx.Linear(F, C, rngs=rngs)
+
+    def __call__(self, graph: Graph, x: jax.Array) -> jax.Array:
+        return self.out(self.norm(x))
+
+
+@dataclasses.dataclass
+class Watcher:
+    """An observer that keeps what it is told, and may do something after an epoch."""
+
+    after: Callable[[EpochRecord], Any] = lambda record: None
+    calls: list[Any] = dataclasses.field(default_factory=list)
+
+    def started(self, total_epochs: int, first_epoch: int) -> None:
+        self.calls.append(("started", total_epochs, first_epoch))
+
+    def epoch(self, record: EpochRecord) -> None:
+        self.calls.append(record.epoch)
+        self.after(record)
+
+    def finished(self, result: TrainResult) -> None:
+        self.calls.append(("finished", result.stopped))
+
+
+def make_data(multilabel: bool = False, seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    classes = np.arange(V, dtype=np.int32) % C
+    sources = np.sort((np.arange(V)[:, None] + C * rng.integers(1, V // C, (V, 4))) % V, axis=1)
+    graph = Graph(np.arange(V + 1, dtype=np.int64) * 4, sources.reshape(-1).astype(np.int32))
+    features = (np.eye(F)[classes] + rng.normal(0, 0.7, (V, F))).astype(np.float32)
+    order = rng.permutation(V)
+    masks = [np.isin(np.arange(V), part) for part in (order[:16], order[16:32], order[32:])]
+    labels = classes
+    if multilabel:
+        labels = (np.eye(C)[classes] + np.eye(C)[(classes + rng.integers(0, 2, V)) % C] > 0).astype(np.float32)
+    return Dataset("small", graph, features, labels, C, *masks)
+
+
+@pytest.fixture(scope="session")
+def data() -> Dataset:
+    return make_data()
+
+
+@pytest.fixture(scope="session")
+def multilabel_data() -> Dataset:
+    return make_data(multilabel=True)
+
+
+@pytest.fixture
+def watcher() -> type[Watcher]:
+    return Watcher
+
+
+@pytest.fixture
+def net() -> type[Net]:
+    return Net
+
+
+@pytest.fixture
+def norm_net() -> type[NormNet]:
+    return NormNet
+
+
+@pytest.fixture(scope="session")
+def adam() -> optax.GradientTransformation:
+    return optax.adam(0.05)
+
+
+@pytest.fixture
+def trainer(data: Dataset, adam: optax.GradientTransformation) -> Callable[..., Trainer]:
+    """Makes trainers of the small model; options override the defaults."""
+
+    def make(**options: Any) -> Trainer:
+        chosen = {"model": Net(rngs=nnx.Rngs(options.get("seed", 0))), "data": data, "optimizer": adam, "epochs": 20}
+        chosen.update(options)
+        return Trainer(chosen.pop("model"), chosen.pop("data"), **chosen)
+
+    return make
+
+
+def _same(a: Any, b: Any) -> bool:
+    return jax.tree.structure(a) == jax.tree.structure(b) and all(
+        np.asarray(x).dtype == np.asarray(y).dtype and np.array_equal(x, y)
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+@pytest.fixture
+def same() -> Callable[[Any, Any], bool]:
+    """Whether two trees of arrays are the same bit for bit."""
+    return _same
+
+
+@pytest.fixture
+def timeless() -> Callable[[list[EpochRecord]], list[EpochRecord]]:
+    """A history without its wall times."""
+    return lambda history: [dataclasses.replace(record, seconds=0.0) for record in history]

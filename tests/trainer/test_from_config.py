@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dorylax.config import RunConfig
+from dorylax.run_directory import RunDirectory
+from dorylax.trainer import Trainer, prepare_data
+from dorylax.trainer.from_config import build_optimizer
+
+SMALL = {"data.name": "communities", "data.size": "tiny", "train.epochs": 3}
+
+# A checkout without the built kernel says so once; that is not what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
+
+
+def test_configuration_to_run_directory(tmp_path):
+    config = RunConfig.resolve({**SMALL, "model.name": "gcn", "train.seed": 4})
+    trainer = Trainer.from_config(config, run_directory=tmp_path)
+    result = trainer.fit()
+    assert len(result.history) == 3
+    assert RunDirectory.open(tmp_path).config == config.to_dict()
+    assert RunConfig.load(tmp_path / "config.yaml") == config
+    assert RunDirectory.open(tmp_path).summary["seed"] == 4
+    # As `dorylax predict --run DIR` does it.
+    again = Trainer.from_config(RunConfig.load(tmp_path / "config.yaml"), trainer.data, run_directory=tmp_path)
+    np.testing.assert_array_equal(again.predict(), trainer.predict())
+
+
+def test_seed_sets_parameters_and_dropout():
+    data = prepare_data(RunConfig.resolve(SMALL).data)
+
+    def run(seed):
+        config = RunConfig.resolve({**SMALL, "model.name": "mlp", "train.seed": seed})
+        return Trainer.from_config(config, data).fit()
+
+    first, second, again = run(0), run(1), run(0)
+    assert first.final_loss == again.final_loss
+    assert first.final_loss != second.final_loss
+    assert again.timings.compile == 0
+
+
+def test_row_normalisation_is_prepared_once():
+    rows = {flag: prepare_data(RunConfig.resolve({**SMALL, "data.row_normalise": flag}).data) for flag in (False, True)}
+    np.testing.assert_array_equal(rows[True].features, rows[False].row_normalised().features)
+    config = RunConfig.resolve({**SMALL, "model.name": "mlp", "data.row_normalise": True})
+    assert Trainer.from_config(config, rows[False]).data is rows[False]
+
+
+def test_equal_sections_share_an_optimizer():
+    one, two = (RunConfig.resolve({**SMALL, "train.seed": seed}).optimizer for seed in (0, 1))
+    other = RunConfig.resolve({**SMALL, "optimizer.learning_rate": 0.5}).optimizer
+    assert build_optimizer(one) is build_optimizer(two)
+    assert build_optimizer(one) is not build_optimizer(other)

@@ -1,0 +1,534 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from dorylax import checkpoint, metrics
+from dorylax.checkpoint import CheckpointError, CheckpointMismatchError, CheckpointWarning
+from dorylax.run_directory import RunDirectory, RunDirectoryError
+from dorylax.trainer import Trainer, TrainingError, step
+
+
+def interrupt(number):
+    return lambda record: signal.raise_signal(number) if record.epoch == 11 else None
+
+
+# What a run gives
+
+
+def test_learns_and_reports(trainer, watcher):
+    seen = watcher()
+    result = trainer(epochs=40, observers=[seen]).fit()
+    assert seen.calls == [("started", 40, 0), *range(40), ("finished", "epochs")]
+    assert [record.epoch for record in result.history] == list(range(40))
+    assert result.history[0].loss == pytest.approx(np.log(3), abs=0.5)
+    assert result.final_loss == result.history[-1].loss < 0.5
+    assert result.test_accuracy >= 0.8
+    assert result.stopped == "epochs"
+    assert result.metric == "accuracy"
+    assert result.timings.train == pytest.approx(sum(record.seconds for record in result.history))
+
+
+def test_first_loss_is_before_the_update_and_without_penalty(trainer, data, net):
+    model = net(rate=0.0, rngs=nnx.Rngs(3))
+    logits = np.asarray(model(data.graph, jnp.asarray(data.features)))
+    rows = -jax.nn.log_softmax(logits)[np.arange(len(logits)), data.labels]
+    optimizer = optax.chain(optax.add_decayed_weights(10.0), optax.sgd(1.0))
+    result = trainer(model=model, optimizer=optimizer, epochs=1).fit()
+    assert result.final_loss == pytest.approx(float(rows[data.train_mask].mean()), rel=1e-5)
+    assert result.seconds_per_epoch == result.history[0].seconds
+
+
+def test_one_step_is_the_gradient_of_the_masked_loss(trainer, data, net, same):
+    model = net(rate=0.0, rngs=nnx.Rngs(3))
+    graphdef, state = nnx.split(nnx.clone(model))
+
+    def loss(values):
+        logits = nnx.merge(graphdef, values)(data.graph, jnp.asarray(data.features))
+        chosen = jnp.log(jax.nn.softmax(logits))[np.flatnonzero(data.train_mask), data.labels[data.train_mask]]
+        return -chosen.mean()
+
+    gradient = jax.grad(loss, allow_int=True)(state)
+    result = trainer(model=model, optimizer=optax.sgd(0.1), epochs=1).fit()
+    for layer in (0, 1):
+        old = state["convs"][layer]["kernel"][...] - 0.1 * gradient["convs"][layer]["kernel"][...]
+        np.testing.assert_allclose(result.last_params["convs"][layer]["kernel"], old, atol=1e-6)
+
+
+def test_model_holds_the_best_parameters(trainer, data, net, same):
+    model = net(rngs=nnx.Rngs(0))
+    runner = trainer(model=model)
+    result = runner.fit()
+    assert same(nnx.to_pure_dict(nnx.state(model, nnx.Param)), jax.tree.map(jnp.asarray, result.params))
+    model.eval()
+    logits = np.asarray(model(data.graph, jnp.asarray(data.features)))
+    np.testing.assert_allclose(runner.predict(), logits, atol=1e-5)
+    right = runner.predict().argmax(1) == data.labels
+    assert result.test_accuracy == pytest.approx(right[data.test_mask].mean())
+    assert result.val_accuracy == max(record.val_accuracy for record in result.history)
+
+
+def test_fit_again_starts_again(trainer, same):
+    runner = trainer()
+    assert same(runner.fit().last_params, runner.fit().last_params)
+
+
+def test_the_users_arrays_are_not_donated(trainer, net):
+    model = net(rngs=nnx.Rngs(0))
+    kernel = model.convs[0].kernel[...]
+    trainer(model=model).fit()
+    assert not kernel.is_deleted()
+
+
+def test_predict_last_differs_from_best(trainer):
+    runner = trainer(optimizer=optax.adam(0.3))
+    result = runner.fit()
+    assert result.best_epoch != result.history[-1].epoch
+    assert not np.array_equal(runner.predict(), runner.predict("last"))
+
+
+def test_predict_is_in_the_users_vertex_order(trainer, data):
+    order = np.random.default_rng(5).permutation(data.graph.num_vertices)
+    moved = data.reorder(order)
+    # The test model's reshape needs rows of four in-edges, which reordering keeps.
+    there, here = trainer(data=moved), trainer()
+    assert there.fit().history[0].loss == pytest.approx(here.fit().history[0].loss, rel=1e-5)
+    np.testing.assert_allclose(there.predict(), here.predict(), atol=1e-3)
+    assert there.predict().dtype == np.float32
+
+
+def test_predict_needs_training(trainer):
+    with pytest.raises(TrainingError, match="call fit"):
+        trainer().predict()
+
+
+def test_multilabel(trainer, multilabel_data):
+    result = trainer(data=multilabel_data, epochs=40).fit()
+    assert result.metric == "micro_f1"
+    assert result.test_accuracy > 0.7
+
+
+def test_empty_masks_have_no_metric(trainer, data):
+    empty = np.zeros_like(data.val_mask)
+    result = trainer(data=dataclasses.replace(data, val_mask=empty, test_mask=empty)).fit()
+    assert result.best_epoch == 19
+    assert result.val_accuracy is None
+    assert result.test_accuracy is None
+    assert result.history[-1].train_accuracy is not None
+
+
+def test_eval_every(trainer):
+    result = trainer(epochs=8, eval_every=3).fit()
+    assert [record.epoch for record in result.history if record.evaluated] == [2, 5, 7]
+
+
+# Randomness and compilation
+
+
+def test_seed_alone_changes_dropout(trainer, net, same):
+    runs = [trainer(model=net(rngs=nnx.Rngs(0)), seed=seed).fit() for seed in (0, 0, 1)]
+    assert same(runs[0].last_params, runs[1].last_params)
+    assert not same(runs[0].last_params, runs[2].last_params)
+
+
+def test_every_epoch_draws_anew(trainer):
+    losses = [record.loss for record in trainer(optimizer=optax.sgd(0.0)).fit().history]
+    assert len(set(losses)) == len(losses)
+
+
+def test_seeds_share_one_compilation(trainer, monkeypatch):
+    traces = []
+    original = step.Structure.apply_train
+    monkeypatch.setattr(step.Structure, "apply_train", lambda self, *args: traces.append(1) or original(self, *args))
+    optimizer = optax.adam(0.02)
+    first = trainer(optimizer=optimizer, seed=0).fit()
+    count = len(traces)
+    second = trainer(optimizer=optimizer, seed=1).fit()
+    assert count > 0
+    assert len(traces) == count
+    assert first.timings.compile > 0
+    assert second.timings.compile == 0
+
+
+def test_nothing_large_is_a_constant(trainer):
+    runner = trainer()
+    loop, arrays = runner._fresh(), runner._arrays
+    carry = (loop.params, loop.opt_state, loop.state)
+    functions = runner._functions
+    jaxpr = jax.make_jaxpr(functions._step)(carry, runner._parts.streams, arrays, np.uint32(0), np.uint32(0))
+    assert all(np.size(const) <= 1 for const in jaxpr.consts)
+
+
+# State that is neither parameter nor randomness
+
+
+def test_batch_statistics_are_carried_and_saved(trainer, norm_net, data, tmp_path):
+    straight = trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=4)
+    straight.fit()
+    # The running mean starts at 0 and goes half of the way to the features' mean in each epoch.
+    statistics = straight._trained.state["norm"]["mean"]
+    np.testing.assert_allclose(statistics, data.features.mean(0) * (1 - 0.5**4), rtol=1e-4)
+    options = {"run_directory": tmp_path, "resume": True}
+    trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=2, **options).fit()
+    resumed = trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=4, **options)
+    resumed.fit()
+    np.testing.assert_array_equal(resumed.predict("last"), straight.predict("last"))
+    np.testing.assert_array_equal(resumed.predict(), straight.predict())
+
+
+def test_optimizer_that_keeps_the_parameters(trainer):
+    # Its state starts as the parameters themselves: donated, the same buffer would be given away twice.
+    assert trainer(optimizer=optax.contrib.schedule_free_adamw(0.05), epochs=3).fit().final_loss > 0
+
+
+def test_optimizer_that_looks_at_the_loss(trainer):
+    optimizer = optax.chain(optax.sgd(0.1), optax.contrib.reduce_on_plateau())
+    assert trainer(optimizer=optimizer, epochs=3).fit().final_loss > 0
+
+
+# Stopping
+
+
+def test_target_stops(trainer):
+    result = trainer(epochs=200, target_accuracy=0.6).fit()
+    assert result.stopped == "target"
+    assert [record.val_accuracy >= 0.6 for record in result.history] == [False] * (len(result.history) - 1) + [True]
+
+
+def test_patience_stops(trainer):
+    result = trainer(epochs=500, patience=7).fit()
+    assert result.stopped == "patience"
+    assert len(result.history) == result.best_epoch + 8
+
+
+@pytest.mark.parametrize(
+    ("eval_every", "where"), [(1, "outputs are NaN after the update of epoch 4"), (2, "loss is nan in epoch 5")]
+)
+def test_divergence_is_an_error_that_keeps_what_there_was(trainer, tmp_path, eval_every, where):
+    optimizer = optax.sgd(lambda count: jnp.where(count == 4, jnp.nan, 0.05))
+    options = {"optimizer": optimizer, "run_directory": tmp_path, "eval_every": eval_every}
+    runner = trainer(checkpoint_every=1, **options)
+    with pytest.raises(TrainingError, match=where) as caught:
+        runner.fit()
+    assert "learning_rate" in str(caught.value)
+    result = caught.value.result
+    assert result.stopped == "diverged"
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.params))
+    summary = RunDirectory.open(tmp_path).summary
+    assert summary["stopped"] == "diverged"
+    assert summary["epochs"] == len(result.history) == len(metrics.read(tmp_path / "metrics.jsonl"))
+    assert not RunDirectory.open(tmp_path).complete
+    again = trainer(resume=True, **options)
+    np.testing.assert_array_equal(again.predict(), runner.predict())
+    with pytest.raises(TrainingError, match="diverged"):
+        again.fit()
+    # The checkpoint of the last whole epoch is still there, under the diverged one.
+    assert checkpoint.Checkpoints(tmp_path / "checkpoints").epochs()[-2] == len(result.history)
+
+
+# Interruption and resumption
+
+
+def test_resumed_is_bit_identical(trainer, tmp_path, same, timeless, watcher):
+    straight = trainer().fit()
+    options = {"run_directory": tmp_path / "run", "resume": True}
+    seen = watcher(interrupt(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    stopped = trainer(observers=[seen], **options).fit()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert stopped.stopped == "signal"
+    assert len(stopped.history) == 12
+    assert RunDirectory.open(tmp_path / "run").summary["stopped"] == "signal"
+    seen = watcher()
+    resumed = trainer(observers=[seen], **options).fit()
+    assert seen.calls[0] == ("started", 20, 12)
+    assert seen.calls[1:-1] == list(range(12, 20))
+    assert resumed.first_epoch == 12
+    assert same(resumed.last_params, straight.last_params)
+    assert same(resumed.params, straight.params)
+    assert timeless(resumed.history) == timeless(straight.history)
+    assert resumed.best_epoch == straight.best_epoch
+    assert metrics.read(tmp_path / "run" / "metrics.jsonl") == resumed.history
+    assert RunDirectory.open(tmp_path / "run").complete
+
+
+def test_more_epochs_continue_a_finished_run(trainer, tmp_path, same):
+    options = {"run_directory": tmp_path, "resume": True}
+    short = trainer(epochs=12, **options).fit()
+    assert trainer(epochs=12, **options).fit().history == short.history
+    assert same(trainer(epochs=20, **options).fit().last_params, trainer(epochs=20).fit().last_params)
+
+
+def test_without_run_directory_sigterm_is_not_caught(trainer, watcher):
+    caught = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
+    try:
+        result = trainer(observers=[watcher(interrupt(signal.SIGTERM))]).fit()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert caught == [signal.SIGTERM]
+    assert result.stopped == "epochs"
+
+
+def test_sigterm_in_the_last_epoch_is_passed_on(trainer, watcher, tmp_path):
+    caught = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
+    try:
+        result = trainer(epochs=12, run_directory=tmp_path, observers=[watcher(interrupt(signal.SIGTERM))]).fit()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert result.stopped == "epochs"
+    assert caught == [signal.SIGTERM]
+
+
+def test_ctrl_c_finishes_the_epoch_first(trainer, watcher, tmp_path, same):
+    options = {"run_directory": tmp_path, "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        trainer(observers=[watcher(interrupt(signal.SIGINT))], **options).fit()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert len(metrics.read(tmp_path / "metrics.jsonl")) == 12
+    assert same(trainer(**options).fit().last_params, trainer().fit().last_params)
+
+
+def test_second_ctrl_c_acts_at_once(trainer, watcher, tmp_path, same):
+    def twice(record):
+        interrupt(signal.SIGINT)(record)
+        interrupt(signal.SIGINT)(record)
+
+    options = {"run_directory": tmp_path, "resume": True, "checkpoint_every": 5}
+    with pytest.raises(KeyboardInterrupt):
+        trainer(observers=[watcher(twice)], **options).fit()
+    assert checkpoint.Checkpoints(tmp_path / "checkpoints").epochs() == [5, 10]
+    resumed = trainer(**options).fit()
+    assert resumed.first_epoch == 10
+    assert same(resumed.last_params, trainer().fit().last_params)
+
+
+def test_other_threads_train_without_handlers(trainer, tmp_path):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(trainer(epochs=2, run_directory=tmp_path).fit()))
+    thread.start()
+    thread.join()
+    assert results[0].stopped == "epochs"
+
+
+CHILD = """
+import sys
+from dorylax.config import RunConfig
+from dorylax.graph.dataset import Dataset
+from dorylax.trainer import Trainer
+
+class Told:
+    def started(self, total_epochs, first_epoch): pass
+    def epoch(self, record): print(record.epoch, flush=True)
+    def finished(self, result): print(result.stopped, len(result.history), flush=True)
+
+config = RunConfig.resolve({"model.name": "mlp", "train.epochs": int(sys.argv[3])})
+data = Dataset.from_npz(sys.argv[1])
+Trainer.from_config(config, data, run_directory=sys.argv[2], resume=True, observers=[Told()]).fit()
+"""
+
+
+def test_sigterm_to_a_process(data, tmp_path, same, timeless):
+    from dorylax.config import RunConfig
+    from dorylax.graph.dataset import Dataset
+
+    data.save_npz(tmp_path / "data.npz")
+    arguments = [sys.executable, "-c", CHILD, str(tmp_path / "data.npz"), str(tmp_path / "run"), "1000000"]
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=root) as child:
+        for line in child.stdout:
+            if line.strip() == "5":
+                child.send_signal(signal.SIGTERM)
+                break
+        rest = child.stdout.read().split("\n")
+    assert child.returncode == 0
+    word, count = rest[-2].split()
+    assert word == "signal"
+    epochs = int(count) + 3
+    loaded = Dataset.from_npz(tmp_path / "data.npz")
+    config = RunConfig.resolve({"model.name": "mlp", "train.epochs": epochs})
+    straight = Trainer.from_config(config, loaded).fit()
+    resumed = Trainer.from_config(config, loaded, run_directory=tmp_path / "run", resume=True).fit()
+    assert resumed.first_epoch == int(count)
+    assert same(resumed.last_params, straight.last_params)
+    assert timeless(resumed.history) == timeless(straight.history)
+
+
+# Checkpoints in a run
+
+
+def damage(path: Path) -> None:
+    largest = max(
+        (file for file in (path / "arrays").rglob("*") if file.is_file()), key=lambda file: file.stat().st_size
+    )
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+
+
+def test_damaged_checkpoint_is_passed_over(trainer, tmp_path, same):
+    options = {"run_directory": tmp_path, "resume": True, "checkpoint_every": 5}
+    trainer(epochs=12, **options).fit()
+    damage(tmp_path / "checkpoints" / "epoch-00000012")
+    with pytest.warns(CheckpointWarning, match="epoch-00000012 is damaged"):
+        resumed = trainer(epochs=20, **options).fit()
+    assert resumed.first_epoch == 10
+    assert same(resumed.last_params, trainer(epochs=20).fit().last_params)
+    assert metrics.read(tmp_path / "metrics.jsonl") == resumed.history
+    assert checkpoint.Checkpoints(tmp_path / "checkpoints").epochs() == [15, 20]
+
+
+def test_no_whole_checkpoint_is_an_error(trainer, tmp_path):
+    options = {"run_directory": tmp_path, "resume": True}
+    trainer(epochs=2, **options).fit()
+    damage(tmp_path / "checkpoints" / "epoch-00000002")
+    with pytest.warns(CheckpointWarning), pytest.raises(CheckpointError, match="every checkpoint"):
+        trainer(epochs=4, **options).fit()
+
+
+def test_checkpoint_of_another_run_is_refused(trainer, net, tmp_path):
+    options = {"run_directory": tmp_path, "resume": True, "epochs": 2}
+    trainer(**options).fit()
+
+    class Other(net):
+        pass
+
+    with pytest.raises(RunDirectoryError, match=r'model\.class: "Net" there, "Other" here'):
+        trainer(model=Other(rngs=nnx.Rngs(0)), **options).fit()
+    with pytest.raises(CheckpointMismatchError, match=r"another run \(optimizer_state\.0\.count"):
+        trainer(optimizer=optax.sgd(0.1, momentum=0.9), **options).fit()
+    with pytest.raises(RunDirectoryError, match=r"train\.seed: 0 there, 1 here"):
+        trainer(seed=1, **options).fit()
+
+
+def test_other_labels_are_another_run(trainer, data, tmp_path):
+    options = {"run_directory": tmp_path, "resume": True, "epochs": 2}
+    trainer(**options).fit()
+    other = dataclasses.replace(data, labels=data.labels[::-1].copy())
+    with pytest.raises(CheckpointMismatchError, match="labels_and_masks"):
+        trainer(data=other, **options).fit()
+
+
+def test_run_directory_in_use_needs_resume(trainer, tmp_path):
+    trainer(epochs=2, run_directory=tmp_path).fit()
+    with pytest.raises(RunDirectoryError, match="already holds epochs"):
+        trainer(epochs=2, run_directory=tmp_path).fit()
+
+
+def test_full_disk_keeps_the_checkpoint_before_and_the_parameters(trainer, tmp_path, monkeypatch, same):
+    write = checkpoint._write
+
+    def full(folder, epochs, *rest):
+        if epochs > 10:
+            raise OSError(28, "No space left on device")
+        write(folder, epochs, *rest)
+
+    monkeypatch.setattr(checkpoint, "_write", full)
+    runner = trainer(run_directory=tmp_path, checkpoint_every=5)
+    with pytest.raises(CheckpointError, match=r"No space left on device.*epoch-00000010"):
+        runner.fit()
+    monkeypatch.undo()
+    resumed = trainer(run_directory=tmp_path, resume=True).fit()
+    assert resumed.first_epoch == 10
+    assert same(resumed.last_params, trainer().fit().last_params)
+
+
+def test_predict_from_a_run_directory(trainer, tmp_path):
+    runner = trainer(run_directory=tmp_path)
+    runner.fit()
+    np.testing.assert_array_equal(trainer(run_directory=tmp_path).predict(), runner.predict())
+    np.testing.assert_array_equal(trainer(run_directory=tmp_path).predict("last"), runner.predict("last"))
+
+
+def test_summary(trainer, tmp_path):
+    result = trainer(run_directory=tmp_path, epochs=3).fit()
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary == {
+        "schema": 1,
+        "stopped": "epochs",
+        "seed": 0,
+        "epochs": 3,
+        "metric": "accuracy",
+        "best_epoch": result.best_epoch,
+        "val_accuracy": result.val_accuracy,
+        "test_accuracy": result.test_accuracy,
+        "final_loss": result.final_loss,
+        "seconds_per_epoch": result.seconds_per_epoch,
+        "timings": dataclasses.asdict(result.timings),
+    }
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, r"train\.epochs must be ≥ 1, got 0"),
+        ({"eval_every": 0}, r"train\.eval_every must be ≥ 1, got 0"),
+        ({"seed": -1}, r"train\.seed must be ≥ 0, got -1"),
+        ({"patience": 0}, r"train\.patience must be ≥ 1, got 0"),
+        ({"checkpoint_every": -1}, r"train\.checkpoint_every must be ≥ 0, got -1"),
+        ({"target_accuracy": 81.5}, r"train\.target_accuracy must be a fraction in \(0, 1\], got 81\.5"),
+        ({"resume": True}, "resume=True needs run_directory"),
+        ({"checkpoint_every": 5}, "needs run_directory"),
+    ],
+)
+def test_numbers_are_checked_first(trainer, options, message):
+    with pytest.raises(ValueError, match=message):
+        trainer(**options)
+
+
+def test_wrong_kinds(trainer, net, data):
+    with pytest.raises(TypeError, match="Flax NNX module"):
+        trainer(model=lambda graph, x: x)
+    with pytest.raises(TypeError, match="got Net"):
+        trainer(model=net)
+    with pytest.raises(TypeError, match="optax"):
+        trainer(optimizer=0.01)
+    with pytest.raises(TypeError, match="observer"):
+        trainer(observers=[print])
+
+
+def test_output_shape_is_checked(trainer, net):
+    with pytest.raises(ValueError, match=r"\[V, num_classes\] = \[48, 3\], got \[48, 16\]: give it out_features=3"):
+        trainer(model=net(16, rngs=nnx.Rngs(0)))
+
+
+def test_validation_vertices_are_needed(trainer, data):
+    without = dataclasses.replace(data, val_mask=np.zeros_like(data.val_mask))
+    with pytest.raises(ValueError, match=r"train\.patience needs validation vertices"):
+        trainer(data=without, patience=3)
+
+
+def test_model_that_grows_is_refused(trainer, net):
+    class Growing(net):
+        def __call__(self, graph, x):
+            self.seen = nnx.BatchStat(x.sum())
+            return super().__call__(graph, x)
+
+    with pytest.raises(TypeError, match="adds or removes variables"):
+        trainer(model=Growing(rngs=nnx.Rngs(0)))
+
+
+@pytest.mark.filterwarnings("ignore:Using .Module.sow:DeprecationWarning")
+def test_sown_values_are_dropped(trainer, net):
+    class Sowing(net):
+        def __call__(self, graph, x):
+            self.sow(nnx.Intermediate, "seen", x.sum())
+            return super().__call__(graph, x)
+
+    assert trainer(model=Sowing(rngs=nnx.Rngs(0)), epochs=2).fit().final_loss > 0
