@@ -59,7 +59,7 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     if (path / "config.yaml").is_file():
         found = RunDirectory.open(path)
         if changed := differences(found.config, run.config.to_dict()):
-            raise RunDirectoryError(f"{path} holds another run than its name says ({changed[0]}): delete it")
+            raise RunDirectoryError(f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it")
         if found.complete:
             return RunOutcome(run, "done", found.summary or {})
     if error_path.is_file():
@@ -95,7 +95,7 @@ def execute(sweep: Sweep, folder: Path, observer: Callable[[Run], Observer]) -> 
     Yields:
         An outcome after each run that was not done before; "open" once a signal has stopped a run, and then no more.
     """
-    todo = [run for run in sweep.runs if inspect(folder, run).status != "done"]
+    todo = [run for run in sweep.runs if inspect(folder, run).status != "x"]
     cache = DataCache()
     for index, run in enumerate(todo):
         outcome = _execute_one(run, folder, observer(run), cache)

@@ -6,10 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # Before any module of the package is imported, so that every annotated function is checked.
 install_import_hook("dorylax", "beartype.beartype")
+
+# A shared machine may stall for longer than any deadline; examples come from a fixed seed so that CI does not flake.
+settings.register_profile("dorylax", deadline=None, derandomize=True)
+settings.load_profile("dorylax")
 
 
 @pytest.fixture(scope="session")

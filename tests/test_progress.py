@@ -75,8 +75,9 @@ def test_leaves_the_result_behind() -> None:
 
 def test_the_terminal_is_restored_after_an_error() -> None:
     stream = Terminal()
-    with pytest.raises(RuntimeError), ProgressBar("gcn", stream, clock=lambda: 0.0) as bar:
-        bar.started(5, 0)
+    bar = ProgressBar("gcn", stream, clock=lambda: 0.0)
+    bar.started(5, 0)
+    with pytest.raises(RuntimeError), bar:
         raise RuntimeError
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")  # cursor shown again
 

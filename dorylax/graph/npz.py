@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import final
 
 import numpy as np
-from jaxtyping import Float32
 
-from dorylax.graph.validate import GraphError, as_integers, check_length, check_offsets, check_range
+from dorylax.graph.sparse_rows import dense_rows
+from dorylax.graph.validate import GraphError
 
 _SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
 
@@ -87,7 +87,7 @@ def read_features(archive: Archive) -> np.ndarray:
     if not any(name in archive for name in _SPARSE):
         return archive.fetch("features")
     archive.require(*_SPARSE)
-    return _densify(*(archive.fetch(name) for name in _SPARSE))
+    return dense_rows(*(archive.fetch(name) for name in _SPARSE))
 
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
@@ -102,19 +102,3 @@ def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) ->
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _densify(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, shape: np.ndarray
-) -> Float32[np.ndarray, "V F"]:
-    from scipy.sparse import csr_array
-
-    rows, columns = (int(n) for n in shape)
-    check_length("features_indptr", indptr, rows + 1, "one more than features_shape[0]")
-    check_length("features_data", data, len(indices), "one per entry of features_indices")
-    check_offsets("features_indptr", as_integers("features_indptr", indptr), len(indices), "features_indices")
-    check_range("features_indices", as_integers("features_indices", indices), columns, "features_shape[1]")
-    dense: np.ndarray = csr_array(
-        (data.astype(np.float32, copy=False), indices, indptr), shape=(rows, columns)
-    ).toarray()
-    return dense

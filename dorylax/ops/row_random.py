@@ -48,19 +48,33 @@ def row_bits(key: PRNGKeyArray, ids: Integer[Array, " R"], width: int) -> UInt32
     Raises:
         ValueError: the key is not a threefry key.
     """
-    if jax.random.key_impl(key) != "threefry2x32":
-        raise ValueError(f"row_bits needs a threefry2x32 key, got {jax.random.key_impl(key)}: use jax.random.key(seed)")
-    k1, k2 = jax.random.key_data(key)
-    high, low = _positions(ids.astype(jnp.uint32), width)
-    a, b = threefry2x32_p.bind(k1, k2, high, low)
+    a, b = _hash(key, ids, width)
     return a ^ b
 
 
-def bernoulli_rows(key: PRNGKeyArray, probability: float, ids: Integer[Array, " R"], width: int) -> Bool[Array, "R {width}"]:
-    """True with the given probability, independently for each element of the chosen rows; see `row_bits`."""
-    # 24 bits make every float32 in [0, 1) on a grid exact.
-    uniform = (row_bits(key, ids, width) >> 8).astype(jnp.float32) * (1 / (1 << 24))
-    return uniform < probability
+def bernoulli_rows(
+    key: PRNGKeyArray, probability: float, ids: Integer[Array, " R"], width: int
+) -> Bool[Array, "R {width}"]:
+    """True with the given probability, independently for each element of the chosen rows, whichever rows are chosen.
+
+    Hashing is what dropout costs, so each hash (64 bits) serves four elements of 16 bits: four times as fast as
+    `jax.random.bernoulli`, at a probability that is rounded to a multiple of 2⁻¹⁶.
+    """
+    words = -(-width // 4)
+    a, b = _hash(key, ids, words)
+    quarters = jnp.stack([a & 0xFFFF, a >> 16, b & 0xFFFF, b >> 16], axis=-1).reshape(ids.shape[0], 4 * words)
+    return quarters[:, :width] < jnp.uint32(round(probability * 65536))
+
+
+def _hash(
+    key: PRNGKeyArray, ids: Integer[Array, " R"], width: int
+) -> tuple[UInt32[Array, "R {width}"], UInt32[Array, "R {width}"]]:
+    if jax.random.key_impl(key) != "threefry2x32":
+        raise ValueError(f"row randomness needs a threefry2x32 key, got {jax.random.key_impl(key)}: use jax.random.key(seed)")
+    k1, k2 = jax.random.key_data(key)
+    high, low = _positions(ids.astype(jnp.uint32), width)
+    a, b = threefry2x32_p.bind(k1, k2, high, low)
+    return a, b
 
 
 def _positions(ids: UInt32[Array, " R"], width: int) -> tuple[UInt32[Array, "R W"], UInt32[Array, "R W"]]:

@@ -161,7 +161,7 @@ def test_resume_with_other_settings_is_refused(dorylax, trained: Path) -> None:
     ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
 def test_a_signal_says_how_to_resume_and_that_works(
-    dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int, word: str
+    dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, number: int, code: int, word: str
 ) -> None:
     folder = tmp_path / "run"
 

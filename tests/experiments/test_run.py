@@ -116,6 +116,7 @@ def test_a_signal_keeps_what_is_done(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    *,
     number: int,
     code: int,
 ) -> None:

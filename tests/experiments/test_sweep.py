@@ -54,11 +54,13 @@ def test_shipped_sweeps_are_valid(path: Path) -> None:
         ("gird: {}\n", "s.yaml:1: unknown part 'gird' of a sweep: did you mean grid?"),
         (
             "seeds: 3\ngrid: {}\n",
-            "s.yaml:2: grid must hold at least one key with a list of values, as in `model.name: [gcn, gat]`, got nothing",
+            "s.yaml:2: grid must hold at least one key with a list of values, "
+            "as in `model.name: [gcn, gat]`, got nothing",
         ),
         (
             "seeds: 3\n",
-            "s.yaml:1: grid must hold at least one key with a list of values, as in `model.name: [gcn, gat]`, got nothing",
+            "s.yaml:1: grid must hold at least one key with a list of values, "
+            "as in `model.name: [gcn, gat]`, got nothing",
         ),
         ("grid:\n  model.name: []\n", "s.yaml:2: model.name must have a list of at least one value, got []"),
         ("grid:\n  model.name: gcn\n", "s.yaml:2: model.name must have a list of at least one value, got 'gcn'"),
@@ -124,5 +126,6 @@ def test_the_same_run_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError) as caught:
         _expand("grid:\n  model.dropout: [0.1, 0.2]\n")
     assert str(caught.value) == (
-        "s.yaml:1: (model.dropout=0.2, train.seed=0) is the same run as (model.dropout=0.1, train.seed=0): take one away"
+        "s.yaml:1: (model.dropout=0.2, train.seed=0) is the same run as (model.dropout=0.1, train.seed=0): "
+        "take one away"
     )

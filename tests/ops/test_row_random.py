@@ -37,6 +37,20 @@ def test_bernoulli_has_its_probability():
     assert not bernoulli_rows(jax.random.key(0), 0.0, jnp.arange(2000), 50).any()
 
 
+@pytest.mark.parametrize("width", [1, 3, 4, 41])
+def test_bernoulli_rows_do_not_depend_on_the_rows_asked_for(width):
+    key, ids = jax.random.key(5), jnp.asarray([7, 0, 31, 7])
+    every = bernoulli_rows(key, 0.5, jnp.arange(32), width)
+    np.testing.assert_array_equal(bernoulli_rows(key, 0.5, ids, width), every[ids])
+    assert not (every[:16] == every[16:]).all()
+
+
+def test_bernoulli_elements_are_independent():
+    drawn = np.asarray(bernoulli_rows(jax.random.key(0), 0.5, jnp.arange(4000), 12), np.float64) * 2 - 1
+    correlation = drawn.T @ drawn / 4000 - np.eye(12)
+    assert np.abs(correlation).max() < 6 / 4000**0.5
+
+
 def test_ids_follow_the_user_not_the_memory():
     graph = Graph.from_coo(np.array([0, 1, 2]), np.array([1, 2, 0]), 3)
     np.testing.assert_array_equal(vertex_ids(graph), [0, 1, 2])

@@ -19,8 +19,8 @@ import numpy as np
 
 from dorylax.graph.datasets.base import Contents, DatasetError, Published, Size, Source, mask_of
 from dorylax.graph.datasets.legacy_pickle import SparseRows, load
-from dorylax.graph.datasets.sparse_rows import dense_rows
 from dorylax.graph.graph import Graph
+from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.transform import symmetrise
 
 _BASE = "https://github.com/kimiyoung/planetoid/raw/master/data/"

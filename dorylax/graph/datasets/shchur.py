@@ -14,8 +14,8 @@ import numpy as np
 
 from dorylax.graph import npz
 from dorylax.graph.datasets.base import Contents, Published, Size, Source
-from dorylax.graph.datasets.sparse_rows import dense_rows
 from dorylax.graph.graph import Graph
+from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.transform import symmetrise
 
 _BASE = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"

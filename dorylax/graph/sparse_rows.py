@@ -1,4 +1,4 @@
-"""Published features in compressed sparse rows, made dense after checking that the arrays fit each other."""
+"""Features in compressed sparse rows, made dense after checking that the arrays fit each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dorylax.graph.validate import as_integers, check_length, check_offsets, che
 
 
 def dense_rows(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, shape: tuple[int, int]
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, shape: tuple[int, int] | np.ndarray, prefix: str = "features_"
 ) -> Float32[np.ndarray, "V F"]:
     """The matrix, duplicates added up.
 
@@ -18,6 +18,7 @@ def dense_rows(
         indices: column of each entry, integers `[N]`.
         data: value of each entry, `[N]`.
         shape: (V, F).
+        prefix: what the file that holds the arrays puts before these names, for messages.
 
     Raises:
         GraphError: the arrays do not make a matrix of that shape.
@@ -25,10 +26,10 @@ def dense_rows(
     from scipy.sparse import csr_array
 
     rows, columns = (int(n) for n in shape)
-    check_length("indptr of the features", indptr, rows + 1, "one more than rows")
-    check_length("data of the features", data, len(indices), "one per entry of indices")
-    check_offsets("indptr of the features", as_integers("indptr", indptr), len(indices), "indices")
-    check_range("indices of the features", as_integers("indices", indices), columns, "columns")
+    check_length(f"{prefix}indptr", indptr, rows + 1, f"one more than {prefix}shape[0]")
+    check_length(f"{prefix}data", data, len(indices), f"one per entry of {prefix}indices")
+    check_offsets(f"{prefix}indptr", as_integers(f"{prefix}indptr", indptr), len(indices), f"{prefix}indices")
+    check_range(f"{prefix}indices", as_integers(f"{prefix}indices", indices), columns, f"{prefix}shape[1]")
     values = data.astype(np.float32, copy=False)
     dense: np.ndarray = csr_array((values, indices, indptr), shape=(rows, columns)).toarray()
     return dense

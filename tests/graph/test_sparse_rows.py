@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dorylax.graph import GraphError
-from dorylax.graph.datasets.sparse_rows import dense_rows
+from dorylax.graph.sparse_rows import dense_rows
 
 
 def test_is_the_matrix() -> None:
@@ -15,12 +15,12 @@ def test_is_the_matrix() -> None:
 @pytest.mark.parametrize(
     ("indptr", "indices", "data", "message"),
     [
-        ([0, 1], [0, 1], [1, 1], "indptr of the features has length 2"),
-        ([0, 1, 1, 2], [0, 1], [1], "data of the features has length 1"),
-        ([0, 1, 1, 3], [0, 1], [1, 1], "indptr of the features"),
-        ([0, 2, 1, 2], [0, 1], [1, 1], "indptr of the features"),
-        ([0, 1, 1, 2], [0, 4], [1, 1], r"indices of the features\[1\] = 4 is out of range"),
-        ([0, 1, 1, 2], [0, -1], [1, 1], r"indices of the features\[1\] = -1 is negative"),
+        ([0, 1], [0, 1], [1, 1], "features_indptr has length 2"),
+        ([0, 1, 1, 2], [0, 1], [1], "features_data has length 1"),
+        ([0, 1, 1, 3], [0, 1], [1, 1], "features_indptr"),
+        ([0, 2, 1, 2], [0, 1], [1, 1], "features_indptr"),
+        ([0, 1, 1, 2], [0, 4], [1, 1], r"features_indices\[1\] = 4 is out of range"),
+        ([0, 1, 1, 2], [0, -1], [1, 1], r"features_indices\[1\] = -1 is negative"),
     ],
 )
 def test_arrays_that_do_not_fit(indptr: list[int], indices: list[int], data: list[int], message: str) -> None:
