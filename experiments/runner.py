@@ -95,7 +95,7 @@ def execute(sweep: Sweep, folder: Path, observer: Callable[[Run], Observer]) -> 
     Yields:
         An outcome after each run that was not done before; "open" once a signal has stopped a run, and then no more.
     """
-    todo = [run for run in sweep.runs if inspect(folder, run).status != "x"]
+    todo = [run for run in sweep.runs if inspect(folder, run).status != "done"]
     cache = DataCache()
     for index, run in enumerate(todo):
         outcome = _execute_one(run, folder, observer(run), cache)

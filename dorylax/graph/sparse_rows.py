@@ -9,7 +9,11 @@ from dorylax.graph.validate import as_integers, check_length, check_offsets, che
 
 
 def dense_rows(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, shape: tuple[int, int] | np.ndarray, prefix: str = "features_"
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    data: np.ndarray,
+    shape: tuple[int, int] | np.ndarray,
+    prefix: str = "features_",
 ) -> Float32[np.ndarray, "V F"]:
     """The matrix, duplicates added up.
 

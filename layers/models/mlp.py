@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
 from dorylax.layers.initializers import glorot_uniform
-from dorylax.layers.inputs import follow_input
+from dorylax.layers.inputs import check_width, follow_input
 from dorylax.layers.models.skeleton import Activation, Layer, Skeleton, layer_widths
 from dorylax.layers.norm import NormKind
 
@@ -100,6 +100,7 @@ def _alone(linear: nnx.Linear) -> Layer:
     """A dense layer, called as a graph layer is."""
 
     def layer(graph: Graph, x: jax.Array) -> jax.Array:  # noqa: ARG001
+        check_width("MLP", x, linear.in_features)
         return linear(x)
 
     return layer

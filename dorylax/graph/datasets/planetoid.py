@@ -72,7 +72,7 @@ def _features(path: Path) -> np.ndarray:
         raise DatasetError(f"{path} holds {type(rows).__name__}, not a sparse matrix")
     try:
         indptr, indices, data = (np.asarray(rows.arrays[name]) for name in ("indptr", "indices", "data"))
-        return dense_rows(indptr, indices, data, rows.arrays["_shape"])
+        return dense_rows(indptr, indices, data, rows.arrays["_shape"], "")
     except KeyError as error:
         raise DatasetError(f"{path} holds a sparse matrix without {error}") from error
 

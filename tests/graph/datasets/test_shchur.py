@@ -57,7 +57,7 @@ def test_reads_dense_features(publish: Any) -> None:
         ({"labels": None}, "no array labels"),
         ({"attr_data": None}, "no array attr_data"),
         ({"labels": np.array([{}] * 5, object)}, "labels cannot be read"),
-        ({"attr_indices": np.full(14, 3, np.int32)}, "indices of the features"),
+        ({"attr_indices": np.full(14, 3, np.int32)}, "attr_indices"),
         ({"adj_indices": np.full(5, 5, np.int32)}, "5 is out of range"),
         ({"labels": np.zeros(4, np.int64)}, "labels has length 4"),
     ],
