@@ -59,7 +59,9 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     if (path / "config.yaml").is_file():
         found = RunDirectory.open(path)
         if changed := differences(found.config, run.config.to_dict()):
-            raise RunDirectoryError(f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it")
+            raise RunDirectoryError(
+                f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it"
+            )
         if found.complete:
             return RunOutcome(run, "done", found.summary or {})
     if error_path.is_file():

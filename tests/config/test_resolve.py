@@ -141,3 +141,12 @@ def test_wrong_values_say_so_in_one_line(given: dict[str, object], message: str)
     with pytest.raises(ConfigError) as caught:
         RunConfig.resolve(given)
     assert str(caught.value) == message
+
+
+def test_options_of_the_recipes_optimizer_are_not_another_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dorylax.config import resolve
+
+    recipe = {"optimizer.name": "momentum", "optimizer.momentum": 0.8}
+    monkeypatch.setattr(resolve, "_model", lambda name: (frozenset({"dropout"}), recipe))
+    assert RunConfig.resolve().optimizer.momentum == 0.8
+    assert RunConfig.resolve({"optimizer.name": "sgd"}).optimizer.momentum is None

@@ -127,7 +127,7 @@ def test_jit_equals_eager(name: str, messy_graph: Graph) -> None:
     np.testing.assert_allclose(call(state, messy_graph, features()), eager, rtol=1e-5, atol=1e-5)
 
 
-@everything
+@pytest.mark.parametrize("name", [*CONVS, *(name for name in MODELS if "deep" in name)])
 def test_gradients(name: str, messy_graph: Graph, x64: None) -> None:
     """Of parameters and features, forward and reverse, in double precision; dropout on, its randomness held."""
     definition, state = split(name, True)

@@ -128,9 +128,18 @@ DORYLAX_INLINE int64_t column(const Columns& c, int i) {
   return i == N - 1 ? c.last : c.start + i * W;
 }
 
-// Where a reduced row goes: to the output, or unrounded to the partials of a hub.
+// Where a reduced row goes: as accumulators (a partial of a hub, or an output of the same type), or rounded to the output.
+template <class A>
+struct AsAccumulated {
+  A* row;
+  template <int W>
+  DORYLAX_INLINE void store(int64_t column, Vec<A, W> v) const {
+    std::memcpy(row + column, &v, sizeof(v));
+  }
+};
+
 template <class T>
-struct ToOutput {
+struct Rounded {
   T* row;
   template <int W>
   DORYLAX_INLINE void store(int64_t column, Vec<AccOf<T>, W> v) const {
@@ -138,14 +147,9 @@ struct ToOutput {
   }
 };
 
-template <class T>
-struct ToPartial {
-  AccOf<T>* row;
-  template <int W>
-  DORYLAX_INLINE void store(int64_t column, Vec<AccOf<T>, W> v) const {
-    std::memcpy(row + column, &v, sizeof(v));
-  }
-};
+DORYLAX_INLINE AsAccumulated<float> output(float* row) { return {row}; }
+DORYLAX_INLINE AsAccumulated<double> output(double* row) { return {row}; }
+DORYLAX_INLINE Rounded<BFloat16> output(BFloat16* row) { return {row}; }
 
 // Reduces entries [first, last) of one row over N vectors of columns, all kept in registers.
 template <class R, class T, int W, int N, class To>
@@ -215,13 +219,21 @@ DORYLAX_INLINE void reduce_tile(const Rows& rows, int64_t row, int64_t head, int
   }
 }
 
+// Vectors in a tile. Sums get all registers, so that an index is read once for up to 256 columns;
+// the others, which hold more values per column, and float64 make do with less (and compile in half the time).
+template <class R, class T>
+constexpr int tile_vectors() {
+  constexpr bool kLean = (R::kOp == Op::kSum || R::kOp == Op::kWeightedSum) && sizeof(AccOf<T>) == sizeof(float);
+  return kLean || DORYLAX_REGISTERS < 4 ? DORYLAX_REGISTERS : 4;
+}
+
 template <class R, class T, int W, class To>
 DORYLAX_INLINE void reduce_vectors(const Rows& rows, int64_t row, int64_t head, int64_t first, int64_t last, int n,
                                    const Columns& columns, const To& to) {
   switch (n) {
 #define DORYLAX_CASE(N)                                                                  \
   case N:                                                                                \
-    if constexpr (N <= DORYLAX_REGISTERS)                                                \
+    if constexpr (N <= tile_vectors<R, T>())                                               \
       reduce_tile<R, T, W, N>(rows, row, head, first, last, columns, to);                \
     break;
     DORYLAX_CASE(1)
@@ -251,7 +263,7 @@ DORYLAX_INLINE void reduce_head(const Rows& rows, int64_t width, int64_t row, in
   constexpr int W = DORYLAX_BYTES / sizeof(AccOf<T>);
   if (width >= W) {
     const int64_t vectors = (width + W - 1) / W;
-    const int64_t tiles = (vectors + DORYLAX_REGISTERS - 1) / DORYLAX_REGISTERS;
+    const int64_t tiles = (vectors + tile_vectors<R, T>() - 1) / tile_vectors<R, T>();
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t begin = vectors * t / tiles, end = vectors * (t + 1) / tiles;
       const int64_t final = end == vectors ? width - W : (end - 1) * W;
@@ -274,9 +286,10 @@ DORYLAX_INLINE void reduce_head(const Rows& rows, int64_t width, int64_t row, in
 #undef DORYLAX_NARROW
 }
 
-// Heads matter only where each has its own weight; else a row is one head of width H * F.
+// Heads matter only where each has its own weight; else a row is one head of width H * F. Not inlined: all widths are
+// compiled into it, once for all its callers.
 template <class R, class T, class To>
-DORYLAX_INLINE void reduce_row(const Rows& given, int64_t row, int64_t first, int64_t last, const To& to) {
+__attribute__((noinline)) void reduce_row(const Rows& given, int64_t row, int64_t first, int64_t last, const To& to) {
   if constexpr (R::kOp == Op::kWeightedSum) {
     for (int64_t head = 0; head < given.heads; ++head) {
       reduce_head<R, T>(given, given.width, row, head, first, last, to);
@@ -288,7 +301,7 @@ DORYLAX_INLINE void reduce_row(const Rows& given, int64_t row, int64_t first, in
 
 template <class R, class T>
 void reduce_span(const Rows& rows, int64_t row, int64_t first, int64_t last, void* partial) {
-  reduce_row<R, T>(rows, row, first, last, ToPartial<T>{static_cast<AccOf<T>*>(partial)});
+  reduce_row<R, T>(rows, row, first, last, AsAccumulated<AccOf<T>>{static_cast<AccOf<T>*>(partial)});
 }
 
 template <class R, class T>
@@ -334,7 +347,7 @@ void reduce_rows(const Rows& rows, int64_t begin, int64_t end, int64_t longest) 
     } else if (last - first > kSpan) {
       reduce_long_row<R, T>(rows, row, first, last);
     } else {
-      reduce_row<R, T>(rows, row, first, last, ToOutput<T>{out});
+      reduce_row<R, T>(rows, row, first, last, output(out));
     }
   }
 }
