@@ -59,7 +59,7 @@ def copy_bandwidth(megabytes: int = 256, repeats: int = 5) -> float:
 
 def dorylax_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
     on_device, values = jax.device_put(graph), jnp.asarray(x)
-    forward = jax.jit(lambda g, x: ops.gather(g, x))
+    forward = jax.jit(ops.gather)
     backward = jax.jit(lambda g, x, ct: jax.vjp(lambda x: ops.gather(g, x), x)[1](ct)[0])
     return (
         lambda: forward(on_device, values).block_until_ready(),
@@ -127,7 +127,9 @@ def measure(graph: Graph, width: int, rounds: int, peers: dict[str, Callable[...
     for (name, which), run in runs.items():  # also the warm-up
         error = np.abs(np.asarray(run()) - reference[which]).max() / np.abs(reference[which]).max()
         if error > 1e-4:
-            raise SystemExit(f"{name} {which} at width {width} differs from dorylax by {error:.1e}, relative to the maximum")
+            raise SystemExit(
+                f"{name} {which} at width {width} differs from dorylax by {error:.1e}, relative to the maximum"
+            )
     seconds: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
     for _ in range(rounds):
         for key, run in runs.items():
@@ -169,8 +171,12 @@ def main() -> None:
     graph = power_law_graph(arguments.vertices, arguments.edges, arguments.seed)
     largest = int(np.diff(graph.incoming.offsets).max())
     bandwidth = copy_bandwidth()
-    print(f"{graph.num_vertices:,} vertices, {graph.num_edges:,} edges, largest in-degree {largest:,}; {native.status()}")
-    print(f"copy bandwidth of this machine, both directions: {bandwidth:.1f} GB/s; medians of {arguments.rounds} rounds")
+    print(
+        f"{graph.num_vertices:,} vertices, {graph.num_edges:,} edges, largest in-degree {largest:,}; {native.status()}"
+    )
+    print(
+        f"copy bandwidth of this machine, both directions: {bandwidth:.1f} GB/s; medians of {arguments.rounds} rounds"
+    )
     print(f"{'width':>5}  {'pass':<8}  " + "  ".join(f"{name:>20}" for name in peers) + "   GB/s (dorylax is × faster)")
     rows = []
     for width in arguments.widths:

@@ -1,4 +1,4 @@
-"""From what the user gave to a complete configuration: recipe < file < flags, then every value checked.
+"""From what the user gave to a complete configuration: recipe < data set < file < flags, then every value checked.
 
 The only module of `dorylax.config` that asks `dorylax.layers.registry`, and so imports Flax, once keys and types have
 passed.
@@ -35,6 +35,8 @@ _MODEL_DEFAULTS: dict[str, Any] = {
     "aggregation": "mean",
     "train_epsilon": False,
 }
+# What a data set asks for whatever the model: recipes normalise rows of word counts, which these features are not.
+_DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"communities": {"data.row_normalise": False}}
 _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 
@@ -58,7 +60,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def resolve(cls, *overrides: Mapping[str, Any]) -> RunConfig:
-        """Fill in what is not given from the model's recipe, then from the general defaults.
+        """Fill in what is not given from the data set's needs, the model's recipe, then the general defaults.
 
         Args:
             overrides: what the user gave, dotted (`{"train.epochs": 5}`) or nested (`{"train": {"epochs": 5}}`); of
@@ -88,6 +90,7 @@ class RunConfig(BaseModel):
         values.update({f"model.{option}": _MODEL_DEFAULTS[option] for option in used})
         values.update({f"optimizer.{option}": value for option, value in tuned.items()})
         values.update({key: value for key, value in recipe.items() if key not in foreign})
+        values.update(_DATA_DEFAULTS.get(given.get("data.name", values["data.name"]), {}))
 
         for key in given:
             section, option = key.split(".")

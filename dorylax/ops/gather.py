@@ -37,8 +37,8 @@ def gather(
         reduce: "sum", "mean" (the sum over the number of in-edges, weighted or not), "max" or "min".
 
     Returns:
-        `[V, …]` like `x`, in the common dtype of `x` and `edge_weight`. A vertex without in-edges gets 0. bfloat16 is summed in float32. Where several edges attain
-        an extremum they share its gradient equally.
+        `[V, …]` like `x`, in the common dtype of `x` and `edge_weight`; bfloat16 is summed in float32. A vertex without
+        in-edges gets 0. Where several edges attain an extremum they share its gradient equally.
 
     Raises:
         ValueError: `x` or `edge_weight` does not have one row per vertex or edge, heads differ, or `reduce` is unknown.

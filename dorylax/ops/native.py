@@ -193,7 +193,10 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
             continue
         _declare(library)
         if wanted and not library.dorylax_choose_instruction_set(wanted.encode()):
-            return None, f"DORYLAX_NATIVE={wanted!r} names no instruction set that can run here (avx512, avx2, baseline)"
+            return (
+                None,
+                f"DORYLAX_NATIVE={wanted!r} names no instruction set that can run here (avx512, avx2, baseline)",
+            )
         for handler in _HANDLERS:
             jax.ffi.register_ffi_target(handler, jax.ffi.pycapsule(getattr(library, handler)), platform="cpu")
         return library, None
@@ -220,7 +223,8 @@ def _warn_once() -> None:
         return
     warnings.warn(
         f"dorylax runs without its native CPU kernels: {reason}. Results are the same; gathers fall back to "
-        "jax.ops.segment_sum, which is about ten times slower. Install a C++ compiler (g++ or clang) and install dorylax again.",
+        "jax.ops.segment_sum, which is about ten times slower. Install a C++ compiler (g++ or clang), then dorylax "
+        "again.",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -70,7 +70,9 @@ def _hash(
     key: PRNGKeyArray, ids: Integer[Array, " R"], width: int
 ) -> tuple[UInt32[Array, "R {width}"], UInt32[Array, "R {width}"]]:
     if jax.random.key_impl(key) != "threefry2x32":
-        raise ValueError(f"row randomness needs a threefry2x32 key, got {jax.random.key_impl(key)}: use jax.random.key(seed)")
+        raise ValueError(
+            f"row randomness needs a threefry2x32 key, got {jax.random.key_impl(key)}: use jax.random.key(seed)"
+        )
     k1, k2 = jax.random.key_data(key)
     high, low = _positions(ids.astype(jnp.uint32), width)
     a, b = threefry2x32_p.bind(k1, k2, high, low)

@@ -1,4 +1,4 @@
-"""`scatter_src` and `scatter_dst`: every edge reads what the vertex at one of its ends holds (the paper's SC, on one machine)."""
+"""`scatter_src` and `scatter_dst`: every edge reads what the vertex at one of its ends holds."""
 
 from __future__ import annotations
 

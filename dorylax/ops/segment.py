@@ -31,9 +31,7 @@ def _accumulator(dtype: jnp.dtype) -> jnp.dtype:
     return jnp.dtype(jnp.float32) if narrow else dtype
 
 
-def reduce_entries(
-    values: Num[Array, "E *rest"], offsets: UInt32[Array, "R1 2"], reduce: str
-) -> Num[Array, "R *rest"]:
+def reduce_entries(values: Num[Array, "E *rest"], offsets: UInt32[Array, "R1 2"], reduce: str) -> Num[Array, "R *rest"]:
     """Reduces each row's entries by "sum", "max" or "min"; an empty row gives 0."""
     ids, count = rows(offsets, values.shape[0]), offsets.shape[0] - 1
     if reduce == "sum":

@@ -14,13 +14,19 @@ from dorylax.optimizers import OPTIMIZERS
 
 @pytest.mark.parametrize("model", list(MODELS))
 def test_defaults_are_the_published_recipe(model: str) -> None:
-    resolved = RunConfig.resolve({"model.name": model}).dotted()
+    resolved = RunConfig.resolve({"model.name": model, "data.name": "cora"}).dotted()
     recipe = MODELS[model].recipe
     assert {key: resolved[key] for key in recipe} == dict(recipe)
     assert {key for key in resolved if key.startswith("model.")} == {
         "model.name",
         *(f"model.{option}" for option in MODELS[model].options),
     }
+
+
+def test_what_the_data_set_needs_beats_the_recipe_and_loses_to_the_user() -> None:
+    assert MODELS["gcn"].recipe["data.row_normalise"] is True
+    assert RunConfig.resolve({"data.name": "communities"}).data.row_normalise is False
+    assert RunConfig.resolve({"data.name": "communities", "data.row_normalise": True}).data.row_normalise is True
 
 
 def test_schema_knows_what_the_registry_asks_for() -> None:

@@ -103,7 +103,17 @@ def make_python(tmp_path_factory: pytest.TempPathFactory, dependencies: Path):
 
 
 def install(python: Path, checkout: Path, *options: str, **environment: str) -> None:
-    pip = ["-m", "pip", "--python", str(python), "install", "--no-build-isolation", "--no-deps", "--no-index", "--quiet"]
+    pip = [
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--no-build-isolation",
+        "--no-deps",
+        "--no-index",
+        "--quiet",
+    ]
     # The build folder is shared, so that the second install compiles nothing; without a compiler there is none to share.
     run(Path(sys.executable), *pip, *options, cwd=checkout.parent, **environment)
 
@@ -178,7 +188,9 @@ def test_uninstalled_checkout(make_python, checkout: Path, tmp_path: Path, place
     assert run(python, script, "--help", cwd=elsewhere(tmp_path, checkout, place)).startswith("Usage")
 
 
-def test_without_a_compiler_the_install_succeeds_and_says_what_is_lost(make_python, checkout: Path, tmp_path: Path) -> None:
+def test_without_a_compiler_the_install_succeeds_and_says_what_is_lost(
+    make_python, checkout: Path, tmp_path: Path
+) -> None:
     python = make_python("no-compiler")
     install(python, checkout, str(checkout), CC="/nonexistent/cc", CXX="/nonexistent/c++")
     found = probe(python, tmp_path)

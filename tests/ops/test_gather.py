@@ -231,9 +231,18 @@ def test_mixed_dtypes_promote(small):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda g: ops.gather(g, jnp.ones((3, 2))), r"x must have one row for each of the graph's 9 vertices, got shape \(3, 2\)"),
-        (lambda g: ops.gather(g, jnp.ones((9, 2)), jnp.ones(4)), r"edge_weight must have one row for each of the graph's 16 edges"),
-        (lambda g: ops.gather(g, jnp.ones((9, 3, 2)), jnp.ones((16, 2))), r"edge_weight must have shape \[E\], or \[E, H\]"),
+        (
+            lambda g: ops.gather(g, jnp.ones((3, 2))),
+            r"x must have one row for each of the graph's 9 vertices, got shape \(3, 2\)",
+        ),
+        (
+            lambda g: ops.gather(g, jnp.ones((9, 2)), jnp.ones(4)),
+            r"edge_weight must have one row for each of the graph's 16 edges",
+        ),
+        (
+            lambda g: ops.gather(g, jnp.ones((9, 3, 2)), jnp.ones((16, 2))),
+            r"edge_weight must have shape \[E\], or \[E, H\]",
+        ),
     ],
 )
 def test_wrong_shapes_are_refused(small, call, message):

@@ -168,7 +168,11 @@ print(len(caught), *(str(w.message) for w in caught))
 
 def test_turned_off_the_segment_lowering_serves_in_silence():
     done = python(WITHOUT, DORYLAX_NATIVE="0")
-    assert done.stdout.splitlines() == ["[[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]]", "[[0.0, 0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0]]", "0"], done.stderr
+    assert done.stdout.splitlines() == [
+        "[[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]]",
+        "[[0.0, 0.0, 0.0, 0.0], [2.0, 2.0, 2.0, 2.0]]",
+        "0",
+    ], done.stderr
 
 
 def test_without_the_library_one_warning_says_what_is_lost():

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 import optax
 import pytest
-from dorylax.layers.dropout import Dropout
 from flax import nnx
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
+from dorylax.layers.dropout import Dropout
 from dorylax.ops.row_random import vertex_ids
 from dorylax.trainer import EpochRecord, Trainer, TrainResult
 

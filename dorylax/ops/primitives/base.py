@@ -101,6 +101,7 @@ class Operator:
             mlir.register_lowering(self.primitive, rule, platform="cpu")
 
     def __call__(self, *operands: Any, **params: Any) -> Any:
+        """Binds `(*dense, structure)`."""
         *dense, structure = operands
         return self.primitive.bind(*dense, *structure, **params)
 
@@ -151,8 +152,10 @@ class Operator:
         ad.primitive_jvps[self.primitive] = jvp
 
     def def_batching(self, fold: Literal["width", "heads"]) -> None:
-        """Declares how a batch axis of B folds into the dense operands: into F (cheapest) or, where F is contracted or
-        a weight is batched too, into H.
+        """Declares into which axis of the dense operands a batch axis folds.
+
+        Args:
+            fold: "width" (F, the cheapest), or "heads" (H) where F is contracted or weights per head may be batched too.
         """
 
         def rule(operands: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:

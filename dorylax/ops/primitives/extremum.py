@@ -65,7 +65,9 @@ def _gather_cpu(x: Any, structure: Structure, *, reduce: Extremum) -> Any:
     return native_calls.reduce(reduce, x, rows_of(structure, "in"))
 
 
-gather_extremum = Operator("dorylax_gather_extremum", 1, abstract=_gather_abstract, lower=_gather, lower_cpu=_gather_cpu)
+gather_extremum = Operator(
+    "dorylax_gather_extremum", 1, abstract=_gather_abstract, lower=_gather, lower_cpu=_gather_cpu
+)
 
 
 def _gather_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, reduce: Extremum) -> tuple[Any, Any]:
