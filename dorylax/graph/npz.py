@@ -87,7 +87,8 @@ def read_features(archive: Archive) -> np.ndarray:
     if not any(name in archive for name in _SPARSE):
         return archive.fetch("features")
     archive.require(*_SPARSE)
-    return dense_rows(*(archive.fetch(name) for name in _SPARSE))
+    indptr, indices, data, shape = (archive.fetch(name) for name in _SPARSE)
+    return dense_rows(indptr, indices, data, shape)
 
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
