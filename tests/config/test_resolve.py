@@ -47,9 +47,9 @@ def test_later_wins() -> None:
     assert (config.train.epochs, config.train.seed) == (5, 4)
 
 
-def test_an_explicit_null_beats_the_recipe() -> None:
-    assert RunConfig.resolve({"model.name": "gat"}).train.patience == 100
-    assert RunConfig.resolve({"model.name": "gat", "train.patience": None}).train.patience is None
+def test_an_explicit_null_beats_an_earlier_value() -> None:
+    assert RunConfig.resolve({"train.patience": 100}).train.patience == 100
+    assert RunConfig.resolve({"train.patience": 100}, {"train.patience": None}).train.patience is None
 
 
 def test_a_whole_number_is_a_number() -> None:

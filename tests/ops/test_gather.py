@@ -9,6 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 from dorylax import ops
+from dorylax.ops import native
 
 EPSILON = {"float32": 2**-24, "float64": 2**-53, "bfloat16": 2**-8}  # one rounding
 
@@ -221,6 +222,19 @@ def test_graph_is_a_jit_argument(small, dense):
     x = values((small.num_vertices, 3), "float32")
     actual = jax.jit(ops.gather)(jax.device_put(small), x)
     np.testing.assert_allclose(actual, dense(small).astype(np.float32) @ x, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_elsewhere_it_lowers_to_segments(small, platform):
+    x, weight = jnp.ones((small.num_vertices, 2, 3)), jnp.ones((small.num_edges, 2))
+
+    def loss(graph, x, weight):
+        return ops.gather(graph, x, weight).sum() + ops.gather(graph, x, reduce="max").sum()
+
+    traced = jax.jit(jax.grad(loss, (1, 2))).trace(small, x, weight)
+    assert "dorylax_ffi" not in traced.lower(lowering_platforms=(platform,)).as_text()
+    if native.status().available:
+        assert "dorylax_ffi" in traced.lower(lowering_platforms=("cpu",)).as_text()
 
 
 def test_mixed_dtypes_promote(small):
