@@ -4,7 +4,7 @@
     python benchmarks/gather.py --widths 64 128 --rounds 3 --json gather.json
 
 Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch and SciPy have no unweighted
-sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR, all threads. A gathered
+sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR with int32 indices, all threads (SciPy has one). A gathered
 row is `width · 4` bytes for each edge. The rounds of all peers take turns, so that noise of the machine meets all alike;
 the table gives medians. Peers that are not installed are left out, and named.
 """
@@ -92,8 +92,9 @@ def torch_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
     values = torch.from_numpy(x)
 
     def matrix(rows: object) -> torch.Tensor:
-        offsets = torch.from_numpy(rows.offsets)
-        columns = torch.from_numpy(rows.neighbours.astype(np.int64))
+        # int32 throughout: MKL's own index type, 5 to 50 % faster here than int64.
+        offsets = torch.from_numpy(rows.offsets.astype(np.int32))
+        columns = torch.from_numpy(rows.neighbours)
         shape = (graph.num_vertices, graph.num_vertices)
         return torch.sparse_csr_tensor(offsets, columns, torch.ones(graph.num_edges), shape, check_invariants=False)
 

@@ -34,7 +34,8 @@ def gather_edges(
     check_rows("e", e, "edges", graph.num_edges)
     flat = e.reshape(e.shape[0], 1, math.prod(e.shape[1:]))
     if reduce in ("max", "min"):
-        return collect_extremum(flat, structure_of(graph), reduce=reduce).reshape(-1, *e.shape[1:])
+        y = collect_extremum(flat, structure_of(graph), reduce=reduce)
+        return y.reshape(y.shape[0], *e.shape[1:])
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce must be one of sum, mean, max, min; got {reduce!r}")
     y = collect(flat, structure_of(graph), direction="in")

@@ -59,7 +59,8 @@ def gather(
             weight = edge_weight.reshape(*edge_weight.shape, *(1,) * (messages.ndim - edge_weight.ndim))
             return gather_edges(graph, weight * messages, reduce=reduce)
         flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
-        return gather_extremum(flat, structure_of(graph), reduce=reduce).reshape(-1, *x.shape[1:])
+        y = gather_extremum(flat, structure_of(graph), reduce=reduce)
+        return y.reshape(y.shape[0], *x.shape[1:])
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce must be one of sum, mean, max, min; got {reduce!r}")
     if edge_weight is None:

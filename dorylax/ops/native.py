@@ -28,6 +28,7 @@ _HANDLERS = ("dorylax_ffi_reduce", "dorylax_ffi_dot", "dorylax_ffi_expand")
 _SUFFIXES = (".so", ".dylib", ".dll")
 _DTYPES = {"float32": 0, "float64": 1, "bfloat16": 2}
 _OPS = {"sum": 0, "weighted_sum": 1, "max": 2, "min": 3, "select_sum": 4}
+_NOT_BUILT = "it was not built: no C++ compiler was found when dorylax was installed, or dorylax is not installed"
 
 InstructionSet = Literal["avx512", "avx2", "baseline"]
 
@@ -106,13 +107,13 @@ def reduce_rows(
     Args:
         op: the reduction; an empty row gives 0.
         x: values per vertex, float32, float64 or bfloat16 `[V, H, F]` or `[V, F]`.
-        offsets: int64 `[R+1]`.
+        offsets: int64 `[R+1]`; trusted not to decrease between the first and the last row asked for.
         neighbours: int32 `[E]`; trusted to lie in 0 … V-1.
         out: dtype and trailing shape of `x`, `[R, H, F]` or `[R, F]`.
         begin: first row.
         end: row after the last; R if None.
         weight: for "weighted_sum", dtype of `x`, `[E, H]` or `[E]`.
-        edges: position in `weight` of each entry, int32 `[E]`; None where entry k is k.
+        edges: position in `weight` of each entry, int32 `[E]`, trusted to be one; None where entry k is k.
 
     Raises:
         RuntimeError: there is no library (see `status`).
@@ -121,6 +122,8 @@ def reduce_rows(
     library, reason = _load()
     if library is None:
         raise RuntimeError(f"no native kernels: {reason}")
+    if op not in ("sum", "weighted_sum", "max", "min"):
+        raise ValueError(f"op must be one of sum, weighted_sum, max, min, got {op!r}")
     num_rows = offsets.shape[0] - 1
     last = num_rows if end is None else end
     heads = x.shape[1] if x.ndim == 3 else 1
@@ -132,14 +135,23 @@ def reduce_rows(
     _expect("out", out, x.dtype, (num_rows, *x.shape[1:]))
     if not 0 <= begin <= last <= num_rows:
         raise ValueError(f"rows must satisfy 0 ≤ begin ≤ end ≤ {num_rows}, got begin={begin}, end={last}")
+    if not 0 <= offsets[begin] <= offsets[last] <= len(neighbours):
+        raise ValueError(
+            f"offsets of rows {begin} … {last} must lie in 0 … {len(neighbours)}, the length of neighbours; got "
+            f"{offsets[begin]} … {offsets[last]}"
+        )
     if (op == "weighted_sum") != (weight is not None):
         raise ValueError(f"weight is for op='weighted_sum' and only for it, got op={op!r}")
     if weight is not None:
         _expect("weight", weight, x.dtype, (weight.shape[0], heads) if x.ndim == 3 else (weight.shape[0],))
+        if edges is None and len(weight) < len(neighbours):
+            raise ValueError(f"weight must have one row for each of {len(neighbours)} entries, got {len(weight)}")
     if edges is not None:
         _expect("edges", edges, np.dtype(np.int32), neighbours.shape)
     if not out.flags.writeable:
         raise ValueError("out must be writable")
+    if np.may_share_memory(x, out):
+        raise ValueError("out must not overlap x")
     library.dorylax_reduce_rows(
         _OPS[op],
         _DTYPES[x.dtype.name],
@@ -180,7 +192,7 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
     wanted = os.environ.get("DORYLAX_NATIVE", "")
     if wanted == "0":
         return None, "DORYLAX_NATIVE=0 turns it off"
-    reason = "it was not built: no C++ compiler was found when dorylax was installed, or dorylax is not installed"
+    reason = _NOT_BUILT
     for path in _candidates():
         try:
             library = ctypes.CDLL(str(path))
@@ -221,10 +233,10 @@ def _warn_once() -> None:
     _, reason = _load()
     if os.environ.get("DORYLAX_NATIVE") == "0":  # asked for: nothing to say
         return
+    advice = " Install a C++ compiler (g++ or clang), then dorylax again." if reason == _NOT_BUILT else ""
     warnings.warn(
         f"dorylax runs without its native CPU kernels: {reason}. Results are the same; gathers fall back to "
-        "jax.ops.segment_sum, which is about ten times slower. Install a C++ compiler (g++ or clang), then dorylax "
-        "again.",
+        f"jax.ops.segment_sum, which is about ten times slower.{advice}",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -9,6 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 from dorylax import ops
+from dorylax.graph.graph import Graph
 from dorylax.ops import native
 
 EPSILON = {"float32": 2**-24, "float64": 2**-53, "bfloat16": 2**-8}  # one rounding
@@ -96,21 +97,67 @@ def test_weighted_extremum(small, ends):
     np.testing.assert_array_equal(np.asarray(ops.gather(small, x, weight, reduce="max")), expected)
 
 
+@pytest.fixture(scope="module")
+def long_rows():
+    """Long enough for the kernels' prefetching loop, and with a row of several spans."""
+    rng = np.random.default_rng(3)
+    sources = rng.integers(0, 60, 5000)
+    return Graph.from_coo(sources, np.where(rng.random(5000) < 0.5, 7, rng.integers(0, 55, 5000)), 60)
+
+
+# On NumPy buffers: nothing to compile, so that every width can be tried on every instruction set.
 @pytest.mark.parametrize("width", [1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 41, 47, 64, 100, 128, 256, 257, 300, 602])
-@pytest.mark.parametrize("op", ["sum", "weighted", "max"])
-def test_every_width_on_every_instruction_set(instruction_set, dense, small, width, op):
+@pytest.mark.parametrize("op", ["sum", "weighted_sum", "max", "min"])
+def test_every_width_on_every_instruction_set(instruction_set, dense, long_rows, width, op):
     del instruction_set
-    x, weight = values((small.num_vertices, width), "float32"), values((small.num_edges,), "float32", 1)
-    if op == "max":
-        actual = ops.gather(small, x, reduce="max")
-        index = dense(small).astype(bool)
-        rows = [np.asarray(x)[r].max(0) if r.any() else np.zeros(width) for r in index]
-        np.testing.assert_array_equal(np.asarray(actual), np.stack(rows).astype(np.float32))
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((60, width)).astype(np.float32)
+    weight = rng.standard_normal(long_rows.num_edges).astype(np.float32) if op == "weighted_sum" else None
+    out = np.full_like(x, np.nan)
+    rows = long_rows.incoming
+    native.reduce_rows(op, x, rows.offsets, np.asarray(rows.neighbours), out, weight=weight)
+    if op in ("max", "min"):
+        index = dense(long_rows).astype(bool)
+        expected = [getattr(x[row], op)(0) if row.any() else np.zeros(width, np.float32) for row in index]
+        np.testing.assert_array_equal(out, np.stack(expected))
     else:
-        given = None if op == "sum" else weight
-        a = dense(small, given)
-        magnitude = dense(small, None if given is None else np.abs(weight)) @ np.abs(np.asarray(x, np.float64))
-        close(ops.gather(small, x, given), a @ np.asarray(x, np.float64), "float32", magnitude)
+        magnitude = dense(long_rows, None if weight is None else np.abs(weight)) @ np.abs(x.astype(np.float64))
+        close(jnp.asarray(out), dense(long_rows, weight) @ x.astype(np.float64), "float32", magnitude)
+
+
+def test_forward_and_backward_on_every_instruction_set(instruction_set, dense, long_rows, ends):
+    del instruction_set
+    x, weight = values((60, 2, 21), "float32"), values((long_rows.num_edges, 2), "float32", 1)
+    ct = values((60, 2, 21), "float32", 2)
+    sources, targets = ends(long_rows)
+
+    @jax.jit
+    def both(graph, x, weight, ct):
+        _, weighted = jax.vjp(lambda x, w: ops.gather(graph, x, w), x, weight)
+        _, largest = jax.vjp(lambda x: ops.gather(graph, x, reduce="max"), x)
+        return weighted(ct), largest(ct)[0]
+
+    (dx, dweight), dlargest = both(long_rows, x, weight, ct)
+    exact, exact_ct = np.asarray(x, np.float64), np.asarray(ct, np.float64)
+    for head in range(2):
+        a = dense(long_rows, weight[:, head])
+        magnitude = dense(long_rows, np.abs(weight[:, head])).T @ np.abs(exact_ct[:, head])
+        close(dx[:, head], a.T @ exact_ct[:, head], "float32", magnitude)
+    products = exact_ct[targets] * exact[sources]
+    close(dweight, products.sum(-1), "float32", np.abs(products).sum(-1))
+    # Random values tie only with themselves: parallel edges, which share the gradient and add it up again.
+    expected = np.zeros((60, 2, 21))
+    for v, row in enumerate(dense(long_rows).astype(bool)):
+        if row.any():
+            winner = np.flatnonzero(row)[exact[row].argmax(0)]
+            np.add.at(expected, (winner, *np.indices((2, 21))), exact_ct[v])
+    np.testing.assert_allclose(dlargest, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+def test_no_columns(small, reduce):
+    assert ops.gather(small, jnp.ones((9, 0)), reduce=reduce).shape == (9, 0)
+    assert ops.gather_edges(small, jnp.ones((16, 2, 0)), reduce=reduce).shape == (9, 2, 0)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
@@ -123,8 +170,6 @@ def test_other_dtypes_on_every_instruction_set(instruction_set, dense, small, x6
 
 
 def test_bfloat16_is_summed_in_float32(dense):
-    from dorylax.graph.graph import Graph
-
     star = Graph.from_coo(np.arange(1, 1001), np.zeros(1000, np.int64), 1001)
     x = jnp.ones((1001, 4), jnp.bfloat16)  # bfloat16 cannot count past 256
     assert float(ops.gather(star, x)[0, 0]) == 1000
@@ -161,8 +206,6 @@ def test_gradient_of_the_weights_is_the_sampled_product(graph, ends):
 
 
 def test_ties_share_the_gradient_equally():
-    from dorylax.graph.graph import Graph
-
     graph = Graph.from_coo(np.array([1, 2, 3]), np.zeros(3, np.int64), 4)
     x = jnp.asarray([[0.0], [5.0], [5.0], [1.0]])
     gradient = jax.grad(lambda x: ops.gather(graph, x, reduce="max")[0, 0])(x)

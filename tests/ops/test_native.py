@@ -130,6 +130,8 @@ def test_rows_past_2_to_the_31_edges(tmp_path):
         ({"x": np.ones((9, 3), np.int64)}, "x must be C-contiguous float32"),
         ({"offsets": np.zeros(10, np.int32)}, "offsets must be C-contiguous int64"),
         ({"out": np.zeros((9, 4), np.float32)}, "out must be C-contiguous float32 \\[9, 3\\]"),
+        ({"offsets": np.full(10, 400)}, "must lie in 0 … 16, the length of neighbours; got 400 … 400"),
+        ({"op": "weighted_sum", "weight": np.ones(1, np.float32)}, "weight must have one row for each of 16 entries"),
         ({"begin": 5, "end": 4}, "0 ≤ begin ≤ end ≤ 9, got begin=5, end=4"),
         ({"op": "weighted_sum"}, "weight is for op='weighted_sum' and only for it"),
         ({"x": np.ones((9, 6), np.float32)[:, ::2]}, "got not C-contiguous"),
@@ -146,6 +148,13 @@ def test_bad_buffers_are_refused(small, change, message):
     }
     with pytest.raises(ValueError, match=message):
         native.reduce_rows(**arguments)
+
+
+@needs_library
+def test_output_over_input_is_refused(small):
+    x = np.ones((9, 3), np.float32)
+    with pytest.raises(ValueError, match="out must not overlap x"):
+        native.reduce_rows("sum", x, small.incoming.offsets, small.incoming.neighbours, x)
 
 
 WITHOUT = """

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -69,6 +70,17 @@ const T* data_or_null(const ffi::AnyBuffer& buffer) {
   return buffer.element_count() ? static_cast<const T*>(buffer.untyped_data()) : nullptr;
 }
 
+// Runs a call's body; no exception may cross into XLA, which is built without them. Memory is all that can run out: jobs
+// themselves allocate nothing that throws.
+template <class Body>
+ffi::Error guarded(Body&& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return ffi::Error(ffi::ErrorCode::kResourceExhausted, std::string("dorylax: ") + error.what());
+  }
+}
+
 ffi::Error invalid(const std::string& what) { return ffi::Error(ffi::ErrorCode::kInvalidArgument, "dorylax: " + what); }
 
 // The structure's arrays, checked; heads and width from the last two dimensions of a dense operand.
@@ -109,8 +121,10 @@ ffi::Error reduce_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer we
   rows.other = data_or_null<void>(other);
   rows.out = out->untyped_data();
   if (rows.heads * rows.width == 0) return ffi::Error::Success();
-  reduce(static_cast<Op>(op), dtype, rows, num_rows, on_pool(pool));
-  return ffi::Error::Success();
+  return guarded([&] {
+    reduce(static_cast<Op>(op), dtype, rows, num_rows, on_pool(pool));
+    return ffi::Error::Success();
+  });
 }
 
 ffi::Error dot_call(ffi::ThreadPool pool, ffi::AnyBuffer own, ffi::AnyBuffer x, ffi::AnyBuffer offsets,
@@ -123,8 +137,10 @@ ffi::Error dot_call(ffi::ThreadPool pool, ffi::AnyBuffer own, ffi::AnyBuffer x, 
   rows.x = x.untyped_data();
   rows.own = own.untyped_data();
   rows.out = out->untyped_data();
-  per_entry(active_kernels().dot[static_cast<int>(dtype)], rows, num_rows, on_pool(pool));
-  return ffi::Error::Success();
+  return guarded([&] {
+    per_entry(active_kernels().dot[static_cast<int>(dtype)], rows, num_rows, on_pool(pool));
+    return ffi::Error::Success();
+  });
 }
 
 ffi::Error expand_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer offsets, ffi::AnyBuffer neighbours,
@@ -137,8 +153,10 @@ ffi::Error expand_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer of
   rows.x = x.untyped_data();
   rows.out = out->untyped_data();
   if (rows.heads * rows.width == 0) return ffi::Error::Success();
-  per_entry(active_kernels().expand[static_cast<int>(dtype)], rows, num_rows, on_pool(pool));
-  return ffi::Error::Success();
+  return guarded([&] {
+    per_entry(active_kernels().expand[static_cast<int>(dtype)], rows, num_rows, on_pool(pool));
+    return ffi::Error::Success();
+  });
 }
 
 }  // namespace

@@ -61,9 +61,6 @@ const Kernels* kernels_avx512();    // null where this build or this processor h
 const Kernels* kernels_avx2();
 const Kernels* kernels_baseline();  // never null
 
-inline int64_t bytes_per_element(Dtype dtype) {
-  return dtype == Dtype::kFloat64 ? 8 : dtype == Dtype::kFloat32 ? 4 : 2;
-}
 inline int64_t bytes_per_accumulator(Dtype dtype) { return dtype == Dtype::kFloat64 ? 8 : 4; }
 
 }  // namespace dorylax
