@@ -4,9 +4,9 @@
     python benchmarks/gather.py --widths 64 128 --rounds 3 --json gather.json
 
 Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch and SciPy have no unweighted
-sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR with int32 indices, all threads (SciPy has one). A gathered
-row is `width · 4` bytes for each edge. The rounds of all peers take turns, so that noise of the machine meets all alike;
-the table gives medians. Peers that are not installed are left out, and named.
+sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR with int32 indices, and
+all threads (SciPy uses one). A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, so that
+noise of the machine meets all alike; the table gives medians. Peers that are not installed are left out, and named.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from dorylax.graph.graph import Graph
 from dorylax.ops import native
 
 Run = Callable[[], object]
+
+# Seconds before each timed run: segment_sum frees gigabytes, which the kernel goes on unmapping while the next peer runs.
+_SETTLE = 0.5
 
 
 def power_law_graph(num_vertices: int, num_edges: int, seed: int) -> Graph:
@@ -134,6 +137,7 @@ def measure(graph: Graph, width: int, rounds: int, peers: dict[str, Callable[...
     seconds: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
     for _ in range(rounds):
         for key, run in runs.items():
+            time.sleep(_SETTLE)
             start = time.perf_counter()
             run()
             seconds[key].append(time.perf_counter() - start)
