@@ -16,7 +16,7 @@ from jaxtyping import Int32, Int64
 
 from dorylax.graph.assemble import assemble
 from dorylax.graph.graph import Graph, SelfLoops
-from dorylax.graph.npz import open_npz
+from dorylax.graph.npz import Archive, open_npz
 from dorylax.graph.rows import all_rows, first_of_equals, offsets_without, spans
 from dorylax.graph.transpose import compress, transpose
 from dorylax.graph.validate import (
@@ -183,8 +183,17 @@ def from_npz(path: str | PathLike[str]) -> Graph:
         GraphError: it is not an npz archive, or lacks `indptr` or `indices`, or they are inconsistent.
     """
     with open_npz(path) as archive:
-        archive.require("indptr", "indices")
-        return _from_outgoing(archive.fetch("indptr"), archive.fetch("indices"), "indptr", "indices")
+        return from_archive(archive)
+
+
+def from_archive(archive: Archive) -> Graph:
+    """The graph in an archive that is open already.
+
+    Raises:
+        GraphError: it lacks `indptr` or `indices`, or they are inconsistent.
+    """
+    archive.require("indptr", "indices")
+    return _from_outgoing(archive.fetch("indptr"), archive.fetch("indices"), "indptr", "indices")
 
 
 def _from_outgoing(offsets: np.ndarray, targets: np.ndarray, offsets_name: str, targets_name: str) -> Graph:
@@ -192,7 +201,7 @@ def _from_outgoing(offsets: np.ndarray, targets: np.ndarray, offsets_name: str, 
     row_offsets, ids = _valid_rows(
         as_integers(offsets_name, offsets), as_integers(targets_name, targets), offsets_name, targets_name
     )
-    in_offsets, sources, _ = transpose(row_offsets, ids, len(row_offsets) - 1)
+    in_offsets, sources, _ = transpose(row_offsets, ids, len(row_offsets) - 1, with_positions=False)
     return assemble(in_offsets, sources)
 
 

@@ -15,17 +15,19 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float32
 
-from dorylax.graph import npz
+from dorylax.graph import build, npz
 from dorylax.graph.graph import Graph
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.splits import seeded_split
 from dorylax.graph.validate import (
+    MAX_CLASSES,
     GraphError,
     as_integers,
     check_binary,
     check_disjoint,
     check_finite,
     check_length,
+    check_numbers,
     check_permutation,
     check_range,
 )
@@ -67,6 +69,7 @@ class Dataset:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", _checked_features(self.features, self.graph.num_vertices))
+        object.__setattr__(self, "num_classes", _checked_num_classes(self.num_classes))
         object.__setattr__(self, "labels", _checked_labels(self.labels, self.graph.num_vertices, self.num_classes))
         masks = {name: getattr(self, name) for name in MASKS}
         for name, mask in masks.items():
@@ -118,14 +121,17 @@ class Dataset:
         """
         with npz.open_npz(path) as archive:
             _require_data(archive)
-            graph = Graph.from_npz(path)
+            graph = build.from_archive(archive)
             labels = archive.fetch("labels")
             num_vertices = graph.num_vertices
-            check_length("labels", labels, num_vertices, "one per vertex")
+            _check_label_form(labels, num_vertices)
             if "num_classes" in archive:
-                num_classes = int(archive.fetch("num_classes"))
+                num_classes = _checked_num_classes(archive.fetch("num_classes"))
+            elif labels.ndim == 2:
+                num_classes = labels.shape[1]
             else:
-                num_classes = int(labels.shape[1] if labels.ndim == 2 else labels.max(initial=0) + 1)
+                check_range("labels", labels, MAX_CLASSES, "the largest number of classes")
+                num_classes = int(labels.max(initial=0)) + 1
             if any(name in archive for name in MASKS):
                 empty = np.zeros(num_vertices, bool)
                 train, val, test = (archive.fetch(name) if name in archive else empty for name in MASKS)
@@ -142,7 +148,7 @@ class Dataset:
         """
         restore = user_order(self.graph)
         data = self if restore is None else self.reorder(restore)
-        by_source = data.graph.outgoing
+        by_source = data.graph.incoming if data.graph.symmetric else data.graph.outgoing
         arrays = {name: getattr(data, name) for name in ("features", "labels", *MASKS)}
         npz.write_npz(
             path,
@@ -166,8 +172,9 @@ def _require_data(archive: npz.Archive) -> None:
 
 
 def _checked_features(features: np.ndarray, num_vertices: int) -> Float32[np.ndarray, "V F"]:
-    if features.ndim != 2 or features.dtype.kind not in "fiub":
-        raise GraphError(f"features must be real numbers [V, F], got {features.dtype} {list(features.shape)}")
+    check_numbers("features", features, "V F")
+    if features.shape[1] == 0:
+        raise GraphError(f"features has shape {list(features.shape)}: expected at least one column, F ≥ 1")
     check_length("features", features, num_vertices, "one row per vertex")
     with np.errstate(over="ignore"):  # a float64 too large for float32 becomes infinite, and is then refused
         features = features.astype(np.float32, copy=False)
@@ -175,14 +182,30 @@ def _checked_features(features: np.ndarray, num_vertices: int) -> Float32[np.nda
     return features
 
 
-def _checked_labels(labels: np.ndarray, num_vertices: int, num_classes: int) -> np.ndarray:
-    if num_classes < 1:
-        raise GraphError(f"num_classes must be ≥ 1, got {num_classes}")
+def _checked_num_classes(value: int | np.ndarray) -> int:
+    number = np.asarray(value)
+    if number.ndim != 0 or number.dtype.kind not in "iu":
+        raise GraphError(f"num_classes must be one integer, got {number.dtype} {number.tolist()!r}")
+    if not 1 <= number <= MAX_CLASSES:
+        raise GraphError(f"num_classes must be ≥ 1 and ≤ {MAX_CLASSES} (labels are int32), got {number}")
+    return int(number)
+
+
+def _check_label_form(labels: np.ndarray, num_vertices: int) -> None:
+    """Everything but the values."""
     if labels.ndim not in {1, 2}:
         raise GraphError(f"labels must be integers [V], or zeros and ones [V, C], got shape {list(labels.shape)}")
-    check_length("labels", labels, num_vertices, "one per vertex")
     if labels.ndim == 1:
-        check_range("labels", as_integers("labels", labels), num_classes, "num_classes")
+        as_integers("labels", labels)
+    else:
+        check_numbers("labels", labels, "V C")
+    check_length("labels", labels, num_vertices, "one per vertex")
+
+
+def _checked_labels(labels: np.ndarray, num_vertices: int, num_classes: int) -> np.ndarray:
+    _check_label_form(labels, num_vertices)
+    if labels.ndim == 1:
+        check_range("labels", labels, num_classes, "num_classes")  # before the cast, which would wrap
         return labels.astype(np.int32, copy=False)
     if labels.shape[1] != num_classes:
         raise GraphError(

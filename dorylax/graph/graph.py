@@ -12,6 +12,7 @@ array `[E, …]` is in that order. `outgoing.edges` gives the edge id of each ou
 Two representations of one class. On the host the arrays are NumPy (memory-mapped ones included) and offsets are int64.
 Inside JAX a graph is a pytree: without x64, JAX would silently narrow int64 to int32 and offsets past 2³¹ would be
 wrong, so offsets travel as their little-endian 32-bit halves, uint32 `[V+1, 2]`, which is the same memory (no copy).
+Edge ids do not: past 2³¹ - 1 edges there are none (`Graph.edge_ids_fit`), and only what never reads them applies.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from dorylax.graph.transpose import transpose
+from dorylax.graph.transpose import edge_ids_fit, transpose, transposed_positions
 
 SelfLoops = Literal["none", "some", "all"]
 
@@ -43,7 +44,8 @@ class Adjacency:
     Attributes:
         offsets: row r's entries are `offsets[r]:offsets[r+1]`; int64 `[R+1]` on the host, uint32 `[R+1, 2]` inside JAX.
         neighbours: the vertex at the other end of each entry, int32 `[E]`.
-        edges: the edge id of each entry, int32 `[E]`; None where entry k is edge k.
+        edges: the edge id of each entry, int32 `[E]`; None where entry k is edge k (incoming rows), and where edges are
+            too many for int32 ids (outgoing rows; see `Graph.edge_ids_fit`).
     """
 
     offsets: Any
@@ -96,10 +98,10 @@ class Graph:
     @cached_property
     def outgoing(self) -> Adjacency:
         """The edges by source; computed (one counting sort, O(V + E)) and kept on first use."""
-        offsets, targets, edges = transpose(self.incoming.offsets, self.incoming.neighbours, self.num_vertices)
-        if self.symmetric:
-            return Adjacency(self.incoming.offsets, self.incoming.neighbours, edges)
-        return Adjacency(offsets, targets, edges)
+        rows = self.incoming.offsets, self.incoming.neighbours
+        if not self.symmetric:
+            return Adjacency(*transpose(*rows, self.num_vertices))
+        return Adjacency(*rows, transposed_positions(*rows) if edge_ids_fit(self.num_edges) else None)
 
     @property
     def num_vertices(self) -> int:
@@ -110,6 +112,16 @@ class Graph:
     def num_edges(self) -> int:
         """E, the number of directed edges; an undirected edge counts twice."""
         return self.incoming.neighbours.shape[0]  # type: ignore[no-any-return]
+
+    @property
+    def edge_ids_fit(self) -> bool:
+        """Whether edges have int32 ids, so that per-edge arrays, edge weights and attention are possible.
+
+        False past 2³¹ - 1 edges: `outgoing.edges` is then None, and is not to be read as "entry k is edge k".
+        """
+        if isinstance(self.incoming.neighbours, np.ndarray):
+            return edge_ids_fit(self.num_edges)
+        return self.outgoing.edges is not None  # inside JAX the number of edges may be symbolic
 
     @overload
     @staticmethod
@@ -214,7 +226,8 @@ class Graph:
         """Leaves: arrays as JAX may see them. Static: what may change which operations are traced."""
         out = self.outgoing
         reverse = (None, None) if self.symmetric else (as_words(out.offsets), out.neighbours)
-        leaves = (as_words(self.incoming.offsets), self.incoming.neighbours, *reverse, out.edges)
+        edges = out.edges if self.edge_ids_fit else None  # JAX would narrow int64 ids to wrong ones without a word
+        leaves = (as_words(self.incoming.offsets), self.incoming.neighbours, *reverse, edges)
         return (*leaves, self.vertex_ids, self.edge_ids), (self.symmetric, self.self_loops)
 
     @classmethod

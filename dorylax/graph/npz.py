@@ -15,6 +15,8 @@ Reading here means fetching arrays and saying which are missing; what they hold 
 from __future__ import annotations
 
 import os
+import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,6 +30,18 @@ from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.validate import GraphError
 
 _SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
+# What zipfile and NumPy raise on damaged bytes: of the archive, a member, an array's header (a shape too large, too).
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+    tokenize.TokenError,
+)
 
 
 @final
@@ -55,7 +69,7 @@ class Archive:
         self.require(name)
         try:
             array: np.ndarray = self._file[name]
-        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+        except _DAMAGE as error:
             raise GraphError(f"array {name} cannot be read ({error})") from error
         return array
 
@@ -71,7 +85,7 @@ def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:
     with open(path, "rb") as stream:  # opened here, because np.load leaves a file that is no archive open
         try:
             file = np.load(stream, allow_pickle=False)
-        except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        except _DAMAGE as error:
             raise GraphError(f"{os.fspath(path)}: not an npz archive ({error})") from error
         if isinstance(file, np.ndarray):
             raise GraphError(f"{os.fspath(path)}: not an npz archive but one array, as np.save writes: use np.savez")

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Int32, Int64, Integer
 
+from dorylax.graph import transpose
 from dorylax.graph.assemble import assemble
 from dorylax.graph.graph import Graph, as_int64
 from dorylax.graph.rows import all_rows
 from dorylax.graph.transpose import compress
-from dorylax.graph.validate import as_integers, check_permutation
+from dorylax.graph.validate import GraphError, as_integers, check_permutation
 
 
 def reorder(graph: Graph, order: npt.ArrayLike) -> Graph:
@@ -29,8 +30,9 @@ def reorder(graph: Graph, order: npt.ArrayLike) -> Graph:
         graph of edge e; both None where the order is the user's own again.
 
     Raises:
-        GraphError: `order` is not a permutation of 0 … V-1.
+        GraphError: `order` is not a permutation of 0 … V-1, or edges are too many to have ids.
     """
+    _check_edge_ids_fit(graph.num_edges)
     order = as_integers("order", order)
     check_permutation("order", order, graph.num_vertices)
     place = inverse_permutation(order.astype(np.int32, copy=False))
@@ -62,8 +64,17 @@ def user_edge_ids(
     """The edge ids of rows whose vertices have other ids: ranks of the edges by (user's target, user's source)."""
     if vertex_ids is None:
         return None
+    _check_edge_ids_fit(len(sources))
     _, _, positions = compress(vertex_ids[sources], vertex_ids[all_rows(offsets)], len(vertex_ids))
     return inverse_permutation(positions)
+
+
+def _check_edge_ids_fit(num_edges: int) -> None:
+    if not transpose.edge_ids_fit(num_edges):
+        raise GraphError(
+            f"a reordered graph keeps the id of each edge, an int32, so it may have up to {transpose.MAX_EDGE_IDS} "
+            f"edges, got {num_edges}: give the edges in the order wanted instead"
+        )
 
 
 def inverse_permutation(order: Integer[np.ndarray, " N"]) -> Integer[np.ndarray, " N"]:

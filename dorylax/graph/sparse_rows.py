@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32
 
-from dorylax.graph.validate import as_integers, check_length, check_offsets, check_range
+from dorylax.graph.validate import (
+    MAX_VERTICES,
+    GraphError,
+    as_integers,
+    check_length,
+    check_numbers,
+    check_offsets,
+    check_range,
+)
 
 
 def dense_rows(
@@ -29,11 +37,23 @@ def dense_rows(
     """
     from scipy.sparse import csr_array
 
-    rows, columns = (int(n) for n in shape)
+    rows, columns = _checked_shape(f"{prefix}shape", shape)
+    as_integers(f"{prefix}indptr", indptr)
+    as_integers(f"{prefix}indices", indices)
+    check_numbers(f"{prefix}data", data, "N")
     check_length(f"{prefix}indptr", indptr, rows + 1, f"one more than {prefix}shape[0]")
     check_length(f"{prefix}data", data, len(indices), f"one per entry of {prefix}indices")
-    check_offsets(f"{prefix}indptr", as_integers(f"{prefix}indptr", indptr), len(indices), f"{prefix}indices")
-    check_range(f"{prefix}indices", as_integers(f"{prefix}indices", indices), columns, f"{prefix}shape[1]")
-    values = data.astype(np.float32, copy=False)
+    check_offsets(f"{prefix}indptr", indptr, len(indices), f"{prefix}indices")
+    check_range(f"{prefix}indices", indices, columns, f"{prefix}shape[1]")
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite; `Dataset` refuses that
+        values = data.astype(np.float32, copy=False)
     dense: np.ndarray = csr_array((values, indices, indptr), shape=(rows, columns)).toarray()
     return dense
+
+
+def _checked_shape(name: str, shape: tuple[int, int] | np.ndarray) -> tuple[int, int]:
+    numbers = as_integers(name, np.asarray(shape))
+    if len(numbers) != 2:
+        raise GraphError(f"{name} must be (V, F), two numbers, got {len(numbers)}")
+    check_range(name, numbers, MAX_VERTICES, "the largest number of rows or columns")
+    return int(numbers[0]), int(numbers[1])

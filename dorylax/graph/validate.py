@@ -14,6 +14,7 @@ import numpy.typing as npt
 from dorylax.graph.rows import SPAN, spans
 
 MAX_VERTICES = int(np.iinfo(np.int32).max)  # vertex ids are int32
+MAX_CLASSES = int(np.iinfo(np.int32).max)  # labels are int32
 
 
 class GraphError(ValueError):
@@ -44,6 +45,8 @@ def check_num_vertices(num_vertices: int) -> None:
 
 def check_length(name: str, array: np.ndarray, expected: int, per: str) -> None:
     """The first axis has the expected length; `per` says why, for example "one per vertex"."""
+    if array.ndim == 0:
+        raise GraphError(f"{name} is a single value, {array!r}: expected an array of length {expected}, {per}")
     if len(array) != expected:
         raise GraphError(f"{name} has length {len(array)}: expected {expected}, {per}")
 
@@ -74,6 +77,13 @@ def check_offsets(name: str, offsets: np.ndarray, num_entries: int, entries_name
         raise GraphError(
             f"{name}[{len(offsets) - 1}] = {offsets[-1]}: must equal the length of {entries_name}, {num_entries}"
         )
+
+
+def check_numbers(name: str, array: np.ndarray, axes: str) -> None:
+    """Real numbers or truth values, with as many axes as `axes` names, for example "V F"."""
+    if array.ndim != len(axes.split()) or array.dtype.kind not in "fiub":
+        wanted = ", ".join(axes.split())
+        raise GraphError(f"{name} must be real numbers [{wanted}], got {array.dtype} {list(array.shape)}")
 
 
 def check_finite(name: str, matrix: np.ndarray) -> None:

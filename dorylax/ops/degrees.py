@@ -13,12 +13,12 @@ from dorylax.ops.primitives.base import structure_of
 
 def in_degrees(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
     """Number of in-edges of each vertex, `[V]`; an edge counts once, whatever its weight."""
-    return counts.degrees(structure_of(graph), direction="in").astype(dtype)
+    return counts.degrees(structure_of(graph, edge_ids=False), direction="in").astype(dtype)
 
 
 def out_degrees(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
     """Number of out-edges of each vertex, `[V]`."""
-    return counts.degrees(structure_of(graph), direction="out").astype(dtype)
+    return counts.degrees(structure_of(graph, edge_ids=False), direction="out").astype(dtype)
 
 
 def missing_self_loops(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
@@ -31,4 +31,4 @@ def missing_self_loops(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Arra
         return jnp.ones(graph.num_vertices, dtype)
     if graph.self_loops == "all":
         return jnp.zeros(graph.num_vertices, dtype)
-    return (counts.self_loops(structure_of(graph)) == 0).astype(dtype)
+    return (counts.self_loops(structure_of(graph, edge_ids=False)) == 0).astype(dtype)

@@ -41,6 +41,7 @@ def gather(
         in-edges gets 0. Where several edges attain an extremum they share its gradient equally.
 
     Raises:
+        GraphError: weights are given and the graph has more than 2³¹-1 edges.
         ValueError: `x` or `edge_weight` does not have one row per vertex or edge, heads differ, or `reduce` is unknown.
     """
     check_rows("x", x, "vertices", graph.num_vertices)
@@ -59,13 +60,13 @@ def gather(
             weight = edge_weight.reshape(*edge_weight.shape, *(1,) * (messages.ndim - edge_weight.ndim))
             return gather_edges(graph, weight * messages, reduce=reduce)
         flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
-        y = gather_extremum(flat, structure_of(graph), reduce=reduce)
+        y = gather_extremum(flat, structure_of(graph, edge_ids=False), reduce=reduce)
         return y.reshape(y.shape[0], *x.shape[1:])
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce must be one of sum, mean, max, min; got {reduce!r}")
     if edge_weight is None:
         flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
-        y = gather_sum(flat, structure_of(graph), direction="in")
+        y = gather_sum(flat, structure_of(graph, edge_ids=False), direction="in")
     else:
         heads = edge_weight.shape[1] if edge_weight.ndim == 2 else 1
         flat = x.reshape(x.shape[0], heads, math.prod(x.shape[1:]) // max(heads, 1))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int32, Num, UInt32
 
 
@@ -21,7 +22,16 @@ def degrees(offsets: UInt32[Array, "R1 2"]) -> Int32[Array, " R"]:
 
 
 def rows(offsets: UInt32[Array, "R1 2"], num_entries: int) -> Int32[Array, " E"]:
-    """The row of each entry, int32 `[E]`."""
+    """The row of each entry, int32 `[E]`.
+
+    Raises:
+        NotImplementedError: more entries than int32 counts, which only the native kernels take.
+    """
+    if isinstance(num_entries, int) and num_entries > np.iinfo(np.int32).max:
+        raise NotImplementedError(
+            f"jax.ops.segment_sum takes at most 2147483647 edges, the graph has {num_entries}: larger graphs need the "
+            "native CPU kernels (see `dorylax info`)"
+        )
     count = degrees(offsets)
     return jnp.repeat(jnp.arange(count.shape[0], dtype=jnp.int32), count, total_repeat_length=num_entries)
 

@@ -82,7 +82,17 @@ BAD = {
     "labels columns": ({"labels": np.zeros((V, C + 1))}, r"labels \[V, C\] has 4 columns.*num_classes = 3"),
     "labels not binary": ({"labels": _at((V, C), (1, 2), 0.5)}, r"labels\[1, 2\] = 0\.5 is neither 0 nor 1"),
     "labels nan": ({"labels": _at((V, C), (1, 2), np.nan)}, r"labels\[1, 2\] = nan is neither"),
-    "no classes": ({"num_classes": 0}, r"num_classes must be ≥ 1, got 0"),
+    "no features": ({"features": np.zeros((V, 0))}, r"features has shape \[6, 0\]: expected at least one column"),
+    "features text": ({"features": np.full((V, F), "a")}, r"features must be real numbers \[V, F\], got <U1 \[6, 4\]"),
+    "labels text": ({"labels": np.full(V, "a")}, r"labels must hold integers, got <U1"),
+    "labels text, multi-label": ({"labels": np.full((V, C), "a")}, r"labels must be real numbers \[V, C\], got <U1"),
+    "one label": ({"labels": np.array(1)}, r"labels must be integers \[V\].*got shape \[\]"),
+    "label that int32 would wrap": (
+        {"labels": _at(V, 1, 2**32 + 1, np.int64), "num_classes": 2**31 - 1},
+        r"labels\[1\] = 4294967297 is out of range: .*num_classes = 2147483647",
+    ),
+    "no classes": ({"num_classes": 0}, r"num_classes must be ≥ 1 and ≤ 2147483647 .*, got 0"),
+    "too many classes": ({"num_classes": 2**33}, r"num_classes must be ≥ 1 and ≤ 2147483647 .*, got 8589934592"),
     "mask length": ({"val_mask": np.zeros(V + 1, bool)}, r"val_mask has length 7: expected 6"),
     "mask of indices": ({"test_mask": np.zeros(V, int)}, r"test_mask must be bool \[V\].*int64"),
     "masks overlap": (
@@ -180,6 +190,23 @@ def test_masks_that_are_missing_beside_a_train_mask_are_empty(tmp_path):
         (("labels",), {}, r"has no array labels"),
         ((), {"labels": np.array([0, 7]), "num_classes": np.array(3)}, r"labels\[1\] = 7 is out of range"),
         ((), {"labels": np.array([0])}, r"labels has length 1: expected 2"),
+        ((), {"num_classes": np.array([2, 2])}, r"num_classes must be one integer, got int64 \[2, 2\]$"),
+        ((), {"num_classes": np.array("two")}, r"num_classes must be one integer, got <U3 'two'$"),
+        ((), {"num_classes": np.array(2.0)}, r"num_classes must be one integer, got float64 2\.0$"),
+        (
+            (),
+            {"num_classes": np.array(2**33), "labels": np.array([0, 2**32 + 1])},
+            r"num_classes must be .*8589934592$",
+        ),
+        ((), {"labels": np.array([0, 2**32 + 1])}, r"labels\[1\] = 4294967297 is out of range"),
+        ((), {"labels": np.array([0, 2**64 - 1], np.uint64)}, r"labels\[1\] = 18446744073709551615 is out of range"),
+        ((), {"labels": np.array([0, -1])}, r"labels\[1\] = -1 is negative"),
+        ((), {"labels": np.array(1)}, r"labels must be integers \[V\], or .*got shape \[\]$"),
+        ((), {"labels": np.array(["a", "b"])}, r"labels must hold integers, got <U1$"),
+        ((), {"labels": np.array([0, np.nan])}, r"labels must hold integers, got float64$"),
+        ((), {"features": np.zeros((2, 0))}, r"features has shape \[2, 0\]: expected at least one column, F ≥ 1$"),
+        ((), {"features": np.array(1.0)}, r"features must be real numbers \[V, F\], got float64 \[\]$"),
+        ((), {"indptr": np.array(0)}, r"indptr must be one-dimensional"),
         ((), {"features": np.array([[np.nan, 0], [0, 0]])}, r"features\[0, 0\] = nan"),
         ((), {"val_mask": np.array([True, False])}, r"train_mask holds no vertex"),
     ],
@@ -188,6 +215,23 @@ def test_bad_archives(tmp_path, drop, arrays, message):
     _save(tmp_path / "bad.npz", drop, **arrays)
     with pytest.raises(GraphError, match=rf"bad\.npz: {message}"):
         Dataset.from_npz(tmp_path / "bad.npz")
+
+
+@pytest.mark.parametrize("array", ["indptr", "indices", "features", "labels"])
+def test_a_damaged_archive_is_named_once(tmp_path, array):
+    _save(tmp_path / "bad.npz")
+    damaged = bytearray((tmp_path / "bad.npz").read_bytes())
+    damaged[damaged.find(f"{array}.npy".encode()) + 140] ^= 0xFF
+    (tmp_path / "bad.npz").write_bytes(damaged)
+    with pytest.raises(GraphError, match=f"array {array} cannot be read") as caught:
+        Dataset.from_npz(tmp_path / "bad.npz")
+    assert str(caught.value).count("bad.npz") == 1
+
+
+def test_writing_a_symmetric_graph_sorts_nothing(tmp_path):
+    data = _dataset(directed=False)
+    data.save_npz(tmp_path / "mine.npz")
+    assert "outgoing" not in vars(data.graph)
 
 
 @pytest.mark.parametrize(

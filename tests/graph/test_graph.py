@@ -73,6 +73,49 @@ def test_a_graph_carries_such_offsets_into_jit_and_back():
     np.testing.assert_array_equal(as_int64(through.outgoing.offsets), PAST_INT32)
 
 
+def _past_the_limit(monkeypatch, symmetric: bool) -> Graph:
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 3)
+    return Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 1] if symmetric else [1, 0, 2, 2])
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_past_the_limit_edges_have_no_ids_and_rows_stay_whole(monkeypatch, symmetric):
+    whole = Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 1] if symmetric else [1, 0, 2, 2])
+    graph = _past_the_limit(monkeypatch, symmetric)
+    assert not graph.edge_ids_fit
+    leaves, tree = jax.tree.flatten(graph)
+    again = jax.tree.unflatten(tree, [jnp.asarray(leaf) for leaf in leaves])
+    for other in (graph, again):
+        assert other.outgoing.edges is None
+        np.testing.assert_array_equal(as_int64(other.outgoing.offsets), whole.outgoing.offsets)
+        np.testing.assert_array_equal(other.outgoing.neighbours, whole.outgoing.neighbours)
+    assert not jax.jit(lambda g: g)(graph).edge_ids_fit
+
+
+def test_past_the_limit_nothing_is_sorted_for_a_graph_known_to_be_symmetric(monkeypatch):
+    graph = _past_the_limit(monkeypatch, symmetric=True)
+    known = Graph(graph.incoming.offsets, graph.incoming.neighbours, symmetric=True)
+    monkeypatch.setattr("dorylax.graph.graph.transpose", None)
+    monkeypatch.setattr("dorylax.graph.graph.transposed_positions", None)
+    assert known.outgoing.neighbours is known.incoming.neighbours
+
+
+def test_edge_ids_that_jax_would_narrow_are_not_passed_on(monkeypatch):
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 1)
+    rows = Adjacency(np.array([0, 2]), np.zeros(2, np.int32), np.array([0, 2**31]))
+    graph = Graph(rows.offsets, rows.neighbours, outgoing=rows)
+    assert jax.tree.map(lambda leaf: leaf, graph).outgoing.edges is None
+
+
+def test_up_to_the_limit_edge_ids_fit_on_the_host_and_inside_jit(monkeypatch):
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 4)
+    graph = Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 1])
+    inside = []
+    jax.jit(lambda g: inside.append(g.edge_ids_fit))(graph)
+    assert graph.edge_ids_fit
+    assert inside == [True]
+
+
 @pytest.mark.parametrize("x64", [False, True])
 def test_offsets_survive_a_device_with_and_without_x64(x64):
     graph = Graph.from_coo([0, 1, 3], [1, 0, 0], 4)

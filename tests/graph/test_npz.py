@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -73,12 +75,36 @@ def test_compressed_features_become_dense(tmp_path):
         ({"features_indptr": [0, 3, 1]}, r"features_indptr\[2\] = 1 is below features_indptr\[1\] = 3"),
         ({"features_indptr": [0, 3]}, r"features_indptr has length 2: expected 3"),
         ({"features_data": [1.0]}, r"features_data has length 1: expected 3"),
+        ({"features_data": ["a", "b", "c"]}, r"features_data must be real numbers \[N\], got <U1 \[3\]"),
+        ({"features_data": 1.0}, r"features_data must be real numbers \[N\], got float64 \[\]"),
+        ({"features_indices": 1}, r"features_indices must be one-dimensional"),
+        ({"features_indptr": 0}, r"features_indptr must be one-dimensional"),
+        ({"features_shape": [2]}, r"features_shape must be \(V, F\), two numbers, got 1"),
+        ({"features_shape": 2}, r"features_shape must be one-dimensional"),
+        ({"features_shape": [2.0, 3.0]}, r"features_shape must hold integers, got float64"),
+        ({"features_shape": [2, -3]}, r"features_shape\[1\] = -3 is negative"),
         ({"drop": ("features_data",)}, r"has no array features_data; it has features_indptr"),
     ],
 )
 def test_bad_compressed_features(tmp_path, changes, message):
     with pytest.raises(GraphError, match=message):
         _features(tmp_path / "x.npz", **changes)
+
+
+def test_compressed_features_too_large_for_float32_become_infinite(tmp_path):
+    assert np.isinf(_features(tmp_path / "x.npz", features_data=[1e300, 1, 1])[0, 1])
+
+
+@pytest.mark.parametrize("position", range(0, 1200, 7))
+def test_whatever_byte_is_damaged_no_other_error_is_raised(tmp_path, position):
+    path = tmp_path / "bad.npz"
+    np.savez(path, indptr=np.arange(4), labels=np.eye(3))
+    data = bytearray(path.read_bytes())
+    data[position % len(data)] ^= 0x55
+    path.write_bytes(data)
+    with contextlib.suppress(GraphError), npz.open_npz(path) as archive:
+        for name in ("indptr", "labels"):
+            archive.fetch(name)
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):

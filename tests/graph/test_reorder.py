@@ -99,3 +99,15 @@ def test_inverse_permutation(order):
 def test_bad_orders(order, message):
     with pytest.raises(GraphError, match=message):
         Graph.from_coo([0], [1], 3).reorder(order)
+
+
+def test_past_the_limit_of_edge_ids_it_is_refused(monkeypatch):
+    graph = Graph.from_coo([0, 1, 2], [1, 2, 2])
+    moved = graph.reorder([2, 1, 0])
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 3)
+    assert graph.reorder([2, 1, 0]).edge_ids.tolist() == moved.edge_ids.tolist()
+    with pytest.raises(GraphError, match=r"up to 3 edges, got 5"):
+        moved.with_self_loops()
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 2)
+    with pytest.raises(GraphError, match=r"up to 2 edges, got 3"):
+        graph.reorder([2, 1, 0])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph.transpose import compress, transpose
+from dorylax.graph.transpose import compress, transpose, transposed_positions
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -53,6 +54,31 @@ def test_transpose_is_a_stable_sort_by_column(case):
     np.testing.assert_array_equal(edges, np.argsort(neighbours, kind="stable"))
     np.testing.assert_array_equal(out_neighbours, rows[edges])
     np.testing.assert_array_equal(np.diff(out_offsets), np.bincount(neighbours, minlength=v))
+
+
+@FEW
+@given(PAIRS, st.integers(1, 12))
+def test_transposed_positions_of_symmetric_rows_span_by_span(case, span):
+    v, pairs = case
+    sources, targets = _arrays(pairs)
+    offsets, neighbours, _ = compress(np.concatenate([sources, targets]), np.concatenate([targets, sources]), v)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dorylax.graph.transpose.SPAN", span)
+        positions = transposed_positions(offsets, neighbours)
+    assert positions.dtype == np.int32
+    np.testing.assert_array_equal(positions, np.argsort(neighbours, kind="stable"))
+
+
+def test_there_are_no_positions_past_the_limit_or_where_not_wanted(monkeypatch):
+    rows = np.array([0, 2, 3]), np.array([1, 0, 1], np.int32), 2
+    full, plain = transpose(*rows), transpose(*rows, with_positions=False)
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 3)
+    assert transpose(*rows)[2].tolist() == full[2].tolist() == [1, 0, 2]
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 2)
+    past = transpose(*rows)
+    for other in (plain, past):
+        assert other[2] is None
+        assert (other[0].tolist(), other[1].tolist()) == (full[0].tolist(), full[1].tolist())
 
 
 def test_transpose_of_rectangular_rows():

@@ -10,6 +10,7 @@ from jax.test_util import check_grads
 
 from dorylax import ops
 from dorylax.graph.graph import Graph
+from dorylax.graph.validate import GraphError
 from dorylax.ops import native
 
 EPSILON = {"float32": 2**-24, "float64": 2**-53, "bfloat16": 2**-8}  # one rounding
@@ -278,6 +279,25 @@ def test_elsewhere_it_lowers_to_segments(small, platform):
     assert "dorylax_ffi" not in traced.lower(lowering_platforms=(platform,)).as_text()
     if native.status().available:
         assert "dorylax_ffi" in traced.lower(lowering_platforms=("cpu",)).as_text()
+
+
+def test_past_the_limit_of_edge_ids_only_unweighted_gathers_run(monkeypatch, dense):
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 10)
+    graph = Graph.from_coo(np.arange(12) % 5, np.arange(12) % 3, 5)
+    x = values((5, 3), "float32")
+    for reduce in ("sum", "mean", "max"):
+        jax.jit(jax.grad(lambda x, g, reduce=reduce: ops.gather(g, x, reduce=reduce).sum()))(x, graph)
+    np.testing.assert_allclose(ops.gather(graph, x), dense(graph) @ x, rtol=1e-5)
+    np.testing.assert_array_equal(ops.missing_self_loops(graph), np.diag(dense(graph)) == 0)
+    for refused in (
+        lambda: ops.gather(graph, x, jnp.ones(12)),
+        lambda: ops.scatter_src(graph, x),
+        lambda: ops.gather_edges(graph, jnp.ones((12, 1))),
+        lambda: ops.edge_softmax(graph, jnp.ones(12)),
+        lambda: ops.edge_ids(graph),
+    ):
+        with pytest.raises(GraphError, match="the graph has 12 edges: operators with weights"):
+            refused()
 
 
 def test_mixed_dtypes_promote(small):

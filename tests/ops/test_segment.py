@@ -18,6 +18,11 @@ def test_rows_and_degrees(graph, ends):
     np.testing.assert_array_equal(segment.degrees(offsets), np.diff(graph.incoming.offsets))
 
 
+def test_more_entries_than_int32_counts_are_refused():
+    with pytest.raises(NotImplementedError, match="at most 2147483647 edges, the graph has 2147483648"):
+        segment.rows(jnp.zeros((2, 2), jnp.uint32), 2**31)
+
+
 @pytest.mark.skipif(not native.status().available, reason="compares the native kernels")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("reduce", ["sum", "max", "min"])

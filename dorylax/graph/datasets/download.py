@@ -102,12 +102,16 @@ def _transfer(url: str, part: Path, have: int) -> None:
     with response:
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
         expected = response.headers.get("Content-Length")
-        _LOG.info("downloading %s%s", url, f", continuing at byte {have}" if resumed else "")
-        received = 0
+        size = "of unknown size" if expected is None else f"{int(expected):,} bytes"
+        _LOG.info("downloading %s, %s%s", url, size, f", continuing at byte {have:,}" if resumed else "")
+        received = tenths = 0
         with part.open("ab" if resumed else "wb") as out:
             while chunk := response.read(_CHUNK):
                 out.write(chunk)
                 received += len(chunk)
+                if expected is not None and (done := 10 * received // max(int(expected), 1)) > tenths:
+                    tenths = done
+                    _LOG.info("%s: %d %% of %s", part.stem, 10 * tenths, size)
     if expected is not None and received < int(expected):
         raise ConnectionError(f"the connection ended after {received} of {expected} bytes")
 

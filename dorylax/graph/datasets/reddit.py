@@ -63,5 +63,6 @@ PUBLISHED = (
             ),
         ),
         read,
+        slow=True,
     ),
 )

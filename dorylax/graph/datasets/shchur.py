@@ -33,9 +33,10 @@ def read(files: Mapping[str, Path]) -> Contents:
         if "attr_matrix" in archive:
             features = archive.fetch("attr_matrix")
         else:
-            rows, columns = (int(n) for n in archive.fetch("attr_shape"))
-            starts, places, values = (archive.fetch(f"attr_{part}") for part in ("indptr", "indices", "data"))
-            features = dense_rows(starts, places, values, (rows, columns), "attr_")
+            starts, places, values, shape = (
+                archive.fetch(f"attr_{part}") for part in ("indptr", "indices", "data", "shape")
+            )
+            features = dense_rows(starts, places, values, shape, "attr_")
         # Which direction the rows are in does not matter: the edges are made symmetric.
         graph = symmetrise(Graph.from_csr(indptr, indices, symmetric=False))
         return Contents(graph, features, labels.astype(np.int32), int(labels.max()) + 1)

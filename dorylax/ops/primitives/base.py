@@ -18,6 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from dorylax.graph.graph import Graph, as_words
+from dorylax.graph.validate import GraphError
 
 Direction = Literal["in", "out"]
 
@@ -40,10 +41,26 @@ class Rows(NamedTuple):
     edges: Any | None  # int32 [E], or None where entry k is edge k
 
 
-def structure_of(graph: Graph) -> Structure:
-    """The arrays of a graph, for `bind`."""
+def structure_of(graph: Graph, *, edge_ids: bool = True) -> Structure:
+    """The arrays of a graph, for `bind`.
+
+    Args:
+        graph: the graph.
+        edge_ids: whether the operator reads edge ids, as all do but those that only sum or compare over vertices.
+
+    Raises:
+        GraphError: edge ids are read, and the graph has more edges than int32 counts.
+    """
     into, out = graph.incoming, graph.outgoing
-    return Structure(as_words(into.offsets), into.neighbours, as_words(out.offsets), out.neighbours, out.edges)
+    edges = out.edges
+    if not graph.edge_ids_fit:
+        if edge_ids:
+            raise GraphError(
+                f"the graph has {graph.num_edges} edges: operators with weights, attention or values per edge take at most "
+                "2147483647, because JAX counts in int32; gather without weights has no limit"
+            )
+        edges = jnp.zeros((0,), jnp.int32)
+    return Structure(as_words(into.offsets), into.neighbours, as_words(out.offsets), out.neighbours, edges)
 
 
 def rows_of(structure: Structure, direction: Direction) -> Rows:

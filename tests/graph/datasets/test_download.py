@@ -34,6 +34,17 @@ def test_downloads_once_and_keeps(server: Any, cache: Path) -> None:
     assert not list((cache / "family").glob("*.part"))
 
 
+def test_says_how_far_it_is(
+    server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(download, "_CHUNK", 300)
+    caplog.set_level("INFO", logger="dorylax")
+    fetch(source(server))
+    first, *others = caplog.messages
+    assert first == f"downloading {server.url}/a.bin, 10,240 bytes"
+    assert others == [f"a.bin: {percent} % of 10,240 bytes" for percent in range(10, 101, 10)]
+
+
 def test_continues_after_the_connection_was_cut(server: Any, cache: Path) -> None:
     server.cuts["/a.bin"] = [3000, 500]
     assert fetch(source(server))["a.bin"].read_bytes() == BODY

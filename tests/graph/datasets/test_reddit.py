@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_matrix, save_npz
 
-from dorylax.graph import GraphError, datasets
+from dorylax.graph import Dataset, GraphError, datasets
 from dorylax.graph.datasets import DatasetError
 
 FEATURES = np.arange(12, dtype=np.float64).reshape(4, 3)
@@ -30,19 +30,25 @@ def archive(members: dict[str, bytes] | None = None, **changes: Any) -> bytes:
     return packed.getvalue()
 
 
-def test_reads_the_published_file(publish: Any, cache: Any) -> None:
+def test_reads_the_published_file_and_keeps_the_result(publish: Any, server: Any, cache: Any) -> None:
     publish("reddit", {"reddit.zip": archive()})
-    data = datasets.load("reddit")
+    check(datasets.load("reddit"))
+    assert sorted(path.name for path in (cache / "reddit").iterdir()) == [
+        ".lock",
+        "reddit.zip",
+    ]  # nothing left unpacked
+    (cache / "reddit" / "reddit.zip").unlink()
+    check(datasets.load("reddit"))  # from what was kept
+    assert len(server.requests) == 1
+
+
+def check(data: Dataset) -> None:
     assert (data.features.dtype, data.features.tolist()) == (np.float32, FEATURES.tolist())
     assert (data.labels.tolist(), data.num_classes) == (LABELS.tolist(), 3)
     assert [np.flatnonzero(m).tolist() for m in (data.train_mask, data.val_mask, data.test_mask)] == [[0, 3], [2], [1]]
     graph = data.graph
     assert (graph.incoming.offsets.tolist(), graph.incoming.neighbours.tolist()) == ([0, 1, 3, 3, 4], [1, 0, 3, 1])
     assert graph.symmetric
-    assert sorted(path.name for path in (cache / "reddit").iterdir()) == [
-        ".lock",
-        "reddit.zip",
-    ]  # nothing left unpacked
 
 
 def test_archives_that_are_something_else(publish: Any) -> None:
