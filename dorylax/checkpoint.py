@@ -19,7 +19,7 @@ import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -34,12 +34,20 @@ _TEMPORARY = ".unfinished-"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that could not be written, or none left that can be read."""
+    """A checkpoint that could not be written, or none left that can be read.
+
+    Attributes:
+        user_error: whether the user asked for what cannot be (exit code 2), or the machine failed (1).
+    """
+
+    user_error: ClassVar[bool] = False
 
 
 @final
 class CheckpointMismatchError(CheckpointError):
-    """A whole checkpoint, but of another model, data set or configuration."""
+    """A whole checkpoint, but of another model, data set, configuration or version."""
+
+    user_error: ClassVar[bool] = True
 
 
 @final
@@ -240,7 +248,7 @@ def _verify(folder: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _DamagedError(f"its manifest cannot be read: {error}") from error
     if schema != SCHEMA:
-        raise CheckpointError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
+        raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
     if "record.json" not in files:
         raise _DamagedError("its manifest does not list record.json")
     for name, (size, digest) in files.items():

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from dorylax.run_directory import SCHEMA, RunDirectoryError, write_text
+from dorylax.run_directory import SCHEMA, RunDirectoryAccessError, RunDirectoryError, write_text
 from dorylax.trainer.result import EpochRecord, TrainResult
 
 
@@ -36,13 +36,13 @@ class MetricsWriter:
         """Appends one line and hands it to the operating system.
 
         Raises:
-            RunDirectoryError: the file system refuses, a full disk, say.
+            RunDirectoryAccessError: the file system refuses, a full disk, say.
         """
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(_line(record))
         except OSError as error:
-            raise RunDirectoryError(f"{self._path} cannot be written: {error}") from error
+            raise RunDirectoryAccessError(f"{self._path} cannot be written: {error}") from error
 
     def finished(self, result: TrainResult) -> None:
         """Nothing: every line is already out."""
@@ -58,7 +58,9 @@ def read(path: Path) -> list[EpochRecord]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
         raise RunDirectoryError(f"{path} cannot be read: {error}") from error
     records = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):

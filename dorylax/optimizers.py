@@ -6,7 +6,7 @@ can be given to `dorylax.Trainer` directly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,9 +47,7 @@ OPTIMIZERS: Mapping[str, OptimizerSpec] = MappingProxyType(
 """Name → what it is; `optimizer.name` takes these."""
 
 
-def make_optimizer(
-    config: OptimizerConfig, *, first_layer: Callable[[Any], Any] | None = None
-) -> optax.GradientTransformation:
+def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     """The optax transformation that a resolved configuration describes.
 
     Coupled weight decay adds λ·w to the gradient before anything else sees it: the gradient of λ/2·‖w‖², as in the
@@ -58,8 +56,6 @@ def make_optimizer(
 
     Args:
         config: the `optimizer` section of a resolved configuration.
-        first_layer: for `weight_decay_on: first`, parameters → pytree of the same structure with True where a leaf
-            belongs to the first layer; by default, leaves whose path starts with `convs/0`.
 
     Returns:
         A transformation whose updates are added to the parameters.
@@ -73,7 +69,7 @@ def make_optimizer(
         value: float | None = getattr(config, name)
         return OPTIMIZERS[config.name].options[name] if value is None else value
 
-    mask = (first_layer or first_layer_mask) if config.weight_decay_on == "first" else None
+    mask = first_layer_mask if config.weight_decay_on == "first" else None
     rate, decay = config.learning_rate, config.weight_decay
     made: optax.GradientTransformation
     match config.name:

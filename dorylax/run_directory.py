@@ -16,11 +16,12 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import yaml
 
@@ -28,11 +29,25 @@ SCHEMA = 1
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _COMPLETE = ("epochs", "target", "patience")
+# What `write_text` leaves behind where its process is killed: the name, then what tempfile adds.
+_LEFTOVER = re.compile(r"\.(?:config\.yaml|environment\.json|metrics\.jsonl|summary\.json|results\.json)\.[a-z0-9_]{8}")
+
+
+class RunDirectoryError(RuntimeError):
+    """A path that cannot serve as this run's directory, or a file in it that is not what it should be.
+
+    Attributes:
+        user_error: whether the user asked for what cannot be (exit code 2), or the machine failed (1).
+    """
+
+    user_error: ClassVar[bool] = True
 
 
 @final
-class RunDirectoryError(RuntimeError):
-    """A path that cannot serve as this run's directory, or a file in it that cannot be read or written."""
+class RunDirectoryAccessError(RunDirectoryError):
+    """The file system refuses to read or write: a full disk, a folder without permission."""
+
+    user_error: ClassVar[bool] = False
 
 
 @final
@@ -58,28 +73,48 @@ class RunDirectory:
             free: dotted keys in which a configuration that is already there may differ; config.yaml then gets the new.
 
         Raises:
-            RunDirectoryError: there is something else at the path, or a run of another configuration, or the file
-                system refuses.
+            RunDirectoryError: as `claim`, or the file system refuses.
+        """
+        run = cls.claim(path, config, free=free)
+        run.write_start(config)
+        return run
+
+    @classmethod
+    def claim(
+        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, free: Collection[str] = ()
+    ) -> RunDirectory:
+        """The first half of `create`: all its checks, and nothing changed; `write_start` is the second.
+
+        Raises:
+            RunDirectoryError: there is something else at the path, or a run of another configuration.
         """
         run = cls(Path(path))
-        plain = _plain(config)
         if run.path.exists() and not run.path.is_dir():
             raise RunDirectoryError(f"{run.path} is a file: choose another run directory")
-        if run.path.is_dir() and any(run.path.iterdir()):
+        if run.path.is_dir() and any(not is_leftover(entry) for entry in _entries(run.path)):
             if not run.config_path.is_file():
                 raise RunDirectoryError(
                     f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
                 )
-            changed = differences(run.config, plain)
+            changed = differences(run.config, _plain(config))
             if changed.keys() - set(free):
                 raise RunDirectoryError(
                     f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
                     "choose another run directory, or delete this one"
                 )
-        _guarded(run.path.mkdir, parents=True, exist_ok=True)
-        write_text(run.config_path, yaml.safe_dump({"schema": SCHEMA, **plain}, sort_keys=False))
-        write_json(run.path / "environment.json", environment())
         return run
+
+    def write_start(self, config: Mapping[str, Any]) -> None:
+        """Makes the directory, clears what a killed process left half-written, writes config.yaml, environment.json.
+
+        Raises:
+            RunDirectoryAccessError: the file system refuses.
+        """
+        _guarded(self.path.mkdir, parents=True, exist_ok=True)
+        for entry in filter(is_leftover, _entries(self.path)):
+            _guarded(entry.unlink, missing_ok=True)
+        write_text(self.config_path, yaml.safe_dump({"schema": SCHEMA, **_plain(config)}, sort_keys=False))
+        write_json(self.environment_path, environment())
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
@@ -97,6 +132,11 @@ class RunDirectory:
     def config_path(self) -> Path:
         """config.yaml."""
         return self.path / "config.yaml"
+
+    @property
+    def environment_path(self) -> Path:
+        """environment.json."""
+        return self.path / "environment.json"
 
     @property
     def metrics_path(self) -> Path:
@@ -122,8 +162,10 @@ class RunDirectory:
         """
         try:
             content = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError) as error:
-            raise RunDirectoryError(f"{self.config_path} cannot be read: {error}") from error
+        except OSError as error:
+            raise RunDirectoryAccessError(f"{self.config_path} cannot be read: {error}") from error
+        except (ValueError, yaml.YAMLError) as error:
+            raise RunDirectoryError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
         return _checked(content, self.config_path)
 
     @property
@@ -133,13 +175,16 @@ class RunDirectory:
         Raises:
             RunDirectoryError: unreadable, or of a newer schema.
         """
-        if not self.summary_path.is_file():
-            return None
-        try:
-            content = json.loads(self.summary_path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunDirectoryError(f"{self.summary_path} cannot be read: {error}") from error
-        return _checked(content, self.summary_path)
+        return _read_json(self.summary_path) if self.summary_path.is_file() else None
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What the run ran on, from environment.json, without its schema number.
+
+        Raises:
+            RunDirectoryError: missing, unreadable, or of a newer schema.
+        """
+        return _read_json(self.environment_path)
 
     @property
     def complete(self) -> bool:
@@ -195,7 +240,7 @@ def write_text(path: Path, text: str) -> None:
     """Writes a small file so that a reader, or a crash, sees the old content or the new, never a part.
 
     Raises:
-        RunDirectoryError: the file system refuses (a full disk, say); the old content is still there.
+        RunDirectoryAccessError: the file system refuses (a full disk, say); the old content is still there.
     """
     _guarded(_replace, path, text)
 
@@ -237,7 +282,29 @@ def _guarded(action: Any, *args: Any, **options: Any) -> None:
     try:
         action(*args, **options)
     except OSError as error:
-        raise RunDirectoryError(f"the run directory cannot be written: {error}") from error
+        raise RunDirectoryAccessError(f"the run directory cannot be written: {error}") from error
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a path has a name that only a half-written file of ours has."""
+    return _LEFTOVER.fullmatch(path.name) is not None
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise RunDirectoryAccessError(f"the run directory cannot be read: {error}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
+    except ValueError as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error}") from error
+    return _checked(content, path)
 
 
 def _checked(content: Any, path: Path) -> dict[str, Any]:

@@ -30,13 +30,15 @@ class RunOutcome:
         run: the run.
         status: "done" (has come to its own end), "failed", or "open" (not run, or stopped by a signal).
         summary: the content of its summary.json; empty unless done.
-        error: the last line of its traceback; None unless failed.
+        error: the last line of its traceback, or what is wrong with its directory; None unless failed.
+        environment: the content of its environment.json; empty unless done.
     """
 
     run: Run
     status: Literal["done", "failed", "open"]
     summary: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: str | None = None
+    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def directory(folder: Path, run: Run) -> Path:
@@ -52,25 +54,28 @@ def error_file(folder: Path, run: Run) -> Path:
 def inspect(folder: Path, run: Run) -> RunOutcome:
     """What is known about a run from its directory alone.
 
-    Raises:
-        RunDirectoryError: its directory belongs to something else, or cannot be read.
+    A directory that belongs to something else, or whose files are damaged, is a run that failed: it is tried again, and
+    does not keep the others from running.
     """
     path, error_path = directory(folder, run), error_file(folder, run)
-    if (path / "config.yaml").is_file():
-        found = RunDirectory.open(path)
-        if changed := differences(found.config, run.config.to_dict()):
-            raise RunDirectoryError(
-                f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it"
-            )
-        if found.complete:
-            return RunOutcome(run, "done", found.summary or {})
+    try:
+        if (path / "config.yaml").is_file():
+            found = RunDirectory.open(path)
+            if changed := differences(found.config, run.config.to_dict()):
+                raise RunDirectoryError(
+                    f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it"
+                )
+            if found.complete:
+                return RunOutcome(run, "done", found.summary or {}, environment=found.environment)
+    except RunDirectoryError as error:
+        return RunOutcome(run, "failed", error=str(error))
     if error_path.is_file():
         return RunOutcome(run, "failed", error=_last_line(error_path.read_text(encoding="utf-8")))
     return RunOutcome(run, "open")
 
 
 def check_data(sweep: Sweep) -> None:
-    """Whether all data sets exist, before hours are spent on the first of them.
+    """Whether all data sets exist, in the sizes asked for, before hours are spent on the first of them.
 
     Raises:
         ConfigError: one does not; names the near ones.
@@ -84,6 +89,15 @@ def check_data(sweep: Sweep) -> None:
                 raise ConfigError(f"data.name: there is no file {name}")
         elif name not in known:
             raise ConfigError(f"unknown data.name {name!r}: {did_you_mean(name, known)}")
+    described = datasets.describe()
+    for name, size in dict.fromkeys((run.config.data.name, run.config.data.size) for run in sweep.runs):
+        if size is None:
+            continue
+        sizes = [entry.size_name for entry in described if entry.name == name and entry.size_name is not None]
+        if not sizes:
+            raise ConfigError(f"data.size {size!r}: {name} comes in one size, leave data.size away")
+        if size not in sizes:
+            raise ConfigError(f"unknown data.size {size!r} of {name}: {did_you_mean(size, sizes)}")
 
 
 def execute(sweep: Sweep, folder: Path, observer: Callable[[Run], Observer]) -> Iterator[RunOutcome]:
@@ -143,7 +157,7 @@ def _execute_one(run: Run, folder: Path, observer: Observer, cache: DataCache) -
     error_path.unlink(missing_ok=True)
     if result.stopped == "signal":
         return RunOutcome(run, "open")
-    return RunOutcome(run, "done", RunDirectory.open(path).summary or {})
+    return inspect(folder, run)
 
 
 def _last_line(text: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.table import Table
 
 from dorylax.cli.outcome import mean_std, spread
 from dorylax.config.check import KEYS
-from dorylax.experiments.runner import RunOutcome, directory
+from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Sweep
 from dorylax.progress import duration
 from dorylax.run_directory import write_text
@@ -34,7 +33,7 @@ def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
     keys = [key for key in KEYS if key in used]
     results = [{"run": outcome.run.key, **outcome.run.config.dotted(), **_result(outcome)} for outcome in outcomes]
     write_text(folder / "results.csv", to_csv(["run", *keys, *_RESULTS], results))
-    timings = [{"run": outcome.run.key, **_timing(outcome, folder)} for outcome in outcomes]
+    timings = [{"run": outcome.run.key, **_timing(outcome)} for outcome in outcomes]
     columns = ["run", "seconds_per_epoch", *(f"{name}_seconds" for name in _TIMINGS), *_HOST]
     write_text(folder / "timings.csv", to_csv(columns, timings))
 
@@ -87,15 +86,14 @@ def _result(outcome: RunOutcome) -> dict[str, Any]:
     return {**{name: outcome.summary.get(name) for name in _RESULTS}, "status": outcome.status}
 
 
-def _timing(outcome: RunOutcome, folder: Path) -> dict[str, Any]:
+def _timing(outcome: RunOutcome) -> dict[str, Any]:
     if outcome.status != "done":
         return {}
     spent = outcome.summary.get("timings") or {}
-    environment = json.loads((directory(folder, outcome.run) / "environment.json").read_text(encoding="utf-8"))
     return {
         "seconds_per_epoch": outcome.summary.get("seconds_per_epoch"),
         **{f"{name}_seconds": spent.get(name) for name in _TIMINGS},
-        **{name: environment.get(name) for name in _HOST},
+        **{name: outcome.environment.get(name) for name in _HOST},
     }
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dorylax import run_directory
-from dorylax.run_directory import RunDirectory, RunDirectoryError
+from dorylax.run_directory import RunDirectory, RunDirectoryAccessError, RunDirectoryError
 
 CONFIG = {"train": {"epochs": 3, "rate": 1e-5}, "model": {"sizes": (1, 2)}}
 
@@ -103,8 +103,50 @@ def test_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch, name):
         monkeypatch.setattr(run_directory.os, "fdopen", full)
     else:
         monkeypatch.setattr(run_directory.os, name, full)
-    with pytest.raises(RunDirectoryError, match="No space left"):
+    with pytest.raises(RunDirectoryAccessError, match="No space left"):
         run_directory.write_json(path, {"a": 2})
     monkeypatch.undo()
     assert json.loads(path.read_text()) == {"a": 1}
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_leftovers_of_a_killed_process_do_not_matter(tmp_path):
+    leftover = tmp_path / ".config.yaml.ab3_xyz9"
+    leftover.write_text("schema")
+    RunDirectory.create(tmp_path, CONFIG)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "environment.json"]
+    other = tmp_path / "foreign"
+    other.mkdir()
+    for name in (".config.yaml.ab3_xyz9", ".bashrc"):
+        (other / name).write_text("")
+    with pytest.raises(RunDirectoryError, match="not empty and not a run"):
+        RunDirectory.create(other, CONFIG)
+    assert len(list(other.iterdir())) == 2
+
+
+def test_a_refusal_changes_nothing_and_is_the_users(tmp_path):
+    RunDirectory.create(tmp_path, CONFIG)
+    before = (tmp_path / "config.yaml").read_bytes()
+    with pytest.raises(RunDirectoryError) as caught:
+        RunDirectory.claim(tmp_path, {"train": {"epochs": 4}})
+    assert caught.value.user_error
+    assert (tmp_path / "config.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff"])
+def test_unreadable_environment(tmp_path, content):
+    run = RunDirectory.create(tmp_path, CONFIG)
+    assert run.environment["cpu_count"] == os.cpu_count()
+    run.environment_path.unlink()
+    if content is not None:
+        run.environment_path.write_bytes(content)
+    with pytest.raises(RunDirectoryError, match=r"environment\.json") as caught:
+        _ = run.environment
+    assert caught.value.user_error == (content is not None)
+
+
+def test_a_configuration_that_is_no_text_is_an_error_of_ours(tmp_path):
+    run = RunDirectory.create(tmp_path, CONFIG)
+    run.config_path.write_bytes(b"\xff")
+    with pytest.raises(RunDirectoryError, match=r"config\.yaml"):
+        _ = run.config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple, final
 
 import click
@@ -12,6 +13,8 @@ FAILED = 1
 WRONG = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 TERMINATED = 143  # 128 + SIGTERM
+
+_LOWER = "lower model.hidden_features, model.heads or model.num_layers, or take a smaller graph"
 
 
 @final
@@ -33,21 +36,29 @@ class Explained(NamedTuple):
 def explain(error: BaseException) -> Explained | None:
     """What to tell the user about an exception; None where only a traceback helps.
 
-    Our own error classes speak to users: wrong input is a ValueError, what a run or the machine did is not. They are
-    told by where their class is defined, because importing them here would import JAX.
+    Our own error classes speak to users. They are told by where they are defined, because importing them here would
+    import JAX. Whether the user or the machine is to blame says their attribute `user_error`; where a class has none,
+    wrong input is a ValueError, and what a run or the machine did is not.
     """
     if isinstance(error, click.ClickException):
         return Explained(_click_line(error), WRONG)
     text = str(error).strip()
     if type(error).__module__.partition(".")[0] == "dorylax":
-        kind = type(error).__name__
-        wrong = isinstance(error, ValueError) or kind in ("RunDirectoryError", "CheckpointError")
+        wrong = getattr(error, "user_error", isinstance(error, ValueError))
         return Explained(text, WRONG if wrong else FAILED)
-    if isinstance(error, OSError) and error.filename is not None:
-        return Explained(f"{error.filename}: {error.strerror}", FAILED)
-    if isinstance(error, MemoryError):
-        return Explained(f"not enough memory: {text}".rstrip(": "), FAILED)
+    if isinstance(error, OSError) and error.strerror is not None:
+        place = "" if error.filename is None else f"{error.filename}: "  # a full disk comes without a name
+        return Explained(f"{place}{error.strerror}", FAILED)
+    if isinstance(error, MemoryError) or _out_of_device_memory(error):
+        reason = " ".join(text.removeprefix("RESOURCE_EXHAUSTED:").split("\n")[0].split()).rstrip(".")
+        return Explained(f"this does not fit in memory{f' ({reason})' if reason else ''}: {_LOWER}", FAILED)
     return None
+
+
+def _out_of_device_memory(error: BaseException) -> bool:
+    """Whether XLA could not allocate an array."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _click_line(error: click.ClickException) -> str:

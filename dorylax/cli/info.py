@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.metadata
 import json
 import os
-import platform
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.table import Table
-
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
 @click.command()
@@ -42,18 +37,19 @@ def collect() -> dict[str, Any]:
     """The facts, as plain values; memory in bytes."""
     import jax
 
-    from dorylax import __version__
     from dorylax.graph.datasets import cache_directory
+    from dorylax.run_directory import environment
 
+    found = environment()
     return {
         "schema": 1,
-        "dorylax": __version__,
-        "kernel": "native" if (native := _native()).get("available") else "segment",
-        "instruction_set": native.get("instruction_set"),
-        "kernel_reason": native.get("reason"),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "dorylax": found["dorylax"],
+        "kernel": found["kernel"]["name"],
+        "instruction_set": found["kernel"]["instruction_set"],
+        "kernel_reason": found["kernel"]["reason"],
+        "python": found["python"],
+        "platform": found["platform"],
+        "packages": found["packages"],
         "devices": [str(device) for device in jax.devices()],
         "cores": usable_cores(),
         "memory_bytes": memory(),
@@ -73,18 +69,4 @@ def memory() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        return None
-
-
-def _native() -> dict[str, Any]:
-    """The state of the native kernels (`dorylax.ops.native.Status`)."""
-    from dorylax.ops import native
-
-    return dataclasses.asdict(native.status())
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
         return None

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | Non
     path = choose_run(folder, seed)
     config = _config(path)
     if data is not None:
-        config = type(config).resolve(config.to_dict(), {"data.name": parse_value("data.name", data)})
+        config = _on_other_data(config, parse_value("data.name", data))
 
     from dorylax.trainer import Trainer, prepare_data
 
@@ -82,7 +83,11 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
         if seed is not None:
             raise ConfigError(f"--seed chooses among several seeds, {folder} is one run")
         return folder
-    seeds = {int(path.parent.name.removeprefix("seed-")): path.parent for path in folder.glob("seed-*/config.yaml")}
+    seeds = {
+        int(path.parent.name.removeprefix("seed-")): path.parent
+        for path in folder.glob("seed-*/config.yaml")
+        if re.fullmatch(r"seed-[0-9]+", path.parent.name)
+    }
     if not seeds:
         raise ConfigError(f"--run {folder} is not a run directory: it has neither config.yaml nor seed-0/config.yaml")
     if seed is not None:
@@ -124,6 +129,14 @@ def _config(path: Path) -> RunConfig:
             "predict with Trainer(…, run_directory=…).predict() there"
         )
     return RunConfig.load(path / "config.yaml")
+
+
+def _on_other_data(config: RunConfig, name: str) -> RunConfig:
+    """The configuration with other data: what speaks of the run's own data alone is left away."""
+    size = config.data.size if name == config.data.name else None
+    # When to stop does not matter here, and would ask for validation vertices.
+    changes = {"data.name": name, "data.size": size, "train.target_accuracy": None, "train.patience": None}
+    return type(config).resolve(config.to_dict(), changes)
 
 
 def _write(path: Path, logits: Float32[np.ndarray, "V C"], data: Dataset) -> None:

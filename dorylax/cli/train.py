@@ -156,11 +156,16 @@ def _default_folder(config: RunConfig) -> Path:
 
 def _check_folder(folder: Path, resume: bool) -> None:
     """Never writes into somebody else's folder, nor over an earlier run."""
+    from dorylax.run_directory import is_leftover
+
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
-    used = folder.is_dir() and any(folder.iterdir())
-    seeds = used and any(folder.glob("seed-*/config.yaml"))
-    if resume and not seeds:
+    entries = [entry for entry in folder.iterdir() if not is_leftover(entry)] if folder.is_dir() else []
+    # A run that was ended before it wrote anything has made at most empty folders.
+    ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)
+    seeds = bool(entries) and (ours or any(folder.glob("seed-*/config.yaml")))
+    used = bool(entries)
+    if resume and not seeds and not (folder.is_dir() and ours):
         raise ConfigError(f"--out {folder} holds no run to continue: leave --resume away to start one")
     if used and not resume:
         hint = "add --resume to continue it, or choose another folder" if seeds else "choose another folder"
@@ -171,6 +176,8 @@ def _how_to_resume(folder: Path | None) -> str:
     """The command that goes on, for the end of a message: the one that was given, with --out and --resume."""
     if folder is None:
         return ""
+    if not folder.is_dir():
+        return " before anything was trained; the same command starts again"
     context = click.get_current_context()
     words = []
     for option in context.command.params:

@@ -72,7 +72,7 @@ class EpochRunner:
             train, val, test = self._accuracies(loop, epoch)
             loop.spend("evaluate", time.perf_counter() - begin)
         record = EpochRecord(epoch, loss, train, val, test, seconds)
-        loop.add(record)
+        loop.add(record, regular=self._options.evaluates_regularly(epoch))
         return record
 
     def _accuracies(self, loop: LoopState, epoch: int) -> list[float | None]:

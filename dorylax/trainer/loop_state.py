@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -13,9 +14,14 @@ import numpy as np
 
 from dorylax.checkpoint import Checkpoint, CheckpointMismatchError
 from dorylax.graph.dataset import Dataset
-from dorylax.run_directory import differences, listed
+from dorylax.run_directory import RunDirectoryError, differences, listed
 from dorylax.trainer.model_parts import ModelParts, Tree
-from dorylax.trainer.result import EpochRecord, Timings, improves
+from dorylax.trainer.options import TrainOptions
+from dorylax.trainer.result import EpochRecord, Timings, best_epoch, improves
+
+# Of what `describe_run` says, what parameters need to be of use: the data may be others.
+_OF_PARAMETERS = ("model", "parameters.", "state.", "optimizer_state.", "settings.model.")
+_SAMPLE_BYTES = 2**20
 
 
 @final
@@ -30,7 +36,10 @@ class LoopState:
         history: the epochs so far.
         best: the record of the best epoch so far; None before any evaluation.
         best_params: copies, on the host, of `params` and
-        best_state: of `state` after that epoch; those of the start before any evaluation.
+        best_state: of `state` after the best epoch that is evaluated however long the run is; those of the start before
+            any such evaluation.
+        best_is_last: the best epoch is the last, and is evaluated only because it is: its parameters are `params`, and
+            a run of more epochs, which does not evaluate it, still has its own best in `best_params`.
         timings: seconds so far, over all processes of the run.
         diverged: the last step gave NaN or infinity; such a state can be looked at but not trained on.
     """
@@ -42,6 +51,7 @@ class LoopState:
     best_state: Tree
     history: list[EpochRecord] = dataclasses.field(default_factory=list)
     best: EpochRecord | None = None
+    best_is_last: bool = False
     timings: Timings = dataclasses.field(default_factory=Timings)
     diverged: bool = False
 
@@ -54,14 +64,45 @@ class LoopState:
     def chosen(self) -> tuple[Tree, Tree]:
         """Parameters and carried state of the best epoch; before any evaluation the current ones, if finite."""
         unjudged = self.best is None and not self.diverged
-        return (self.params, self.state) if unjudged else (self.best_params, self.best_state)
+        current = unjudged or self.best_is_last
+        return (self.params, self.state) if current else (self.best_params, self.best_state)
 
-    def add(self, record: EpochRecord) -> None:
-        """Appends an epoch whose update is already in `params`, and keeps a copy if it is the best so far."""
+    def add(self, record: EpochRecord, *, regular: bool = True) -> None:
+        """Appends an epoch whose update is already in `params`, and keeps a copy if it is the best so far.
+
+        Args:
+            record: of the epoch.
+            regular: False where it is evaluated only because it is the last.
+        """
         self.history.append(record)
         if improves(record, self.best):
-            self.best = record
-            self.best_params, self.best_state = to_host(self.params), to_host(self.state)
+            self.best, self.best_is_last = record, not regular
+            if regular:
+                self.best_params, self.best_state = to_host(self.params), to_host(self.state)
+
+    def go_on(self, options: TrainOptions) -> None:
+        """Makes a restored state what it would be after as many epochs of a run with these options.
+
+        Where they go on past what was the last epoch, its evaluation is forgotten, unless they evaluate it too.
+
+        Raises:
+            RunDirectoryError: they end before, or where an epoch was trained that they evaluate and was not.
+        """
+        if self.epochs > options.epochs:
+            raise RunDirectoryError(
+                f"train.epochs is {options.epochs}, but {self.epochs} epochs of this run are trained already: "
+                f"give {self.epochs} or more, or choose another run directory"
+            )
+        if not self.history or (last := self.history[-1]).evaluated == options.evaluates(last.epoch):
+            return
+        if not last.evaluated:
+            raise RunDirectoryError(
+                f"train.epochs is {options.epochs}, but the run has come there without the evaluation that ends a run: "
+                f"give {self.epochs + 1} or more, or choose another run directory"
+            )
+        self.history[-1] = dataclasses.replace(last, train_accuracy=None, val_accuracy=None, test_accuracy=None)
+        number = best_epoch(self.history)
+        self.best, self.best_is_last = None if number is None else self.history[number], False
 
     def spend(self, what: str, seconds: float) -> None:
         """Adds to one of the timings."""
@@ -102,6 +143,8 @@ def describe_run(
             "features": data.num_features,
             "classes": data.num_classes,
             "labels_and_masks": split.hexdigest()[:16],
+            "graph": _digest(data.graph.incoming.offsets, data.graph.incoming.neighbours),
+            "feature_values": _digest(data.features),
         },
         "settings": dict(settings),
     }
@@ -120,25 +163,33 @@ def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, di
         "run": dict(run),
         "history": [entry.to_dict() for entry in loop.history],
         "best_epoch": None if loop.best is None else loop.best.epoch,
+        "best_is_last": loop.best_is_last,
         "timings": dataclasses.asdict(loop.timings),
         "diverged": loop.diverged,
     }
     return {group: _named(tree) for group, tree in trees.items()}, record
 
 
-def from_checkpoint(checkpoint: Checkpoint, like: LoopState, run: Mapping[str, Any]) -> LoopState:
+def from_checkpoint(
+    checkpoint: Checkpoint, like: LoopState, run: Mapping[str, Any], *, to_predict: bool = False
+) -> LoopState:
     """The state that was saved.
 
     Args:
         checkpoint: read and verified.
         like: a state of this run (a fresh one), for structure.
         run: from `describe_run`.
+        to_predict: only the parameters are wanted, perhaps for other data: compare only what they need.
 
     Raises:
         CheckpointMismatchError: it belongs to another run; names what differs.
     """
     record = checkpoint.record
     changed = differences(record["run"], run)
+    if to_predict:
+        changed = {name: values for name, values in changed.items() if name.startswith(_OF_PARAMETERS)}
+        if changed:
+            _check_widths(checkpoint, run)
     if changed:
         raise CheckpointMismatchError(
             f"{checkpoint.path} belongs to another run ({listed(changed)}): "
@@ -155,9 +206,32 @@ def from_checkpoint(checkpoint: Checkpoint, like: LoopState, run: Mapping[str, A
         best_state=_restored(like.best_state, arrays["best_state"], np.asarray),
         history=history,
         best=None if best is None else history[best],
+        best_is_last=record["best_is_last"],
         timings=Timings(**record["timings"]),
         diverged=record["diverged"],
     )
+
+
+def _check_widths(checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
+    """Says in the user's terms why parameters do not fit a data set."""
+    there, here = checkpoint.record["run"]["data"], run["data"]
+    if any(there[width] != here[width] for width in ("features", "classes")):
+        raise CheckpointMismatchError(
+            f"the run was trained on data with {there['features']} features and {there['classes']} classes, "
+            f"{here['name']} has {here['features']} and {here['classes']}: they must be the same to predict"
+        )
+
+
+def _digest(*arrays: Any) -> str:
+    """Of shapes, dtypes and contents; of a large array, about a megabyte of elements evenly spread over it."""
+    digest = hashlib.sha256()
+    for array in map(np.asarray, arrays):
+        step = -(-array.nbytes // _SAMPLE_BYTES) or 1
+        while array.ndim and step > 1 and math.gcd(step, array.shape[-1]) > 1:  # else it would miss whole columns
+            step += 1
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array.reshape(-1)[::step]).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _named(tree: Tree) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import final
 
+from dorylax.config.schema import SEED_LIMIT
 from dorylax.trainer.result import EpochRecord, Stopped
 
 # Settings that say when to stop or save, but change no number of an epoch: a run may be continued with others.
@@ -34,14 +35,18 @@ class TrainOptions:
             _at_least(name, getattr(self, name), least)
         _at_least("checkpoint_every", self.checkpoint_every, 0)
         _at_least("keep_checkpoints", self.keep_checkpoints, 1)
-        if self.seed >= 2**32:
-            raise ValueError(f"train.seed must be < 2^32, got {self.seed}")
+        if self.seed >= SEED_LIMIT:
+            raise ValueError(f"train.seed must be < {SEED_LIMIT}, got {self.seed}")
         if self.target_accuracy is not None and not 0 < self.target_accuracy <= 1:
             raise ValueError(f"train.target_accuracy must be a fraction in (0, 1], got {self.target_accuracy}")
 
     def evaluates(self, epoch: int) -> bool:
         """Whether epoch (from 0) ends with an evaluation: every `eval_every` epochs, and the last."""
-        return (epoch + 1) % self.eval_every == 0 or epoch + 1 == self.epochs
+        return self.evaluates_regularly(epoch) or epoch + 1 == self.epochs
+
+    def evaluates_regularly(self, epoch: int) -> bool:
+        """Whether epoch (from 0) would end with an evaluation also if it were not the last."""
+        return (epoch + 1) % self.eval_every == 0
 
     def saves(self, epoch: int) -> bool:
         """Whether a checkpoint is due after epoch (from 0)."""

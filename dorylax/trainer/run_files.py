@@ -35,12 +35,12 @@ class RunFiles:
     def create(
         cls, path: Path, config: Mapping[str, Any], run: Mapping[str, Any], *, keep: int, resume: bool
     ) -> RunFiles:
-        """Opens the directory for writing, making it where it does not exist.
+        """Checks that the run may use the directory; nothing is written before `start`.
 
         Raises:
-            RunDirectoryError: as `RunDirectory.create`; or it already holds epochs, and `resume` is False.
+            RunDirectoryError: as `RunDirectory.claim`; or it already holds epochs, and `resume` is False.
         """
-        directory = RunDirectory.create(path, config, free=FREE_SETTINGS)
+        directory = RunDirectory.claim(path, config, free=FREE_SETTINGS)
         files = cls(directory, run, keep=keep)
         if not resume and (directory.metrics_path.exists() or files._checkpoints.epochs()):
             raise RunDirectoryError(
@@ -48,8 +48,16 @@ class RunFiles:
             )
         return files
 
-    def restore(self, fresh: LoopState) -> LoopState | None:
+    def start(self, config: Mapping[str, Any]) -> None:
+        """Makes the directory and writes what describes the run; see `RunDirectory.write_start`."""
+        self.directory.write_start(config)
+
+    def restore(self, fresh: LoopState, *, to_predict: bool = False) -> LoopState | None:
         """The state in the newest whole checkpoint; None where there is no checkpoint.
+
+        Args:
+            fresh: a state of this run, for structure.
+            to_predict: see `from_checkpoint`.
 
         Raises:
             CheckpointError: none can be read, or it belongs to another run.
@@ -58,7 +66,7 @@ class RunFiles:
         if checkpoint is None:
             return None
         self._saved = checkpoint.epochs
-        return from_checkpoint(checkpoint, fresh, self._run)
+        return from_checkpoint(checkpoint, fresh, self._run, to_predict=to_predict)
 
     def save(self, loop: LoopState) -> None:
         """Saves a checkpoint of the state, unless the newest one is of it already.

@@ -53,7 +53,7 @@ class Trainer:
         data: the data set.
         optimizer: any optax transformation; the parameters are nested dicts of arrays. Weight decay is its business.
         epochs: how many at most, ≥ 1.
-        seed: of dropout, in 0 … 2³²-1. (Initial parameters are the model's.)
+        seed: of dropout, in 0 … 2³¹-1. (Initial parameters are the model's.)
         eval_every: epochs between evaluations; the last epoch is always evaluated.
         target_accuracy: stop when the validation accuracy (a fraction) reaches this; None: never.
         patience: stop when so many epochs have passed since the best validation accuracy; None: never.
@@ -160,7 +160,8 @@ class Trainer:
 
         Raises:
             TrainingError: the loss or the outputs became NaN or infinite; its `result` has what was reached before.
-            RunDirectoryError: the run directory belongs to something else, or cannot be written.
+            RunDirectoryError: the run directory belongs to something else, has more epochs than asked for, or cannot be
+                written.
             CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
                 belongs to another run.
         """
@@ -178,6 +179,10 @@ class Trainer:
             # Without a run directory there is nothing to save first, and SIGTERM should end the process as ever.
             requests = None if files is None else stack.enter_context(StopRequests())
             loop = (files.restore(fresh) if files is not None and self._resume else None) or fresh
+            if files is not None:
+                if not loop.diverged:
+                    loop.go_on(self.options)
+                files.start(self._written_config())
             result = self._train(loop, files, requests)
         if requests is not None:
             requests.pass_on(stopped=result.stopped == "signal")
@@ -186,7 +191,8 @@ class Trainer:
     def predict(self, epoch: Literal["best", "last"] = "best") -> Float32[np.ndarray, "V C"]:
         """The model's outputs for every vertex, by an exact forward without dropout.
 
-        Before any `fit` in this process, the newest whole checkpoint in the run directory is used.
+        Before any `fit` in this process, the newest whole checkpoint in the run directory is used. Its run must have
+        the same model and kind of optimizer; the data may be others with as many features and classes.
 
         Args:
             epoch: with the parameters of the "best" epoch (`TrainResult.best_epoch`) or of the "last".
@@ -203,7 +209,8 @@ class Trainer:
             raise ValueError(f'predict(epoch=…) must be "best" or "last", got {epoch!r}')
         if self._trained is None and self.run_directory is not None:
             fresh = self._fresh()
-            self._trained = RunFiles(RunDirectory.open(self.run_directory), self._describe(fresh)).restore(fresh)
+            files = RunFiles(RunDirectory.open(self.run_directory), self._describe(fresh))
+            self._trained = files.restore(fresh, to_predict=True)
         if self._trained is None:
             raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
         loop = self._trained

@@ -10,9 +10,11 @@ import click
 import pytest
 
 from dorylax import __version__
+from dorylax.checkpoint import CheckpointError, CheckpointMismatchError
 from dorylax.cli.app import run
 from dorylax.cli.failures import CommandError, explain
 from dorylax.config import ConfigError
+from dorylax.run_directory import RunDirectoryAccessError, RunDirectoryError
 
 _ROOT = Path(__file__).parent.parent.parent
 
@@ -81,7 +83,17 @@ def _raising(error: BaseException) -> click.Command:
     [
         (ConfigError("wrong"), 2, "error: wrong"),
         (PermissionError(13, "Permission denied", "/x/y"), 1, "error: /x/y: Permission denied"),
-        (MemoryError("cannot allocate"), 1, "error: not enough memory: cannot allocate"),
+        (OSError(28, "No space left on device"), 1, "error: No space left on device"),
+        (RunDirectoryError("another run's"), 2, "error: another run's"),
+        (RunDirectoryAccessError("full"), 1, "error: full"),
+        (CheckpointError("full"), 1, "error: full"),
+        (CheckpointMismatchError("another run's"), 2, "error: another run's"),
+        (
+            MemoryError("cannot allocate"),
+            1,
+            "error: this does not fit in memory (cannot allocate): lower model.hidden_features, model.heads or "
+            "model.num_layers, or take a smaller graph",
+        ),
         (CommandError("told already", 143), 143, "told already"),
         (KeyboardInterrupt(), 130, "\ninterrupted"),
     ],
@@ -95,3 +107,14 @@ def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         run(_raising(ZeroDivisionError()), "fail", [])
     assert explain(ValueError("not ours")) is None
+
+
+def test_memory_that_xla_does_not_get_is_one_line() -> None:
+    import jax
+
+    error = jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes.\nmore")
+    explained = explain(error)
+    assert explained is not None
+    assert explained.code == 1
+    assert explained.line.startswith("this does not fit in memory (Out of memory allocating 8 bytes): lower model.hidd")
+    assert explain(jax.errors.JaxRuntimeError("INTERNAL: a bug")) is None

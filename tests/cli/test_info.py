@@ -9,6 +9,7 @@ import pytest
 
 from dorylax import __version__
 from dorylax.graph import datasets
+from dorylax.run_directory import environment
 
 
 def test_info(dorylax, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -35,3 +36,11 @@ def test_datasets(dorylax) -> None:
     text = dorylax("datasets").out
     for name in datasets.names():
         assert name in text
+
+
+def test_info_says_what_a_run_directory_says(dorylax) -> None:
+    facts, found = json.loads(dorylax("info", "--json").out), environment()
+    assert {name: facts[name] for name in ("dorylax", "python", "platform", "packages")} == {
+        name: found[name] for name in ("dorylax", "python", "platform", "packages")
+    }
+    assert (facts["kernel"], facts["instruction_set"]) == (found["kernel"]["name"], found["kernel"]["instruction_set"])

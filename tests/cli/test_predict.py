@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from dorylax.cli.predict import choose_run
 from dorylax.config import ConfigError, RunConfig
+from dorylax.graph.datasets import load
 from dorylax.trainer import prepare_data
 
 
@@ -54,7 +57,7 @@ def test_npz_and_csv_agree(dorylax, trained: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"p.npz", "p.csv"}
 
 
-def test_other_data(dorylax, trained: Path, tmp_path: Path) -> None:
+def test_a_missing_file(dorylax, trained: Path) -> None:
     code, _, err = dorylax("predict", "--run", str(trained), "--data", "none.npz")
     assert code == 2
     assert "none.npz" in err
@@ -79,3 +82,52 @@ def test_a_model_made_in_python_is_not_guessed_at(dorylax, tmp_path: Path) -> No
     code, _, err = dorylax("predict", "--run", str(tmp_path))
     assert code == 2
     assert "a model made in Python (Mine)" in err
+
+
+def _accuracy(dorylax, *words: str) -> dict[str, float]:
+    code, out, err = dorylax("predict", *words, "--json")
+    assert code == 0, err
+    found: dict[str, float] = json.loads(out)["accuracy"]
+    return found
+
+
+def test_the_same_graph_under_another_name(dorylax, trained: Path, tmp_path: Path) -> None:
+    run = str(trained / "seed-0")
+    load("communities", size="tiny").save_npz(tmp_path / "same.npz")
+    other = _accuracy(dorylax, "--run", run, "--data", str(tmp_path / "same.npz"))
+    assert other == _accuracy(dorylax, "--run", run)
+    assert _accuracy(dorylax, "--run", run, "--data", "communities") == other
+
+
+def test_a_larger_graph(dorylax, trained: Path, tmp_path: Path) -> None:
+    load("communities", size="tiny", num_vertices=1500).save_npz(tmp_path / "larger.npz")
+    words = ("--run", str(trained / "seed-0"), "--data", str(tmp_path / "larger.npz"))
+    assert dorylax("predict", *words, "--out", str(tmp_path / "p.npz")).code == 0
+    with np.load(tmp_path / "p.npz") as archive:
+        assert archive["logits"].shape == (1500, 4)
+
+
+def test_data_without_validation_vertices(dorylax, tmp_path: Path) -> None:
+    words = ("--set", "data.size=tiny", "--epochs", "2", "--set", "train.patience=2", "--out", str(tmp_path / "run"))
+    assert dorylax("train", *words).code == 0
+    data = load("communities", size="tiny")
+    dataclasses.replace(data, val_mask=np.zeros_like(data.val_mask)).save_npz(tmp_path / "other.npz")
+    assert _accuracy(dorylax, "--run", str(tmp_path / "run"), "--data", str(tmp_path / "other.npz"))["val"] is None
+
+
+def test_data_of_other_widths_are_one_line(dorylax, trained: Path, tmp_path: Path) -> None:
+    trained_on = load("communities", size="tiny")
+    for option in ({"num_features": 7}, {"num_classes": 3}):
+        data = load("communities", size="tiny", **option)
+        data.save_npz(tmp_path / "other.npz")
+        code, out, err = dorylax("predict", "--run", str(trained / "seed-0"), "--data", str(tmp_path / "other.npz"))
+        assert (code, out) == (2, "")
+        assert f"data with {trained_on.num_features} features and {trained_on.num_classes} classes, " in err
+        assert f"has {data.num_features} and {data.num_classes}: they must be the same to predict\n" in err
+        assert err.count("\n") == 1
+
+
+def test_stray_folders_are_passed_over(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "seed-0", tmp_path / "run" / "seed-0")
+    shutil.copytree(trained / "seed-0", tmp_path / "run" / "seed-abc")
+    assert choose_run(tmp_path / "run") == tmp_path / "run" / "seed-0"

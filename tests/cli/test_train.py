@@ -6,12 +6,14 @@ import json
 import math
 import os
 import shlex
+import shutil
 import signal
 import statistics
 from pathlib import Path
 
 import pytest
 
+from dorylax import trainer
 from dorylax.config import RunConfig
 from dorylax.graph.datasets import load
 from dorylax.progress import ProgressBar
@@ -124,8 +126,6 @@ def test_a_folder_in_use_is_left_alone(dorylax, trained: Path, tmp_path: Path) -
 
 
 def test_resume_keeps_finished_seeds_and_adds_new_ones(dorylax, trained: Path, tmp_path: Path) -> None:
-    import shutil
-
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
     stamp = (folder / "seed-1" / "summary.json").stat().st_mtime_ns
@@ -201,3 +201,51 @@ def test_a_seed_that_diverges_does_not_keep_the_others_from_training(dorylax, mo
     assert content["errors"] == ["the loss became NaN", None]
     assert content["test_accuracy"]["per_seed"][0] is None
     assert content["test_accuracy"]["mean"] == content["test_accuracy"]["per_seed"][1]
+
+
+def test_what_does_not_fit_in_memory_is_one_line(dorylax) -> None:
+    code, out, err = dorylax("train", *TINY, "--no-save", "--set", "model.hidden_features=100000000000")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: this does not fit in memory")
+    assert "lower model.hidden_features" in err
+    assert err.count("\n") == 1
+
+
+def test_a_run_killed_before_it_wrote_anything_can_be_resumed(dorylax, tmp_path: Path) -> None:
+    (tmp_path / "seed-0").mkdir()
+    (tmp_path / "seed-0" / ".config.yaml.abcd1234").write_text("sche")
+    assert dorylax("train", *TINY, "--out", str(tmp_path)).err.endswith(
+        "add --resume to continue it, or choose another folder\n"
+    )
+    code, _, err = dorylax("train", *TINY, "--resume", "--out", str(tmp_path))
+    assert (code, err) == (0, "")
+    assert not list((tmp_path / "seed-0").glob(".config*"))
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "seed-0").mkdir()
+    (tmp_path / "letters" / "letter.txt").write_text("dear")
+    code, _, err = dorylax("train", *TINY, "--resume", "--out", str(tmp_path / "letters"))
+    assert code == 2
+    assert "holds no run to continue" in err
+    assert dorylax("train", *TINY, "--resume", "--out", str(tmp_path / "none")).code == 2
+
+
+def test_ctrl_c_while_data_load(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(config: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer, "prepare_data", interrupted, raising=False)
+    words = ("train", *TINY, "--out", str(tmp_path / "run"))
+    told = "interrupted before anything was trained; the same command starts again\n"
+    assert dorylax(*words) == (130, "", told)
+    monkeypatch.undo()
+    assert dorylax(*words).code == 0
+
+
+def test_fewer_epochs_than_trained_are_refused(dorylax, trained: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    before = (folder / "seed-0" / "config.yaml").read_bytes()
+    code, _, err = dorylax("train", *TINY, "--epochs", "1", "--resume", "--out", str(folder))
+    assert code == 2
+    assert "train.epochs is 1, but 2 epochs of this run are trained already" in err
+    assert (folder / "seed-0" / "config.yaml").read_bytes() == before

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
+from dorylax.config import RunConfig
 from dorylax.config.check import KEYS
 from dorylax.config.errors import shown
 from dorylax.config.schema import expected, nullable
@@ -29,14 +31,30 @@ def test_every_key_is_there_in_order_with_type_default_and_meaning() -> None:
         assert rows[key] == [takes, default, field.description], key
 
 
-def test_every_recipe_is_there() -> None:
-    text = _PAGE.read_text(encoding="utf-8")
-    for name, spec in MODELS.items():
-        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
-        for key, value in spec.recipe.items():
-            if key.startswith("model.") or key in ("optimizer.learning_rate", "train.patience"):
-                assert f"{key.partition('.')[2]} {shown(value)}" in row, (name, key)
-    for name, optimizer in OPTIMIZERS.items():
-        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
-        for option, number in optimizer.options.items():
-            assert f"{option} {number}" in row, (name, option)
+def _table(title: str) -> list[list[str]]:
+    """The cells of the table whose header begins with `title`, without header and rule."""
+    lines = _PAGE.read_text(encoding="utf-8").splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"| {title} |"))
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in rows]
+
+
+def _recipe(name: str) -> str:
+    """What a run of the model gets, in the order of the schema, without what is null."""
+    values = RunConfig.resolve({"model.name": name, "data.name": "cora"}).dotted()
+    chosen = [key for key in values if key.startswith("model.") and key != "model.name"]
+    chosen += [key for key in MODELS[name].recipe if not key.startswith("model.") and key != "optimizer.name"]
+    return ", ".join(f"{key.partition('.')[2]} {shown(values[key])}" for key in chosen)
+
+
+def test_the_recipes_are_those_of_the_registry_and_no_others() -> None:
+    assert all(spec.recipe["optimizer.name"] == "adam" for spec in MODELS.values()), "the page says so below the table"
+    assert _table("model") == [[f"`{name}`", _recipe(name), spec.source] for name, spec in MODELS.items()]
+
+
+def test_the_optimizers_are_those_that_there_are_and_no_others() -> None:
+    rows = [
+        [f"`{name}`", ", ".join(f"{option} {number}" for option, number in spec.options.items()) or "–"]
+        for name, spec in OPTIMIZERS.items()
+    ]
+    assert _table("optimizer") == rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,3 +238,41 @@ def test_no_module_here_shadows_the_standard_library() -> None:
     names = {path.stem for path in (_ROOT / "experiments").glob("*.py")} - {"__init__"}
     assert names
     assert not names & sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("name", ["environment.json", "summary.json", "config.yaml"])
+@pytest.mark.parametrize("content", [None, "", "{"])
+def test_a_damaged_run_does_not_stop_the_others(
+    sweep: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, name: str, content: str | None
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    damaged = out / "runs" / _rows(out / "results.csv")[1]["run"] / name
+    damaged.unlink()
+    if content is not None:
+        damaged.write_text(content)
+    assert main(["--sweep", str(sweep), "--dry-run", "--out", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert ["  done  " in line for line in lines[:4]] == [True, False, True, True]
+    lost = name == "config.yaml"  # then it is not known whose checkpoints those are
+    assert main(["--sweep", str(sweep), "--out", str(out)]) == int(lost)
+    statuses = [row["status"] for row in _rows(out / "results.csv")]
+    assert statuses == ["done", "failed" if lost else "done", "done", "done"]
+    if not lost:
+        assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("data.size: tny", "unknown data.size 'tny' of communities: did you mean tiny?"),
+        ("{data.name: cora, data.size: tiny}", "data.size 'tiny': cora comes in one size, leave data.size away"),
+    ],
+)
+def test_sizes_are_checked_before_anything_runs(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], base: str, message: str
+) -> None:
+    sweep.write_text(f"base: {base if base[0] == '{' else '{' + base + '}'}\ngrid: {{model.name: [gcn]}}\n")
+    assert main(["--sweep", str(sweep), "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"
+    assert not (tmp_path / "out").exists()

@@ -17,8 +17,10 @@ from flax import nnx
 
 from dorylax import checkpoint, metrics
 from dorylax.checkpoint import CheckpointError, CheckpointMismatchError, CheckpointWarning
+from dorylax.graph.graph import Graph
 from dorylax.run_directory import RunDirectory, RunDirectoryError
 from dorylax.trainer import Trainer, TrainingError, step
+from dorylax.trainer.loop_state import LoopState, _digest
 
 
 def interrupt(number):
@@ -271,6 +273,62 @@ def test_more_epochs_continue_a_finished_run(trainer, tmp_path, same):
     assert same(trainer(epochs=20, **options).fit().last_params, trainer(epochs=20).fit().last_params)
 
 
+@pytest.mark.parametrize("short", [3, 5, 7])
+@pytest.mark.parametrize("empty", [False, True])
+def test_more_epochs_evaluate_as_a_straight_run(trainer, data, tmp_path, same, timeless, *, short, empty):
+    chosen = dataclasses.replace(data, val_mask=np.zeros_like(data.val_mask)) if empty else data
+    options = {"data": chosen, "eval_every": 2}
+    first = trainer(epochs=short, run_directory=tmp_path, **options).fit()
+    assert first.history[-1].evaluated
+    np.testing.assert_array_equal(  # the best of a finished run comes back, whichever it was
+        trainer(epochs=short, run_directory=tmp_path, **options).predict(),
+        _predicted(trainer, short, options),
+    )
+    resumed = trainer(epochs=9, run_directory=tmp_path, resume=True, **options).fit()
+    straight = trainer(epochs=9, **options).fit()
+    assert [record.epoch for record in straight.history if record.evaluated] == [1, 3, 5, 7, 8]
+    assert timeless(resumed.history) == timeless(straight.history)
+    assert resumed.best_epoch == straight.best_epoch
+    assert same(resumed.params, straight.params)
+    assert timeless(metrics.read(tmp_path / "metrics.jsonl")) == timeless(straight.history)
+
+
+def _predicted(trainer, epochs, options):
+    runner = trainer(epochs=epochs, **options)
+    runner.fit()
+    return runner.predict()
+
+
+def test_best_before_the_extension_is_not_lost(trainer, tmp_path, same, monkeypatch):
+    """The extra evaluation is the best by far; the run that goes on still has the best of before."""
+    add = LoopState.add
+
+    def told(self, record, **options):
+        value = {1: 0.9, 4: 0.95, 8: 0.1}.get(record.epoch, 0.2)
+        add(self, dataclasses.replace(record, val_accuracy=value) if record.evaluated else record, **options)
+
+    monkeypatch.setattr(LoopState, "add", told)
+    short = trainer(epochs=5, eval_every=2, run_directory=tmp_path).fit()
+    assert short.best_epoch == 4
+    assert same(short.params, short.last_params)
+    resumed = trainer(epochs=9, eval_every=2, run_directory=tmp_path, resume=True).fit()
+    straight = trainer(epochs=9, eval_every=2).fit()
+    assert resumed.best_epoch == straight.best_epoch == 1
+    assert same(resumed.params, straight.params)
+
+
+def test_fewer_epochs_than_trained_are_refused(trainer, watcher, tmp_path):
+    options = {"run_directory": tmp_path, "resume": True, "eval_every": 5}
+    trainer(observers=[watcher(interrupt(signal.SIGTERM))], **options).fit()  # 12 epochs
+    before = (tmp_path / "config.yaml").read_bytes()
+    with pytest.raises(RunDirectoryError, match=r"train\.epochs is 11, but 12 epochs of this run are trained already"):
+        trainer(epochs=11, **options).fit()
+    with pytest.raises(RunDirectoryError, match=r"without the evaluation that ends a run: give 13 or more"):
+        trainer(epochs=12, **options).fit()
+    assert (tmp_path / "config.yaml").read_bytes() == before
+    assert trainer(epochs=13, **options).fit().first_epoch == 12
+
+
 def test_without_run_directory_sigterm_is_not_caught(trainer, watcher):
     caught = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
@@ -422,6 +480,32 @@ def test_other_labels_are_another_run(trainer, data, tmp_path):
         trainer(data=other, **options).fit()
 
 
+def test_other_edges_or_features_are_another_run(trainer, data, tmp_path):
+    options = {"run_directory": tmp_path, "resume": True, "epochs": 2}
+    trainer(**options).fit()
+    sources = data.graph.incoming.neighbours.copy()
+    sources[0] = (sources[0] + 1) % data.graph.num_vertices
+    features = data.features.copy()
+    features[-1, -1] += 1
+    for change, name in (
+        ({"graph": Graph(data.graph.incoming.offsets, sources)}, r"data\.graph"),
+        ({"features": features}, r"data\.feature_values"),
+    ):
+        with pytest.raises(CheckpointMismatchError, match=name):
+            trainer(data=dataclasses.replace(data, **change), **options).fit()
+        assert trainer(data=dataclasses.replace(data, **change), run_directory=tmp_path).predict().shape == (48, 3)
+
+
+def test_the_sample_of_a_large_array_sees_every_column():
+    features = np.zeros((2**13, 128), np.float32)  # four times the sample
+    digests = {_digest(features)}
+    for column in range(128):
+        changed = features.copy()
+        changed[:, column] = 1
+        digests.add(_digest(changed))
+    assert len(digests) == 129
+
+
 def test_run_directory_in_use_needs_resume(trainer, tmp_path):
     trainer(epochs=2, run_directory=tmp_path).fit()
     with pytest.raises(RunDirectoryError, match="already holds epochs"):
@@ -479,6 +563,7 @@ def test_summary(trainer, tmp_path):
     [
         ({"epochs": 0}, r"train\.epochs must be ≥ 1, got 0"),
         ({"eval_every": 0}, r"train\.eval_every must be ≥ 1, got 0"),
+        ({"seed": 2**31}, r"train\.seed must be < 2147483648, got 2147483648"),
         ({"seed": -1}, r"train\.seed must be ≥ 0, got -1"),
         ({"patience": 0}, r"train\.patience must be ≥ 1, got 0"),
         ({"checkpoint_every": -1}, r"train\.checkpoint_every must be ≥ 0, got -1"),
