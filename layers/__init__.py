@@ -5,7 +5,7 @@ from dorylax.layers.gat import GATConv
 from dorylax.layers.gcn import GCNConv
 from dorylax.layers.gin import GINConv
 from dorylax.layers.models import GAT, GCN, GIN, MLP, GraphSAGE
-from dorylax.layers.registry import MODELS, ModelSpec, build, first_layer_paths
+from dorylax.layers.registry import MODELS, ModelSpec, build
 from dorylax.layers.sage import SAGEConv
 
 __all__ = [
@@ -22,5 +22,4 @@ __all__ = [
     "ModelSpec",
     "SAGEConv",
     "build",
-    "first_layer_paths",
 ]

@@ -140,24 +140,3 @@ def build(name: str, in_features: int, out_features: int, options: Mapping[str, 
     published = {key.removeprefix("model."): value for key, value in spec.recipe.items() if key.startswith("model.")}
     chosen = published | dict(options)
     return spec.make(in_features, chosen.pop("hidden_features"), out_features, **chosen, rngs=rngs)
-
-
-def first_layer_paths(model: nnx.Module) -> frozenset[tuple[Any, ...]]:
-    """The parameters of a model's first layer, those of `model.convs[0]`: what "weight decay on the first layer" means.
-
-    Args:
-        model: a model whose layers are the list `convs`, as of every model here.
-
-    Returns:
-        Paths as in `nnx.to_flat_state(nnx.state(model, nnx.Param))`, such as `("convs", 0, "kernel")`.
-
-    Raises:
-        ValueError: the model has no parameters there.
-    """
-    paths = [path for path, _ in nnx.to_flat_state(nnx.state(model, nnx.Param))]
-    first = frozenset(path for path in paths if path[:2] == ("convs", 0))
-    if not first:
-        raise ValueError(
-            f"{type(model).__name__} has no parameters under convs/0, the first layer: name its layers convs"
-        )
-    return first

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 from dorylax.graph.graph import Graph
-from dorylax.layers import MODELS, build, first_layer_paths
+from dorylax.layers import MODELS, build
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -54,17 +54,6 @@ def test_unknown_model_is_refused() -> None:
 def test_option_of_another_model_is_refused() -> None:
     with pytest.raises(ValueError, match=r"model\.heads means nothing to gcn, which has dropout, hidden_features, "):
         build("gcn", 5, 3, {"heads": 8}, nnx.Rngs(0))
-
-
-def test_first_layer_is_the_first_layer() -> None:
-    model = build("gcn", 5, 3, {"residual": True, "norm": "layer"}, nnx.Rngs(0))
-    assert first_layer_paths(model) == {("convs", 0, "kernel"), ("convs", 0, "bias")}
-    assert {path[2] for path in first_layer_paths(build("gin", 5, 3, {}, nnx.Rngs(0)))} == {"hidden", "out", "norm"}
-
-
-def test_a_model_without_convs_has_no_first_layer() -> None:
-    with pytest.raises(ValueError, match="Linear has no parameters under convs/0"):
-        first_layer_paths(nnx.Linear(2, 2, rngs=nnx.Rngs(0)))
 
 
 def test_seeds_give_different_parameters_and_the_same_seed_the_same() -> None:
