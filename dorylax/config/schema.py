@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1, lt=2**31)]  # shapes and counters in JAX are int32
+Count = Annotated[int, Field(ge=1)]
 SEED_LIMIT = 2**31
 """Seeds are below this: JAX takes them as int32."""
 Seed = Annotated[int, Field(ge=0, lt=SEED_LIMIT)]
