@@ -43,7 +43,7 @@ def segment_reference(graph, x, ends, reduce):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (41,), (2, 3), (3, 2, 5)])
+@pytest.mark.parametrize("shape", [(), (41,), (3, 2, 5)])
 def test_sum_and_mean_equal_the_dense_product(graph, dense, x64, dtype, shape):
     x = values((graph.num_vertices, *shape), dtype)
     a = dense(graph)

@@ -12,7 +12,7 @@ from dorylax import ops
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("shape", [(), (1,), (41,), (2, 3)])
+@pytest.mark.parametrize("shape", [(), (2, 21)])
 def test_reads_the_right_end(graph, ends, dtype, shape):
     x = jnp.asarray(np.random.default_rng(0).standard_normal((graph.num_vertices, *shape)), dtype)
     sources, targets = ends(graph)
