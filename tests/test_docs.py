@@ -26,6 +26,11 @@ def test_the_readme_has_examples() -> None:
     assert EXAMPLES["README.md"]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_nothing_is_left_to_fill_in(page: Path) -> None:
+    assert not re.findall(r"@@|TODO|FIXME", page.read_text())
+
+
 def test_ci_finds_the_test_command() -> None:
     after = (ROOT / "README.md").read_text().split("<!-- test-command -->")[1]
     assert re.match(r"\n```sh\npython3 -m venv \.venv && .*pytest\n```", after)
