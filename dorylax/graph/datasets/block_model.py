@@ -67,8 +67,7 @@ class BlockModel:
 
         _ = self._stubs  # before the threads need it: each would make its own
         with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS, self._num_blocks)) as threads:
-            for _ in threads.map(fill, range(self._num_blocks)):
-                pass  # raises here what a thread raised
+            list(threads.map(fill, range(self._num_blocks)))  # raises here what a thread raised
         offsets = np.zeros(self._num_vertices + 1, np.int64)
         np.cumsum(degrees, out=offsets[1:])
         return Graph(offsets, sources, symmetric=True, self_loops="none")

@@ -151,8 +151,7 @@ def class_features(
 
     blocks = math.ceil(len(communities) / _ROWS_PER_BLOCK)
     with ThreadPoolExecutor(min(os.cpu_count() or 1, blocks)) as threads:
-        for _ in threads.map(fill, range(blocks)):
-            pass  # raises here what a thread raised
+        list(threads.map(fill, range(blocks)))  # raises here what a thread raised
     return features
 
 
