@@ -66,8 +66,19 @@ class Dropout(nnx.Module):
             return tuple(x for x, _ in blocks)
         if self.rate == 1:  # 1 / (1 - rate) would make the gradient NaN
             return tuple(jnp.zeros_like(x) for x, _ in blocks)
-        key = self.rngs()
+        key = self._draw()
         return tuple(_drop(key, self.rate, x, ids) for x, ids in blocks)
+
+    def _draw(self) -> Array:
+        """The stream's next key, as `self.rngs()` gives it.
+
+        Flax assigns the counter by index, for which it asks a traced value for its sharding: an error whose text JAX
+        composes from all equations traced so far, quadratic in the depth of the model.
+        """
+        stream = self.rngs
+        key = jax.random.fold_in(stream.key[...], stream.count[...])
+        stream.count.set_value(stream.count[...] + 1)
+        return key
 
 
 def _drop(key: Array, rate: float, x: Float[Array, "R *rest"], ids: Integer[Array, " R"]) -> Float[Array, "R *rest"]:

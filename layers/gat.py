@@ -12,11 +12,11 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
+from dorylax.layers.attention import attend
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
-from dorylax.ops import edge_softmax, gather, missing_self_loops, scatter_dst, scatter_src
-from dorylax.ops.row_random import edge_ids, loop_ids
+from dorylax.ops import scatter_dst, scatter_src
 
 
 @final
@@ -119,18 +119,11 @@ class GATConv(nnx.Module):
             (x, self.kernel[...], self.attention_source[...], self.attention_target[...], bias), dtype=self.dtype
         )
         z = (x @ kernel).reshape(x.shape[0], self.heads, self.out_features)
-        alpha, loop_alpha = self._attention(graph, (z * source).sum(-1), (z * target).sum(-1))
-        y: jax.Array = gather(graph, z, alpha) + loop_alpha[:, :, None] * z
+        source_scores, target_scores = (z * source).sum(-1), (z * target).sum(-1)
+        scores = jax.nn.leaky_relu(
+            scatter_src(graph, source_scores) + scatter_dst(graph, target_scores), self.negative_slope
+        )
+        loop_scores = jax.nn.leaky_relu(source_scores + target_scores, self.negative_slope)
+        y = attend(graph, z, scores, loop_scores, self.dropout)
         y = y.reshape(x.shape[0], self.total_features) if self.concat else y.mean(axis=1)
         return y if bias is None else y + bias
-
-    def _attention(
-        self, graph: Graph, source: Float[Array, "V H"], target: Float[Array, "V H"]
-    ) -> tuple[Float[Array, "E H"], Float[Array, "V H"]]:
-        """Coefficients of the edges and of the implicit loops, after dropout."""
-        scores = jax.nn.leaky_relu(scatter_src(graph, source) + scatter_dst(graph, target), self.negative_slope)
-        loops = missing_self_loops(graph, source.dtype)[:, None] > 0
-        loop_scores = jnp.where(loops, jax.nn.leaky_relu(source + target, self.negative_slope), -jnp.inf)
-        alpha, loop_alpha = edge_softmax(graph, scores, loop_scores)
-        alpha, loop_alpha = self.dropout.together((alpha, edge_ids(graph)), (loop_alpha, loop_ids(graph)))
-        return alpha, loop_alpha

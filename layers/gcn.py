@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import final
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.nn.initializers import Initializer
@@ -12,9 +11,9 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
+from dorylax.layers.adjacency import normalised_adjacency
 from dorylax.layers.initializers import glorot_uniform, zeros
-from dorylax.layers.inputs import check_width, follow_input, statistics_dtype
-from dorylax.ops import gather, gather_edges, in_degrees, missing_self_loops
+from dorylax.layers.inputs import check_width, follow_input
 
 
 @final
@@ -30,7 +29,7 @@ class GCNConv(nnx.Module):
         x'_v = Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · W^T x_u + b,    d_v = Σ_{u ∈ N(v) ∪ {v}} w_uv.
 
     A loop is added only to vertices that have none. In a directed graph d is the in-degree at both ends, as in PyG.
-    The normalisation is separable, so no array over the edges is made: rows are scaled before and after a plain gather.
+    `dorylax.layers.adjacency` multiplies by it, after the product with W.
 
     Args:
         in_features: width of the input rows.
@@ -89,19 +88,5 @@ class GCNConv(nnx.Module):
         check_width("GCNConv", x, self.in_features)
         bias = None if self.bias is None else self.bias[...]
         x, kernel, bias, weight = follow_input((x, self.kernel[...], bias, edge_weight), dtype=self.dtype)
-        statistics = statistics_dtype(x)
-        loops = missing_self_loops(graph, statistics)
-        if weight is None:
-            degrees = in_degrees(graph, statistics) + loops
-        else:
-            degrees = gather_edges(graph, weight.astype(statistics)) + loops
-        scale = _inverse_root(degrees).astype(x.dtype)[:, None]
-        h = scale * (x @ kernel)
-        y: jax.Array = scale * (gather(graph, h, weight) + loops.astype(x.dtype)[:, None] * h)
+        y = normalised_adjacency(graph, x, weight).times(x @ kernel)
         return y if bias is None else y + bias
-
-
-def _inverse_root(degrees: Float[Array, " V"]) -> Float[Array, " V"]:
-    """d^(-1/2), and 0 where d = 0, with a finite derivative there too."""
-    positive = degrees > 0
-    return jnp.where(positive, jax.lax.rsqrt(jnp.where(positive, degrees, 1)), 0)

@@ -14,6 +14,7 @@ import click
 
 from dorylax import __version__
 from dorylax.cli.datasets import datasets
+from dorylax.cli.describe import describe
 from dorylax.cli.failures import INTERRUPTED, CommandError, explain
 from dorylax.cli.info import info
 from dorylax.cli.predict import predict
@@ -40,7 +41,7 @@ def cli() -> None:
     """Train graph neural networks on whole graphs."""
 
 
-for _command in (train, predict, datasets, info):
+for _command in (train, predict, describe, datasets, info):
     cli.add_command(_command)
 
 

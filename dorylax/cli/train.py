@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
-@click.option("--model", metavar="NAME", help="gcn, gat, sage, gin or mlp.")
+@click.option("--model", metavar="NAME", help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn or mlp.")
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with the seeds 0 … N-1 [default: train.seed alone].")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")

@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from dorylax.config.errors import ConfigError, did_you_mean
 from dorylax.config.resolve import RunConfig
-from dorylax.config.schema import DataConfig, ModelConfig, OptimizerConfig, TrainConfig
+from dorylax.config.schema import DataConfig, ModelConfig, OptimizerConfig, SingleConfig, TrainConfig
 
-__all__ = ["ConfigError", "DataConfig", "ModelConfig", "OptimizerConfig", "RunConfig", "TrainConfig", "did_you_mean"]
+__all__ = [
+    "ConfigError",
+    "DataConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "RunConfig",
+    "SingleConfig",
+    "TrainConfig",
+    "did_you_mean",
+]

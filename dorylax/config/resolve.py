@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dorylax.config.check import KEYS, check_value, flatten, known
 from dorylax.config.errors import ConfigError
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
-from dorylax.config.schema import SECTIONS, DataConfig, ModelConfig, OptimizerConfig, TrainConfig
+from dorylax.config.schema import SECTIONS, DataConfig, ModelConfig, OptimizerConfig, SingleConfig, TrainConfig
 from dorylax.optimizers import OPTIMIZERS
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
@@ -32,8 +32,14 @@ _MODEL_DEFAULTS: dict[str, Any] = {
     "attention_dropout": 0.6,
     "norm": "none",
     "residual": False,
+    "jk": "none",
     "aggregation": "mean",
     "train_epsilon": False,
+    "share_weights": False,
+    "num_propagations": 10,
+    "alpha": 0.1,
+    "theta": 0.5,
+    "edge_dropout": 0.0,
 }
 # What a data set asks for whatever the model: recipes normalise rows of word counts, which these features are not.
 _DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"communities": {"data.row_normalise": False}}
@@ -49,6 +55,7 @@ class RunConfig(BaseModel):
         model: the model and the options that it uses.
         optimizer: the optimizer and the options that it uses.
         train: how long, from which seed, what to watch.
+        single: how one machine computes an epoch.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,6 +64,7 @@ class RunConfig(BaseModel):
     model: ModelConfig
     optimizer: OptimizerConfig
     train: TrainConfig
+    single: SingleConfig
 
     @classmethod
     def resolve(cls, *overrides: Mapping[str, Any]) -> RunConfig:
@@ -146,13 +154,18 @@ class RunConfig(BaseModel):
     def key(self) -> str:
         """The identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
-        Keys that are null are left out, so that a key added later with null as its default changes no identity.
+        Keys that are null are left out, so that a key added later with null as its default changes no identity; so are
+        those of the section `single` at their defaults, which say how numbers are computed and not which.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
     def canonical_json(self) -> str:
-        """What `key` hashes: all keys that are not null, dotted and sorted, as compact JSON."""
-        values = {key: value for key, value in self.dotted().items() if value is not None}
+        """What `key` hashes, dotted and sorted, as compact JSON."""
+        values = {
+            key: value
+            for key, value in self.dotted().items()
+            if value is not None and not (key.startswith("single.") and value == KEYS[key].default)
+        }
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

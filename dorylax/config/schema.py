@@ -50,7 +50,9 @@ class ModelConfig(Section):
     hidden_features: Count | None = Field(
         None, description="width of the hidden layers, per head where there are heads"
     )
-    num_layers: Count | None = Field(None, description="number of layers, the output layer included")
+    num_layers: Count | None = Field(
+        None, description="number of layers, the output layer included unless `jk` adds one; of gcnii, its convolutions"
+    )
     dropout: Fraction | None = Field(None, description="probability that an input of a layer is dropped in training")
     heads: Count | None = Field(None, description="attention heads of the hidden layers")
     output_heads: Count | None = Field(None, description="attention heads of the output layer, averaged")
@@ -59,8 +61,22 @@ class ModelConfig(Section):
     )
     norm: Literal["none", "layer", "rms"] | None = Field(None, description="normalisation after each hidden layer")
     residual: bool | None = Field(None, description="add a layer's input to its output")
+    jk: Literal["none", "concat", "max"] | None = Field(
+        None, description="jumping knowledge: how the rows of all layers are joined for a linear output layer"
+    )
     aggregation: Literal["mean", "sum", "max"] | None = Field(None, description="how neighbours are aggregated")
     train_epsilon: bool | None = Field(None, description="learn the weight of a vertex's own features, from 0")
+    share_weights: bool | None = Field(
+        None, description="one matrix for both ends of an edge (gatv2), for a layer's rows and the first rows (gcnii)"
+    )
+    num_propagations: Count | None = Field(None, description="number of propagation steps")
+    alpha: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="share of a vertex's first rows in each propagation"
+    )
+    theta: Positive | None = Field(None, description="strength of the matrices, log(theta/l + 1) in layer l")
+    edge_dropout: Fraction | None = Field(
+        None, description="probability that an edge is dropped from a propagation in training"
+    )
 
 
 class OptimizerConfig(Section):
@@ -97,11 +113,22 @@ class TrainConfig(Section):
     )
 
 
+class SingleConfig(Section):
+    """How one machine computes an epoch."""
+
+    optimize: bool = Field(
+        True,
+        description="train with the optimised program (`dorylax.program`); "
+        "false: plain `jax.value_and_grad` of the model, the reference",
+    )
+
+
 SECTIONS: dict[str, type[Section]] = {
     "data": DataConfig,
     "model": ModelConfig,
     "optimizer": OptimizerConfig,
     "train": TrainConfig,
+    "single": SingleConfig,
 }
 
 

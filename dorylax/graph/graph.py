@@ -31,6 +31,8 @@ import numpy.typing as npt
 from dorylax.graph.transpose import edge_ids_fit, transpose, transposed_positions
 
 SelfLoops = Literal["none", "some", "all"]
+Size = Any
+"""An int; while a model is traced for any size, a symbolic dimension of JAX."""
 
 if sys.byteorder != "little":  # the uint32 view of int64 offsets below assumes it
     raise ImportError(f"dorylax needs a little-endian machine, this one is {sys.byteorder}-endian")
@@ -53,7 +55,7 @@ class Adjacency:
     edges: Any = None
 
     @property
-    def num_rows(self) -> int:
+    def num_rows(self) -> Size:
         """Number of rows R."""
         return int(self.offsets.shape[0]) - 1 if isinstance(self.offsets, np.ndarray) else self.offsets.shape[0] - 1
 
@@ -104,14 +106,14 @@ class Graph:
         return Adjacency(*rows, transposed_positions(*rows) if edge_ids_fit(self.num_edges) else None)
 
     @property
-    def num_vertices(self) -> int:
+    def num_vertices(self) -> Size:
         """V, the number of vertices."""
         return self.incoming.num_rows
 
     @property
-    def num_edges(self) -> int:
+    def num_edges(self) -> Size:
         """E, the number of directed edges; an undirected edge counts twice."""
-        return self.incoming.neighbours.shape[0]  # type: ignore[no-any-return]
+        return self.incoming.neighbours.shape[0]
 
     @property
     def edge_ids_fit(self) -> bool:

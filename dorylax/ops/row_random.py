@@ -7,12 +7,14 @@ that dropout does not depend on vertex order, on cuts into intervals, or on retr
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
-from jax.extend.random import threefry2x32_p
-from jaxtyping import Array, Bool, Integer, PRNGKeyArray, UInt32
+from jaxtyping import Array, Bool, Integer, PRNGKeyArray, UInt, UInt32
 
 from dorylax.graph.graph import Graph
+from dorylax.jax_internals import threefry2x32_p
 from dorylax.ops.primitives.base import structure_of
 
 
@@ -36,24 +38,29 @@ def loop_ids(graph: Graph) -> Integer[Array, " V"]:
     return vertex_ids(graph).astype(jnp.uint32) + jnp.uint32(graph.num_edges)
 
 
-def row_bits(key: PRNGKeyArray, ids: Integer[Array, " R"], width: int) -> UInt32[Array, "R {width}"]:
+def row_bits(key: PRNGKeyArray, ids: Integer[Array, " R"], width: int, bit_width: int = 32) -> UInt[Array, "R {width}"]:
     """Random bits of chosen rows.
 
     Args:
         key: a threefry key (`jax.random.key`).
         ids: row ids in 0 … 2³²-1, `[R]`, in any order, repeated or not.
         width: W, the number of words in a row.
+        bit_width: B, bits in a word: 8, 16, 32, or 64 (with x64).
 
     Returns:
-        uint32 `[R, W]`; row k equals `jax.random.bits(key, (N, W), "uint32")[ids[k]]` for every N > ids[k].
+        Unsigned, `[R, W]`; row k equals `jax.random.bits(key, (N, W), f"uint{B}")[ids[k]]` for every N > ids[k].
 
     Raises:
         ValueError: the key is not a threefry key.
     """
     a, b = _hash(key, ids, width)
-    return a ^ b
+    if bit_width == 64:
+        return (a.astype(jnp.uint64) << jnp.uint64(32)) | b.astype(jnp.uint64)
+    return (a ^ b).astype(f"uint{bit_width}")
 
 
+# Jitted so that a model with many layers traces it once per shape.
+@functools.partial(jax.jit, static_argnames=("probability", "width"))
 def bernoulli_rows(
     key: PRNGKeyArray, probability: float, ids: Integer[Array, " R"], width: int
 ) -> Bool[Array, "R {width}"]:

@@ -9,12 +9,14 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from dorylax.program.loss import micro_f1
+from dorylax.program.model.base import Tree
+from dorylax.trainer.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.loop_state import LoopState
-from dorylax.trainer.loss import micro_f1
-from dorylax.trainer.model_parts import Tree
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.result import EpochRecord, TrainingError
-from dorylax.trainer.step import StepFunctions, TrainingArrays
+from dorylax.trainer.step import StepFunctions
 
 _WHAT_TO_TRY = (
     "Try a lower optimizer.learning_rate, data.row_normalise=true or optax.clip_by_global_norm; "
@@ -24,29 +26,38 @@ _WHAT_TO_TRY = (
 
 @final
 class EpochRunner:
-    """Compiles for one run and then runs its epochs.
+    """Compiles for one run, computes what is the same in every epoch, and then runs the epochs.
 
     Args:
         functions: of the run's model and optimizer.
+        gradient: how loss and gradients are computed.
         options: the run's options.
         arrays: the data set on the device.
         streams: the model's random streams.
-        loop: the state that will be run; only its shapes matter here, and its timings are charged for compilation.
+        loop: the state that will be run; only its shapes matter here, and its timings are charged: "compile" for
+            compilation, "train" for what is computed once.
     """
 
     def __init__(
-        self, functions: StepFunctions, options: TrainOptions, arrays: TrainingArrays, streams: Tree, loop: LoopState
+        self,
+        functions: StepFunctions,
+        gradient: Gradient,
+        options: TrainOptions,
+        arrays: TrainingArrays,
+        streams: Tree,
+        *,
+        loop: LoopState,
     ) -> None:
         self._options = options
-        self._arrays = arrays
-        self._streams = streams
-        self._seed = np.uint32(options.seed)
         self._not_empty = [bool(np.asarray(mask).any()) for mask in arrays.masks]
-        self._step, step_seconds = functions.step.prepare(
-            (loop.params, loop.opt_state, loop.state), streams, arrays, self._seed, np.uint32(0)
+        kept = gradient.keep(arrays)
+        self._inputs = EpochInputs(streams, kept.arrays, arrays, np.uint32(options.seed), np.uint32(0))
+        self._step, step_seconds = functions.step(gradient).prepare(
+            (loop.params, loop.opt_state, loop.state), self._inputs
         )
         self._evaluate, evaluate_seconds = functions.evaluate.prepare(loop.params, loop.state, streams, arrays)
-        loop.spend("compile", step_seconds + evaluate_seconds)
+        loop.spend("compile", kept.compile_seconds + step_seconds + evaluate_seconds)
+        loop.spend("train", kept.seconds)
 
     def run(self, loop: LoopState) -> EpochRecord:
         """Runs the next epoch and adds it to the state.
@@ -58,7 +69,7 @@ class EpochRunner:
         epoch = loop.epochs
         begin = time.perf_counter()
         carry = (loop.params, loop.opt_state, loop.state)
-        carry, device_loss = self._step(carry, self._streams, self._arrays, self._seed, np.uint32(epoch))
+        carry, device_loss = self._step(carry, self._inputs._replace(epoch=np.uint32(epoch)))
         loop.params, loop.opt_state, loop.state = carry
         loss = float(device_loss)  # waits for the whole step
         seconds = time.perf_counter() - begin
@@ -76,7 +87,7 @@ class EpochRunner:
         return record
 
     def _accuracies(self, loop: LoopState, epoch: int) -> list[float | None]:
-        result: Any = self._evaluate(loop.params, loop.state, self._streams, self._arrays)
+        result: Any = self._evaluate(loop.params, loop.state, self._inputs.streams, self._inputs.arrays)
         counts, nan = jax.device_get(result)
         if nan:
             loop.diverged = True

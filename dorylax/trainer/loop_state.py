@@ -14,8 +14,8 @@ import numpy as np
 
 from dorylax.checkpoint import Checkpoint, CheckpointMismatchError
 from dorylax.graph.dataset import Dataset
+from dorylax.program.model.base import ModelParts, Tree
 from dorylax.run_directory import RunDirectoryError, differences, listed
-from dorylax.trainer.model_parts import ModelParts, Tree
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.result import EpochRecord, Timings, best_epoch, improves
 

@@ -58,7 +58,14 @@ class EpochRecord:
 @final
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """Where a run's wall time went, in seconds, summed over all its processes if it was resumed."""
+    """Where a run's wall time went, in seconds, summed over all its processes if it was resumed.
+
+    Attributes:
+        compile: tracing the model, splitting it, compiling.
+        train: the epochs' steps, and what is computed once because it is the same in all of them.
+        evaluate: evaluations.
+        checkpoint: writing checkpoints.
+    """
 
     compile: float = 0.0
     train: float = 0.0
@@ -108,6 +115,7 @@ class TrainResult:
         timings: seconds of compilation, training, evaluation and checkpoints.
         metric: what the accuracies are: "accuracy", or "micro_f1" for multi-label data.
         first_epoch: the epoch that this process began with; 0 unless resumed.
+        passes: of the optimised program whose step was trained with; None where it was plain `jax.value_and_grad`.
     """
 
     history: list[EpochRecord]
@@ -118,6 +126,7 @@ class TrainResult:
     timings: Timings
     metric: Metric = "accuracy"
     first_epoch: int = 0
+    passes: tuple[str, ...] | None = None
 
     @property
     def val_accuracy(self) -> float | None:

@@ -98,5 +98,6 @@ class RunFiles:
                 "final_loss": result.final_loss,
                 "seconds_per_epoch": result.seconds_per_epoch,
                 "timings": dataclasses.asdict(result.timings),
+                "passes": None if result.passes is None else list(result.passes),
             }
         )

@@ -2,51 +2,29 @@
 
 Everything large is an argument: a graph or features that a jitted function closed over would become constants, which
 XLA folds for minutes. The epoch and the seed are arguments too, so that nothing is compiled again for them. Functions
-and their compiled forms are kept per (model structure, optimizer): many seeds of one configuration compile once.
+and their compiled forms are kept per (model structure, optimizer), and in them per (data's shapes, gradient): many
+seeds of one configuration are traced, split and compiled once.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple, final
+from collections.abc import Hashable
+from typing import Any, cast, final
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
-from dorylax.trainer.epoch_rng import epoch_rng
-from dorylax.trainer.loss import confusion_counts, masked_loss
-from dorylax.trainer.model_parts import Structure, Tree
-
-
-class TrainingArrays(NamedTuple):
-    """A data set as the jitted functions take it: features `[V, F]`, labels `[V]` or `[V, C]`, masks bool `[3, V]`."""
-
-    graph: Graph
-    features: Any
-    labels: Any
-    masks: Any  # rows: training, validation, test
-
-
-@final
-class Compiled:
-    """A jitted function, compiled ahead of time once per argument shapes so that its compile time is known."""
-
-    def __init__(self, function: Callable[..., Any], donate: tuple[int, ...] = ()) -> None:
-        self._jitted = jax.jit(function, donate_argnums=donate)
-        self._executables: dict[Any, Callable[..., Any]] = {}
-
-    def prepare(self, *args: Any) -> tuple[Callable[..., Any], float]:
-        """The executable for arguments like these, and the seconds spent compiling it now (0 if it was there)."""
-        key = signature(args)
-        if key in self._executables:
-            return self._executables[key], 0.0
-        begin = time.perf_counter()
-        self._executables[key] = self._jitted.lower(*args).compile()
-        return self._executables[key], time.perf_counter() - begin
+from dorylax.program.loss import confusion_counts
+from dorylax.program.model.base import ModelParts, Structure, Tree
+from dorylax.program.spec import DataSpec
+from dorylax.trainer.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.compiled import Compiled, signature
+from dorylax.trainer.gradient import Gradient, PlainGradient, ProgramGradient, training_loss
 
 
 @final
@@ -54,9 +32,8 @@ class StepFunctions:
     """What the trainer runs for one model structure and optimizer.
 
     Attributes:
+        plain: the gradient as JAX differentiates the model.
         start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
-        step: `((params, opt_state, state), streams, arrays, seed, epoch) -> ((params, opt_state, state), loss)`;
-            donates its first argument. The loss is that before the update.
         evaluate: `(params, state, streams, arrays) -> (counts int32 [3, 3], nan)`: `confusion_counts` on the three
             masks, and whether any output is NaN.
         predict: `(params, state, streams, graph, features) -> float32 [V, C]`.
@@ -66,8 +43,10 @@ class StepFunctions:
         self._structure = structure
         self._optimizer = optax.with_extra_args_support(optimizer)
         self._outputs: dict[Any, tuple[Any, Any]] = {}
+        self._optimised: dict[Any, ProgramGradient] = {}
+        self._steps: dict[Gradient, Compiled] = {}
+        self.plain = PlainGradient(structure)
         self.start = Compiled(self._start)
-        self.step = Compiled(self._step, donate=(0,))
         self.evaluate = Compiled(self._evaluate)
         self.predict = Compiled(self._predict)
 
@@ -79,25 +58,47 @@ class StepFunctions:
             self._outputs[key] = jax.eval_shape(self._structure.apply_train, *args)
         return self._outputs[key]
 
+    def optimised(self, parts: ModelParts, data: Dataset) -> tuple[ProgramGradient, float]:
+        """The gradient by the optimised program, and the seconds spent on tracing it now (0 if it was there).
+
+        Args:
+            parts: the model, of this structure.
+            data: data like those that it will run on.
+
+        Raises:
+            SplitError: the model cannot be split.
+        """
+        key = (DataSpec.of(data), signature((parts.params, parts.streams, parts.state)))
+        if key in self._optimised:
+            return self._optimised[key], 0.0
+        begin = time.perf_counter()
+        self._optimised[key] = ProgramGradient.of(parts, data)
+        return self._optimised[key], time.perf_counter() - begin
+
+    def step(self, gradient: Gradient) -> Compiled:
+        """`((params, opt_state, state), inputs) -> ((params, opt_state, state), loss)` with this gradient.
+
+        Donates its first argument; the inputs are `EpochInputs`, the loss is that before the update.
+        """
+        if gradient not in self._steps:
+            self._steps[gradient] = Compiled(functools.partial(self._step, gradient), donate=(0,))
+        return self._steps[gradient]
+
     def _start(self, params: Tree, state: Tree) -> tuple[Tree, Tree, Tree]:
         return _fresh(params), _fresh(self._optimizer.init(params)), _fresh(state)
 
     def _step(
-        self, carry: tuple[Tree, Tree, Tree], streams: Tree, arrays: TrainingArrays, seed: Any, epoch: Any
+        self, gradient: Gradient, carry: tuple[Tree, Tree, Tree], inputs: EpochInputs
     ) -> tuple[tuple[Tree, Tree, Tree], Any]:
         params, opt_state, state = carry
-        own_streams = epoch_rng(streams, seed, epoch)
+        loss, gradients, new_state = gradient(params, state, inputs)
 
-        def loss_of(candidate: Tree) -> tuple[Any, Tree]:
-            logits, new_state = self._structure.apply_train(
-                candidate, own_streams, state, arrays.graph, arrays.features
-            )
-            return masked_loss(logits, arrays.labels, arrays.masks[0]), new_state
+        def value_fn(candidate: Tree) -> Any:
+            return training_loss(self._structure, state, inputs)(candidate)[0]
 
-        (loss, new_state), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
         # The extra arguments serve optimizers that look at the loss (line searches, reduce_on_plateau).
         updates, new_opt_state = self._optimizer.update(
-            gradients, opt_state, params, value=loss, grad=gradients, value_fn=lambda p: loss_of(p)[0]
+            gradients, opt_state, params, value=loss, grad=gradients, value_fn=value_fn
         )
         new_params = optax.apply_updates(params, updates)
         return _like((new_params, new_opt_state, new_state), carry), loss
@@ -116,7 +117,7 @@ def step_functions(structure: Structure, optimizer: optax.GradientTransformation
     An optimizer is the same only if it is the same object (its functions are compared by identity).
     """
     try:
-        return _cached(structure, optimizer)
+        return _cached(cast(Hashable, structure), optimizer)
     except TypeError as error:
         if "unhashable" not in str(error):
             raise
@@ -124,14 +125,8 @@ def step_functions(structure: Structure, optimizer: optax.GradientTransformation
 
 
 @functools.lru_cache(maxsize=16)
-def _cached(structure: Structure, optimizer: optax.GradientTransformation) -> StepFunctions:
+def _cached(structure: Any, optimizer: optax.GradientTransformation) -> StepFunctions:
     return StepFunctions(structure, optimizer)
-
-
-def signature(args: Any) -> Any:
-    """A hashable description of a tree of arrays: structure, shapes and dtypes."""
-    leaves, treedef = jax.tree.flatten(args)
-    return treedef, tuple(jax.typeof(leaf) for leaf in leaves)
 
 
 def _fresh(tree: Tree) -> Tree:

@@ -1,7 +1,7 @@
 """`Trainer`: one machine, the whole graph, one jitted step per epoch.
 
 It decides the order of things in a run: step, evaluation, record, observers, checkpoint, stop. The mathematics is in
-`step` and `loss`, numbers and definitions in `result`, saving in `loop_state` and `dorylax.checkpoint`.
+`step` and `gradient`, numbers and definitions in `result`, saving in `loop_state` and `dorylax.checkpoint`.
 """
 
 from __future__ import annotations
@@ -9,28 +9,31 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-import jax
 import numpy as np
 import optax
 from jaxtyping import Float32
 
 from dorylax.graph.dataset import Dataset
 from dorylax.metrics import MetricsWriter
+from dorylax.program.errors import SplitError
+from dorylax.program.model.flax_nnx import put_back, take_apart
 from dorylax.run_directory import RunDirectory
+from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.epoch_runner import EpochRunner
+from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.loop_state import LoopState, describe_run, to_host
-from dorylax.trainer.model_parts import put_back, take_apart
 from dorylax.trainer.observer import Observer
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.result import Stopped, TrainingError, TrainResult
 from dorylax.trainer.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
-from dorylax.trainer.step import TrainingArrays, step_functions
+from dorylax.trainer.step import step_functions
 from dorylax.trainer.validate import check_arguments, check_model, check_run_directory
 
 if TYPE_CHECKING:
@@ -42,8 +45,10 @@ class Trainer:
     """Trains a Flax NNX model on a graph.
 
     The step of an epoch is one jitted function: forward pass with dropout, masked cross-entropy over the training
-    vertices, gradient, optimizer update. Randomness is a function of (the model's streams, seed, epoch, row id), so a
-    run that was interrupted and resumed gives bit for bit what it would have given.
+    vertices, gradient, optimizer update. Loss and gradient are those of the optimised program (`dorylax.program`); a
+    model that cannot be split into graph tasks and stages trains as plain jit, with one warning that says why.
+    Randomness is a function of (the model's streams, seed, epoch, row id), so a run that was interrupted and resumed
+    gives bit for bit what it would have given.
 
     Arguments are checked at once; nothing is computed or written before `fit`.
 
@@ -62,6 +67,7 @@ class Trainer:
         run_directory: where to leave configuration, metrics, summary and checkpoints; None: nowhere.
         resume: go on from the newest whole checkpoint in the run directory, if there is one.
         observers: told about each epoch; see `Observer`.
+        optimize: train with the optimised program; False: plain `jax.value_and_grad` of the model, the reference.
 
     Raises:
         ValueError: an argument out of range, or a model whose output is not `[V, C]`.
@@ -84,6 +90,7 @@ class Trainer:
         run_directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
         observers: Sequence[Observer] = (),
+        optimize: bool = True,
     ) -> None:
         self.options = TrainOptions(
             epochs, seed, eval_every, target_accuracy, patience, checkpoint_every, keep_checkpoints
@@ -96,13 +103,15 @@ class Trainer:
         self._resume = resume
         self._observers = tuple(observers)
         self._config: dict[str, Any] | None = None
-        self._settings: dict[str, Any] = {"train.eval_every": eval_every}
+        self._optimize = optimize
+        self._settings: dict[str, Any] = {"train.eval_every": eval_every, "single.optimize": optimize}
         self._parts = take_apart(model)
         # `fit` must be able to start again, and the user may train the model's own arrays elsewhere.
         self._parts = dataclasses.replace(
             self._parts, params=to_host(self._parts.params), state=to_host(self._parts.state)
         )
         self._functions = step_functions(self._parts.structure, optimizer)
+        self._gradient: Gradient | None = None
         self._trained: LoopState | None = None
         check_model(self._functions, self._parts, data, type(model).__name__)
 
@@ -143,6 +152,7 @@ class Trainer:
             run_directory=run_directory,
             resume=resume,
             observers=observers,
+            optimize=config.single.optimize,
         )
         trainer._config = config.to_dict()
         trainer._settings = from_config.settings(config)
@@ -155,6 +165,9 @@ class Trainer:
         (the caller decides whether the process ends); Ctrl-C does the same and is then raised as KeyboardInterrupt, a
         second Ctrl-C at once. Without a run directory signals do what they always do.
 
+        Warns:
+            UserWarning: the model cannot be split, and trains as plain jit; once for a trainer.
+
         Returns:
             What the run reached; the model now holds the parameters of the best epoch.
 
@@ -166,6 +179,7 @@ class Trainer:
                 belongs to another run.
         """
         fresh = self._fresh()
+        gradient, trace_seconds = self._choose_gradient()
         files = None
         if self.run_directory is not None:
             files = RunFiles.create(
@@ -183,7 +197,7 @@ class Trainer:
                 if not loop.diverged:
                     loop.go_on(self.options)
                 files.start(self._written_config())
-            result = self._train(loop, files, requests)
+            result = self._train(loop, gradient, trace_seconds, files, requests)
         if requests is not None:
             requests.pass_on(stopped=result.stopped == "signal")
         return result
@@ -226,12 +240,35 @@ class Trainer:
 
     @cached_property
     def _arrays(self) -> TrainingArrays:
-        data = self.data
-        masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
-        arrays: TrainingArrays = jax.device_put(TrainingArrays(data.graph, data.features, data.labels, masks))
-        return arrays
+        return TrainingArrays.of(self.data)
 
-    def _train(self, loop: LoopState, files: RunFiles | None, requests: StopRequests | None) -> TrainResult:
+    def _choose_gradient(self) -> tuple[Gradient, float]:
+        """How this trainer computes gradients, and the seconds spent on tracing now."""
+        if self._gradient is not None:
+            return self._gradient, 0.0
+        gradient: Gradient = self._functions.plain
+        seconds = 0.0
+        if self._optimize:
+            try:
+                gradient, seconds = self._functions.optimised(self._parts, self.data)
+            except SplitError as error:
+                warnings.warn(
+                    f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
+                    f"and a pipeline would refuse it: {error}",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        self._gradient = gradient
+        return gradient, seconds
+
+    def _train(
+        self,
+        loop: LoopState,
+        gradient: Gradient,
+        trace_seconds: float,
+        files: RunFiles | None,
+        requests: StopRequests | None,
+    ) -> TrainResult:
         if loop.diverged:
             raise TrainingError(
                 f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot go on. Give a run with "
@@ -248,7 +285,8 @@ class Trainer:
         if stopped is None:
             if files is not None:
                 files.directory.remove_summary()
-            runner = EpochRunner(self._functions, self.options, self._arrays, self._parts.streams, loop)
+            loop.spend("compile", trace_seconds)
+            runner = EpochRunner(self._functions, gradient, self.options, self._arrays, self._parts.streams, loop=loop)
         while stopped is None:
             try:
                 record = runner.run(loop)
@@ -283,6 +321,7 @@ class Trainer:
             timings=loop.timings,
             metric="micro_f1" if self.data.multilabel else "accuracy",
             first_epoch=first_epoch,
+            passes=None if self._gradient is None else self._gradient.passes,
         )
         if files is not None:
             files.summarise(result, self.options.seed)
@@ -313,4 +352,5 @@ class Trainer:
             "data": {"name": self.data.name},
             "model": {"class": type(self.model).__name__},
             "train": {"seed": self.options.seed, "eval_every": self.options.eval_every},
+            "single": {"optimize": self._optimize},
         }

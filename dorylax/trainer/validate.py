@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from dorylax.graph.dataset import Dataset
-from dorylax.trainer.model_parts import ModelParts
+from dorylax.program.model.base import ModelParts
 from dorylax.trainer.observer import Observer
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.step import StepFunctions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
 from dorylax.layers.gat import GATConv
+from dorylax.layers.jumping import JumpKind
 from dorylax.layers.models.skeleton import Activation, Skeleton, layer_widths
 from dorylax.layers.norm import NormKind
 
@@ -30,10 +31,12 @@ class GAT(nnx.Module):
         out_features: width of the output rows: the number of classes.
         num_layers: number of layers; 1 has no hidden rows (default: 2).
         heads: heads of each hidden layer, concatenated (default: 8).
-        output_heads: heads of the last layer, averaged (default: 1).
+        output_heads: heads of the last layer, averaged; with `jk` there is no such layer (default: 1).
         dropout: probability of dropping an element of each layer's input (default: 0.6).
         norm: "none", "layer" or "rms", between layer and activation (default: "none").
         residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
+            linear output layer after it (default: "none").
         attention_dropout: probability of dropping an attention coefficient (default: 0.6).
         activation: σ, between layers (default: ELU).
         dtype: dtype of the computation and the result (default: that of the input).
@@ -45,7 +48,7 @@ class GAT(nnx.Module):
         skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
 
     Raises:
-        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm, heads below 1.
+        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm or jk, heads below 1.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -64,38 +67,38 @@ class GAT(nnx.Module):
         dropout: float = 0.6,
         norm: NormKind = "none",
         residual: bool = False,
+        jk: JumpKind = "none",
         attention_dropout: float = 0.6,
         activation: Activation = jax.nn.elu,
         dtype: DTypeLike | None = None,
         param_dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        per_head = layer_widths(in_features, hidden_features, out_features, num_layers)
-        last = num_layers - 1
-        widths = [
-            (fan_in if depth == 0 else heads * fan_in, fan_out if depth == last else heads * fan_out)
-            for depth, (fan_in, fan_out) in enumerate(per_head)
-        ]
+        layers = head_layers(
+            in_features, hidden_features, out_features, num_layers, heads=heads, output_heads=output_heads, jk=jk
+        )
         self.convs = nnx.List(
             [
                 GATConv(
-                    widths[depth][0],
-                    fan_out,
-                    heads=output_heads if depth == last else heads,
-                    concat=depth < last,
+                    layer.in_features,
+                    layer.features_per_head,
+                    heads=layer.heads,
+                    concat=layer.concat,
                     attention_dropout=attention_dropout,
                     dtype=dtype,
                     param_dtype=param_dtype,
                     rngs=rngs,
                 )
-                for depth, (_, fan_out) in enumerate(per_head)
+                for layer in layers
             ]
         )
         self.skeleton = Skeleton(
-            widths,
+            [layer.widths for layer in layers],
+            out_features,
             dropout=dropout,
             norm=norm,
             residual=residual,
+            jk=jk,
             activation=activation,
             dtype=dtype,
             param_dtype=param_dtype,
@@ -105,3 +108,43 @@ class GAT(nnx.Module):
     def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
         return self.skeleton(list(self.convs), graph, x)
+
+
+class HeadLayer(NamedTuple):
+    """The sizes of one attention layer: its heads are concatenated, or else averaged."""
+
+    in_features: int
+    features_per_head: int
+    heads: int
+    concat: bool
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Width of the layer's input and output."""
+        return self.in_features, self.features_per_head * (self.heads if self.concat else 1)
+
+
+def head_layers(
+    in_features: int,
+    hidden_features: int,
+    out_features: int,
+    num_layers: int,
+    *,
+    heads: int,
+    output_heads: int,
+    jk: JumpKind,
+) -> list[HeadLayer]:
+    """The layers of an attention network: hidden ones concatenate `heads`, one that gives the output averages.
+
+    With jumping knowledge, which has an output layer of its own, all of them are hidden ones.
+
+    Raises:
+        ValueError: a width or `num_layers` below 1.
+    """
+    pairs = layer_widths(in_features, hidden_features, out_features, num_layers, jk)
+    layers = []
+    for depth, (fan_in, per_head) in enumerate(pairs):
+        hidden = depth < num_layers - 1 or jk != "none"
+        width = fan_in if depth == 0 else heads * fan_in
+        layers.append(HeadLayer(width, per_head, heads if hidden else output_heads, concat=hidden))
+    return layers

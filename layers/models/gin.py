@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
 from dorylax.layers.gin import GINConv
+from dorylax.layers.jumping import JumpKind
 from dorylax.layers.models.skeleton import Activation, Skeleton, layer_widths
 from dorylax.layers.norm import NormKind
 
@@ -31,6 +32,8 @@ class GIN(nnx.Module):
         dropout: probability of dropping an element of each layer's input (default: 0.5).
         norm: "none", "layer" or "rms", between layer and activation (default: "none").
         residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
+            linear output layer after it (default: "none").
         train_epsilon: whether each layer's ε is a parameter, starting from 0 (default: False).
         activation: σ, between layers (default: ReLU).
         dtype: dtype of the computation and the result (default: that of the input).
@@ -42,7 +45,7 @@ class GIN(nnx.Module):
         skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
 
     Raises:
-        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm.
+        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm or jk.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -59,13 +62,14 @@ class GIN(nnx.Module):
         dropout: float = 0.5,
         norm: NormKind = "none",
         residual: bool = False,
+        jk: JumpKind = "none",
         train_epsilon: bool = False,
         activation: Activation = jax.nn.relu,
         dtype: DTypeLike | None = None,
         param_dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        widths = layer_widths(in_features, hidden_features, out_features, num_layers)
+        widths = layer_widths(in_features, hidden_features, out_features, num_layers, jk)
         self.convs = nnx.List(
             [
                 GINConv(
@@ -82,9 +86,11 @@ class GIN(nnx.Module):
         )
         self.skeleton = Skeleton(
             widths,
+            out_features,
             dropout=dropout,
             norm=norm,
             residual=residual,
+            jk=jk,
             activation=activation,
             dtype=dtype,
             param_dtype=param_dtype,

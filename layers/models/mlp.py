@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Array, Float
 from dorylax.graph.graph import Graph
 from dorylax.layers.initializers import glorot_uniform
 from dorylax.layers.inputs import check_width, follow_input
+from dorylax.layers.jumping import JumpKind
 from dorylax.layers.models.skeleton import Activation, Layer, Skeleton, layer_widths
 from dorylax.layers.norm import NormKind
 
@@ -31,6 +33,8 @@ class MLP(nnx.Module):
         dropout: probability of dropping an element of each layer's input (default: 0.5).
         norm: "none", "layer" or "rms", between layer and activation (default: "none").
         residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
+            linear output layer after it (default: "none").
         activation: σ, between layers (default: ReLU).
         dtype: dtype of the computation and the result (default: that of the input).
         param_dtype: dtype of the parameters (default: float32).
@@ -41,7 +45,7 @@ class MLP(nnx.Module):
         skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
 
     Raises:
-        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm.
+        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm or jk.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -58,30 +62,21 @@ class MLP(nnx.Module):
         dropout: float = 0.5,
         norm: NormKind = "none",
         residual: bool = False,
+        jk: JumpKind = "none",
         activation: Activation = jax.nn.relu,
         dtype: DTypeLike | None = None,
         param_dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        widths = layer_widths(in_features, hidden_features, out_features, num_layers)
-        self.convs = nnx.List(
-            [
-                nnx.Linear(
-                    *pair,
-                    kernel_init=glorot_uniform,
-                    dtype=dtype,
-                    param_dtype=param_dtype,
-                    promote_dtype=follow_input,
-                    rngs=rngs,
-                )
-                for pair in widths
-            ]
-        )
+        widths = layer_widths(in_features, hidden_features, out_features, num_layers, jk)
+        self.convs = nnx.List(dense_layers(widths, dtype=dtype, param_dtype=param_dtype, rngs=rngs))
         self.skeleton = Skeleton(
             widths,
+            out_features,
             dropout=dropout,
             norm=norm,
             residual=residual,
+            jk=jk,
             activation=activation,
             dtype=dtype,
             param_dtype=param_dtype,
@@ -93,14 +88,31 @@ class MLP(nnx.Module):
 
         Of `graph` only the vertices' ids matter, for dropout.
         """
-        return self.skeleton([_alone(linear) for linear in self.convs], graph, x)
+        return self.skeleton([alone("MLP", linear) for linear in self.convs], graph, x)
 
 
-def _alone(linear: nnx.Linear) -> Layer:
-    """A dense layer, called as a graph layer is."""
+def dense_layers(
+    widths: Sequence[tuple[int, int]], *, dtype: DTypeLike | None, param_dtype: DTypeLike, rngs: nnx.Rngs
+) -> list[nnx.Linear]:
+    """A dense layer for each pair of widths."""
+    return [
+        nnx.Linear(
+            *pair,
+            kernel_init=glorot_uniform,
+            dtype=dtype,
+            param_dtype=param_dtype,
+            promote_dtype=follow_input,
+            rngs=rngs,
+        )
+        for pair in widths
+    ]
+
+
+def alone(model: str, linear: nnx.Linear) -> Layer:
+    """A dense layer of a model, called as a graph layer is."""
 
     def layer(graph: Graph, x: jax.Array) -> jax.Array:  # noqa: ARG001
-        check_width("MLP", x, linear.in_features)
+        check_width(model, x, linear.in_features)
         return linear(x)
 
     return layer

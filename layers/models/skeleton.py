@@ -1,4 +1,4 @@
-"""What all models share: the order of dropout, layer, normalisation, shortcut and activation, through the depth.
+"""What most models share: the order of dropout, layer, normalisation, shortcut and activation, through the depth.
 
 A model owns its layers as `convs` (so that the first layer's parameters are those under `convs/0`, whatever the model)
 and hands them to its `Skeleton`, which owns all the rest. What kind of layers they are is the model's business.
@@ -20,6 +20,7 @@ from dorylax.graph.graph import Graph
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.initializers import glorot_uniform
 from dorylax.layers.inputs import follow_input
+from dorylax.layers.jumping import JumpingKnowledge, JumpKind, check_jk
 from dorylax.layers.norm import NormKind, check_norm, make_norm
 from dorylax.ops.row_random import vertex_ids
 
@@ -39,59 +40,84 @@ class Skeleton(nnx.Module):
     The shortcuts are there when `residual` is set: the identity where a layer's widths are equal, else a product with
     a matrix of its own.
 
+    With jumping knowledge no layer is the last: the first line holds for all l < L, and the output is
+    out(dropout(join(x_1, …, x_L))), by `JumpingKnowledge`.
+
     Args:
         widths: width of each layer's input and output, `[(F_0, F_1), (F_1, F_2), …]`.
+        out_features: width of the output rows; without jumping knowledge, that of the last layer.
         dropout: probability of dropping an element of a layer's input.
         norm: "none", "layer" or "rms".
         residual: whether there are shortcuts.
+        jk: jumping knowledge: "none", "concat" or "max".
         activation: σ.
         dtype: dtype of the computation and the result (default: that of the input).
         param_dtype: dtype of the parameters (default: float32).
         rngs: streams `params` and `dropout`.
 
     Attributes:
-        dropouts: one `Dropout` per layer.
-        norms: one normalisation per layer but the last; empty for "none".
+        dropouts: one `Dropout` per layer, and one more for what jumping knowledge joins.
+        norms: one normalisation per layer but the last, with jumping knowledge for the last too; empty for "none".
         shortcuts: one `Shortcut` per layer; empty without `residual`.
+        jump: the `JumpingKnowledge`, or None.
+
+    Raises:
+        ValueError: `dropout` outside 0 … 1, no such norm or jk.
 
     Shapes:
         - input: graph with V vertices, features `[V, F_0]`
-        - output: `[V, F_L]`
+        - output: `[V, out_features]`
     """
 
     def __init__(
         self,
         widths: Sequence[tuple[int, int]],
+        out_features: int,
         *,
         dropout: float,
         norm: NormKind,
         residual: bool,
+        jk: JumpKind,
         activation: Activation,
         dtype: DTypeLike | None = None,
         param_dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
         self.activation = activation
-        self.dropouts = nnx.List([Dropout(dropout, rngs=rngs) for _ in widths])
         check_norm(norm)  # one layer alone has no norm that would
-        norms = [make_norm(norm, out, dtype=dtype, param_dtype=param_dtype, rngs=rngs) for _, out in widths[:-1]]
+        check_jk(jk)
+        jumps = jk != "none"
+        self.dropouts = nnx.List([Dropout(dropout, rngs=rngs) for _ in range(len(widths) + jumps)])
+        normed = widths if jumps else widths[:-1]
+        norms = [make_norm(norm, out, dtype=dtype, param_dtype=param_dtype, rngs=rngs) for _, out in normed]
         self.norms = nnx.List([made for made in norms if made is not None])
         self.shortcuts = nnx.List(
             [Shortcut(*pair, dtype=dtype, param_dtype=param_dtype, rngs=rngs) for pair in widths] if residual else []
         )
+        self.jump = nnx.data(
+            None
+            if jk == "none"
+            else JumpingKnowledge(
+                jk, [out for _, out in widths], out_features, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+            )
+        )
 
     def __call__(self, layers: Sequence[Layer], graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Runs `layers` (as many as there are widths) on features `[V, F_0]`; gives `[V, F_L]`."""
+        """Runs `layers` (as many as there are widths) on features `[V, F_0]`; gives `[V, out_features]`."""
         ids = vertex_ids(graph)
+        rows = []
         for depth, layer in enumerate(layers):
             y = layer(graph, self.dropouts[depth](x, ids))
-            last = depth == len(layers) - 1
+            last = depth == len(layers) - 1 and self.jump is None
             if self.norms and not last:
                 y = self.norms[depth](y)
             if self.shortcuts:
                 y = y + self.shortcuts[depth](x)
             x = y if last else self.activation(y)
-        return x
+            rows.append(x)
+        if self.jump is None:
+            return x
+        return self.jump.out(self.dropouts[-1](self.jump.join(rows), ids))
 
 
 @final
@@ -137,8 +163,12 @@ class Shortcut(nnx.Module):
         return self.projection(x)
 
 
-def layer_widths(in_features: int, hidden_features: int, out_features: int, num_layers: int) -> list[tuple[int, int]]:
+def layer_widths(
+    in_features: int, hidden_features: int, out_features: int, num_layers: int, jk: JumpKind = "none"
+) -> list[tuple[int, int]]:
     """Width of each layer's input and output: `in → hidden → … → hidden → out`, in `num_layers` steps.
+
+    With jumping knowledge, which has an output layer of its own, all of them give hidden rows.
 
     Raises:
         ValueError: a number below 1.
@@ -151,5 +181,5 @@ def layer_widths(in_features: int, hidden_features: int, out_features: int, num_
     ):
         if value < 1:
             raise ValueError(f"{name} must be ≥ 1, got {value}")
-    ends = [in_features, *[hidden_features] * (num_layers - 1), out_features]
-    return list(itertools.pairwise(ends))
+    last = out_features if jk == "none" else hidden_features
+    return list(itertools.pairwise([in_features, *[hidden_features] * (num_layers - 1), last]))

@@ -83,11 +83,11 @@ def test_flags_beat_the_file_and_the_file_the_recipe(dorylax, tmp_path: Path) ->
         (["--set", "train.epochs="], "train.epochs must be a whole number ≥ 1, got null"),
         (["--set", "train.epochs=[1"], "train.epochs must be a whole number ≥ 1, got '[1'"),
         (["--epochs", "2", "--set", "train.epochs=3"], "train.epochs is given twice on the command line"),
-        (["--model", "gnc"], "unknown model.name 'gnc': did you mean gin or gcn?"),
+        (["--model", "gnc"], "unknown model.name 'gnc': did you mean sgc or gin or gcn?"),
         (
             ["--set", "model.heads=3"],
             "model.heads is not an option of model gcn, whose options are "
-            "hidden_features, num_layers, dropout, norm, residual",
+            "hidden_features, num_layers, dropout, norm, residual, jk",
         ),
         (["--resume"], "--resume needs the --out of the run to continue, and goes without --no-save"),
         (["--no-save", "--out", "x"], "--no-save and --out exclude each other"),

@@ -91,9 +91,18 @@ def test_key_does_not_know_of_nulls() -> None:
     assert '"train.patience"' not in config.canonical_json()
 
 
+def test_key_does_not_know_of_how_a_machine_computes_unless_told() -> None:
+    config = RunConfig.resolve()
+    assert config.single.optimize is True
+    assert config.to_dict()["single"] == {"optimize": True}
+    assert "single" not in config.canonical_json()  # as before there was the section
+    assert RunConfig.resolve({"single.optimize": False}).key() != config.key()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"single.optimize": 1}, "single.optimize must be true or false, got 1"),
         ({"train.epochs": 0}, "train.epochs must be ≥ 1, got 0"),
         ({"train.epochs": 1.5}, "train.epochs must be a whole number ≥ 1, got 1.5"),
         ({"train.epochs": 2.0}, "train.epochs must be a whole number ≥ 1, got 2.0"),
@@ -114,14 +123,17 @@ def test_key_does_not_know_of_nulls() -> None:
         ({"optimizer.learning_rate": "1e-2"}, "optimizer.learning_rate must be a number > 0, got '1e-2'"),
         ({"data.name": ""}, "data.name must not be empty"),
         ({"data.size": 3}, "data.size must be text, got 3"),
-        ({"model.name": "gnc"}, "unknown model.name 'gnc': did you mean gin or gcn?"),
-        ({"model.name": "zz"}, "unknown model.name 'zz': choose from gcn, gat, sage, gin, mlp"),
+        ({"model.name": "gnc"}, "unknown model.name 'gnc': did you mean sgc or gin or gcn?"),
+        (
+            {"model.name": "zz"},
+            "unknown model.name 'zz': choose from gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp",
+        ),
         ({"optimizer.name": "adamm"}, "unknown optimizer.name 'adamm': did you mean adam or adamw?"),
         ({"train.epoch": 1}, "unknown key 'train.epoch': did you mean train.epochs?"),
         ({"trian.epochs": 1}, "unknown key 'trian.epochs': did you mean train.epochs?"),
         ({"epochs": 1}, "unknown key 'epochs': did you mean train.epochs?"),
         ({"training.seed": 1}, "unknown key 'training.seed': did you mean train.seed?"),
-        ({"zz": 1}, "unknown key 'zz': keys begin with data, model, optimizer, train, as in train.epochs"),
+        ({"zz": 1}, "unknown key 'zz': keys begin with data, model, optimizer, train, single, as in train.epochs"),
         (
             {"data.zz": 1},
             "unknown key 'data.zz': choose from data.name, data.size, data.row_normalise, data.split_seed",
@@ -131,7 +143,7 @@ def test_key_does_not_know_of_nulls() -> None:
         (
             {"model.heads": 3},
             "model.heads is not an option of model gcn, whose options are "
-            "hidden_features, num_layers, dropout, norm, residual",
+            "hidden_features, num_layers, dropout, norm, residual, jk",
         ),
         (
             {"optimizer.momentum": 0.5},

@@ -67,11 +67,11 @@ def test_shipped_sweeps_are_valid(path: Path) -> None:
         ("grid:\n  model.nam: [gcn]\n", "s.yaml:2: unknown key 'model.nam': did you mean model.name?"),
         (
             "grid:\n  model.name:\n    - gcn\n    - gnc\n",
-            "s.yaml:4: unknown model.name 'gnc': did you mean gin or gcn?",
+            "s.yaml:4: unknown model.name 'gnc': did you mean sgc or gin or gcn?",
         ),
         (
             "base:\n  model.name: gnc\ngrid:\n  model.dropout: [0.1]\n",
-            "s.yaml:2: unknown model.name 'gnc': did you mean gin or gcn?",
+            "s.yaml:2: unknown model.name 'gnc': did you mean sgc or gin or gcn?",
         ),
         ("grid:\n  model.name:\n    - gcn\n    - gcn\n", "s.yaml:4: model.name lists 'gcn' twice"),
         ("grid:\n  model.name: [gcn]\n  model.name: [gat]\n", "s.yaml:3: model.name is given twice (first on line 2)"),
@@ -104,7 +104,7 @@ def test_shipped_sweeps_are_valid(path: Path) -> None:
         (
             "grid:\n  model.name: [gat, gcn]\n  model.heads: [2]\n",
             "s.yaml:3: model.heads is not an option of model gcn, whose options are "
-            "hidden_features, num_layers, dropout, norm, residual",
+            "hidden_features, num_layers, dropout, norm, residual, jk",
         ),
         (
             "grid:\n  optimizer.learning_rate: [1, 1.0]\n",

@@ -8,22 +8,72 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 import pytest
 from flax import nnx
 from jax.test_util import check_grads
 
-from dorylax.graph.graph import Graph
-from dorylax.layers import GAT, GCN, GIN, MLP, GATConv, GCNConv, GINConv, GraphSAGE, SAGEConv
+from dorylax.graph.graph import Adjacency, Graph
+from dorylax.layers import (
+    APPNP,
+    GAT,
+    GCN,
+    GCNII,
+    GIN,
+    MLP,
+    MPNN,
+    SGC,
+    APPNPConv,
+    GATConv,
+    GATv2,
+    GATv2Conv,
+    GCN2Conv,
+    GCNConv,
+    GINConv,
+    GraphSAGE,
+    MPNNConv,
+    SAGEConv,
+    SGConv,
+)
+from dorylax.ops import edge_ids
 
 V, IN, OUT = 12, 5, 3
+EDGE_FEATURES = 2
 ISOLATED = np.array([0, 7])  # of messy_graph
+
+
+class FromFirstRows(nnx.Module):
+    """GCN2Conv as the suite calls layers: its first rows are made of the features."""
+
+    def __init__(self, **options: Any) -> None:
+        self.conv = GCN2Conv(IN, **options)
+
+    def __call__(self, graph: Graph, x: jax.Array) -> jax.Array:
+        return self.conv(graph, x, x[:, ::-1])
+
+
+class WithEdgeFeatures(nnx.Module):
+    """A layer or model with edge features as the suite calls it: they are made of the edges' ids."""
+
+    def __init__(self, make: Callable[..., Any], **options: Any) -> None:
+        self.inner = make(edge_features=EDGE_FEATURES, **options)
+
+    def __call__(self, graph: Graph, x: jax.Array) -> jax.Array:
+        ids = edge_ids(graph).astype(jnp.float32)
+        return self.inner(graph, x, jnp.sin(ids[:, None] * jnp.arange(1.0, EDGE_FEATURES + 1)))
+
+
+def without_parameters(**options: Any) -> APPNPConv:
+    options.pop("param_dtype", None)
+    return APPNPConv(num_propagations=2, edge_dropout=0.5, **options)
+
 
 CONVS: dict[str, Callable[..., Any]] = {
     "GCNConv": partial(GCNConv, IN, OUT),
@@ -33,6 +83,14 @@ CONVS: dict[str, Callable[..., Any]] = {
     "SAGEConv sum": partial(SAGEConv, IN, OUT, aggregation="sum"),
     "SAGEConv max": partial(SAGEConv, IN, OUT, aggregation="max"),
     "GINConv": partial(GINConv, IN, OUT, epsilon=0.3),
+    "GATv2Conv concat": partial(GATv2Conv, IN, OUT, heads=2, attention_dropout=0.5),
+    "GATv2Conv shared": partial(GATv2Conv, IN, OUT, heads=2, concat=False, share_weights=True, attention_dropout=0.5),
+    "SGConv": partial(SGConv, IN, OUT),
+    "APPNPConv": without_parameters,
+    "GCN2Conv": FromFirstRows,
+    "GCN2Conv separate": partial(FromFirstRows, layer=3, share_weights=False),
+    "MPNNConv mean": partial(MPNNConv, IN, OUT, aggregation="mean"),
+    "MPNNConv edges max": partial(WithEdgeFeatures, partial(MPNNConv, IN, OUT, hidden_features=4, aggregation="max")),
     "GINConv ε": partial(GINConv, IN, OUT, hidden_features=4, train_epsilon=True, norm="layer"),
 }
 _DEEP = {"num_layers": 3, "residual": True, "dropout": 0.3}
@@ -47,9 +105,17 @@ MODELS: dict[str, Callable[..., Any]] = {
     "GIN deep": partial(GIN, IN, 4, OUT, train_epsilon=True, norm="rms", **_DEEP),
     "MLP": partial(MLP, IN, 4, OUT),
     "MLP deep": partial(MLP, IN, 4, OUT, norm="layer", **_DEEP),
+    "GATv2 deep": partial(GATv2, IN, 2, OUT, heads=2, jk="max", norm="layer", **_DEEP),
+    "SGC": partial(SGC, IN, OUT),
+    "APPNP": partial(APPNP, IN, 4, OUT, num_propagations=2, edge_dropout=0.5),
+    "APPNP deep": partial(APPNP, IN, 4, OUT, num_propagations=3, norm="layer", **_DEEP),
+    "GCNII deep": partial(GCNII, IN, 4, OUT, num_layers=3),
+    "MPNN edges": partial(WithEdgeFeatures, partial(MPNN, IN, 4, OUT, jk="concat", norm="rms")),
+    "GCN jk deep": partial(GCN, IN, 4, OUT, jk="concat", **_DEEP),
     "one layer": partial(GCN, IN, 4, OUT, num_layers=1, norm="layer"),
 }
 ALL = CONVS | MODELS
+_WIDTH_FREE = {"APPNPConv"}
 everything = pytest.mark.parametrize("name", ALL)
 either_mode = pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 
@@ -179,7 +245,7 @@ def test_dtype_option_overrides_the_input(name: str, messy_graph: Graph) -> None
         return nnx.state(model, nnx.Param), model(messy_graph, x)
 
     parameters, y = jax.eval_shape(call, features())
-    assert {p.dtype for p in jax.tree.leaves(parameters)} == {jnp.dtype(jnp.float16)}
+    assert {p.dtype for p in jax.tree.leaves(parameters)} <= {jnp.dtype(jnp.float16)}
     assert y.dtype == jnp.bfloat16
 
 
@@ -189,6 +255,34 @@ def test_half_precision_is_near_single(name: str, messy_graph: Graph) -> None:
     exact = call(state, messy_graph, features())
     half = call(state, messy_graph, features(jnp.bfloat16)).astype(np.float32)
     np.testing.assert_allclose(half, exact, atol=0.03 * np.abs(exact).max())
+
+
+@pytest.fixture
+def unchecked_types() -> Iterator[None]:
+    """Without run-time type checks, for which a symbol is no `int`."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@everything
+def test_sizes_of_the_graph_may_be_symbols(name: str, unchecked_types: None) -> None:
+    """As when a model is traced to be split: forward, and the gradients of parameters and features."""
+    n, e = jax.export.symbolic_shape("n, e")
+    offsets, entries = jax.ShapeDtypeStruct((n + 1, 2), jnp.uint32), jax.ShapeDtypeStruct((e,), jnp.int32)
+    ids = {"vertex_ids": jax.ShapeDtypeStruct((n,), jnp.int32), "edge_ids": entries}
+    graph = Graph(offsets, entries, outgoing=Adjacency(offsets, entries, entries), self_loops="some", **ids)
+    definition, state = split(name, True)
+    parameters, rest = nnx.split_state(state, nnx.Param, ...)
+
+    def loss(parameters: nnx.State, x: jax.Array, rest: nnx.State, graph: Graph) -> tuple[jax.Array, jax.Array]:
+        y = nnx.merge(definition, parameters, rest, copy=True)(graph, x)
+        return y.sum(), y
+
+    x = jax.ShapeDtypeStruct((n, IN), jnp.float32)
+    (_, y), (_, dx) = jax.eval_shape(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True), parameters, x, rest, graph)
+    assert y.shape[0] == n
+    assert dx.shape == x.shape
 
 
 @everything
@@ -202,7 +296,7 @@ def test_randomness_is_that_of_the_state_and_only_in_training(name: str, messy_g
         assert random == bool(np.any(call(later(state), messy_graph, features()) != first))
 
 
-@everything
+@pytest.mark.parametrize("name", [name for name in ALL if name not in _WIDTH_FREE])
 def test_wrong_width_is_refused(name: str, messy_graph: Graph) -> None:
     call, state = pure(name, True)
     with pytest.raises((ValueError, TypeError), match=r"12, ?6"):

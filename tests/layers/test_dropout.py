@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from flax.errors import TraceContextError
 
 from dorylax.layers import Dropout
 
@@ -76,6 +77,22 @@ def test_rng_state_is_kept_as_flax_keeps_it() -> None:
     assert {path: type(v) for path, v in state.items()} == {path: type(v) for path, v in expected.items()}
     path = ("rngs", "key")
     np.testing.assert_array_equal(jax.random.key_data(state[path][...]), jax.random.key_data(expected[path][...]))
+
+
+def test_keys_are_drawn_as_flax_draws_them() -> None:
+    """Though not by Flax's own call, which is slow in deep models."""
+    stream = nnx.Rngs(dropout=1)["dropout"].fork()
+    layer = Dropout(0.5, rngs=nnx.Rngs(dropout=1))
+    for _ in range(3):
+        key = stream()
+        np.testing.assert_array_equal(jax.random.key_data(layer._draw()), jax.random.key_data(key))
+    assert layer.rngs.count[...] == 3
+
+
+def test_drawing_in_a_transformation_that_would_lose_the_count_is_refused() -> None:
+    drop = Dropout(0.5, rngs=nnx.Rngs(0))
+    with pytest.raises(TraceContextError, match="trace level"):
+        jax.jit(lambda x: drop(x, jnp.arange(3)))(jnp.ones((3, 2)))
 
 
 def test_default_stream_serves_where_there_is_none_for_dropout() -> None:

@@ -18,14 +18,15 @@ def test_builds_the_published_model(name: str, messy_graph: Graph) -> None:
     definition, state = nnx.split(model)
     call = lambda state, graph, x: nnx.merge(definition, state, copy=True)(graph, x)  # noqa: E731
     assert jax.eval_shape(call, state, messy_graph, jax.numpy.ones((12, 5))).shape == (12, 3)
-    assert len(model.convs) == 2
+    assert len(model.convs) == MODELS[name].recipe.get("model.num_layers", 1)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_options_are_the_arguments_that_a_configuration_can_hold(name: str) -> None:
     spec = MODELS[name]
     arguments = set(inspect.signature(spec.make.__init__).parameters)
-    outside = {"self", "in_features", "out_features", "activation", "dtype", "param_dtype", "rngs"}
+    data = {"in_features", "edge_features", "out_features"}
+    outside = data | {"self", "activation", "dtype", "param_dtype", "rngs"}
     assert spec.options == arguments - outside
     assert spec.name == name
 
@@ -47,8 +48,15 @@ def test_given_options_win_over_the_recipe() -> None:
 
 
 def test_unknown_model_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"model\.name must be one of gcn, gat, sage, gin, mlp, got 'gnc'"):
+    names = "gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp"
+    with pytest.raises(ValueError, match=rf"model\.name must be one of {names}, got 'gnc'"):
         build("gnc", 5, 3, {}, nnx.Rngs(0))
+
+
+def test_models_without_hidden_rows_are_built_too() -> None:
+    assert build("sgc", 5, 3, {"num_propagations": 4}, nnx.Rngs(0)).convs[0].num_propagations == 4
+    with pytest.raises(ValueError, match=r"model\.hidden_features means nothing to sgc, which has num_propagations"):
+        build("sgc", 5, 3, {"hidden_features": 8}, nnx.Rngs(0))
 
 
 def test_option_of_another_model_is_refused() -> None:

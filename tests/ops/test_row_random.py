@@ -17,8 +17,16 @@ def test_rows_equal_the_rows_of_jax_random_bits(width):
     np.testing.assert_array_equal(row_bits(key, ids, width), jax.random.bits(key, (100, width), "uint32")[ids])
 
 
+@pytest.mark.parametrize("bit_width", [8, 16, 64])
+def test_words_of_other_widths(bit_width):
+    with jax.enable_x64(True):
+        key, ids = jax.random.key(3), jnp.asarray([5, 0, 99, 5])
+        expected = jax.random.bits(key, (100, 3), f"uint{bit_width}")[ids]
+        np.testing.assert_array_equal(row_bits(key, ids, 3, bit_width), expected)
+
+
 def test_positions_past_32_bits_are_exact():
-    from jax.extend.random import threefry2x32_p
+    from dorylax.jax_internals import threefry2x32_p
 
     key = jax.random.key(1)
     for row, width in [(2**32 - 1, 70_000), (2**31 + 7, 602), (123_456_789, 65_537)]:

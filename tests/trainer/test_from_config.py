@@ -40,6 +40,15 @@ def test_seed_sets_parameters_and_dropout():
     assert again.timings.compile == 0
 
 
+def test_the_reference_step(tmp_path):
+    config = RunConfig.resolve({**SMALL, "model.name": "mlp", "single.optimize": False})
+    result = Trainer.from_config(config, run_directory=tmp_path).fit()
+    run = RunDirectory.open(tmp_path)
+    assert result.passes is None
+    assert run.summary["passes"] is None
+    assert run.config["single"] == {"optimize": False}
+
+
 def test_row_normalisation_is_prepared_once():
     rows = {flag: prepare_data(RunConfig.resolve({**SMALL, "data.row_normalise": flag}).data) for flag in (False, True)}
     np.testing.assert_array_equal(rows[True].features, rows[False].row_normalised().features)

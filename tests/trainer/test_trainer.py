@@ -18,9 +18,13 @@ from flax import nnx
 from dorylax import checkpoint, metrics
 from dorylax.checkpoint import CheckpointError, CheckpointMismatchError, CheckpointWarning
 from dorylax.graph.graph import Graph
+from dorylax.program.model.flax_nnx import NnxStructure
 from dorylax.run_directory import RunDirectory, RunDirectoryError
-from dorylax.trainer import Trainer, TrainingError, step
+from dorylax.trainer import Trainer, TrainingError
 from dorylax.trainer.loop_state import LoopState, _digest
+
+# A checkout without the built kernel says so once; that is not what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
 
 
 def interrupt(number):
@@ -40,7 +44,7 @@ def test_learns_and_reports(trainer, watcher):
     assert result.test_accuracy >= 0.8
     assert result.stopped == "epochs"
     assert result.metric == "accuracy"
-    assert result.timings.train == pytest.approx(sum(record.seconds for record in result.history))
+    assert result.timings.train >= sum(record.seconds for record in result.history)
 
 
 def test_first_loss_is_before_the_update_and_without_penalty(trainer, data, net):
@@ -104,7 +108,6 @@ def test_predict_last_differs_from_best(trainer):
 def test_predict_is_in_the_users_vertex_order(trainer, data):
     order = np.random.default_rng(5).permutation(data.graph.num_vertices)
     moved = data.reorder(order)
-    # The test model's reshape needs rows of four in-edges, which reordering keeps.
     there, here = trainer(data=moved), trainer()
     assert there.fit().history[0].loss == pytest.approx(here.fit().history[0].loss, rel=1e-5)
     np.testing.assert_allclose(there.predict(), here.predict(), atol=1e-3)
@@ -150,39 +153,31 @@ def test_every_epoch_draws_anew(trainer):
     assert len(set(losses)) == len(losses)
 
 
-def test_seeds_share_one_compilation(trainer, monkeypatch):
+@pytest.mark.parametrize("optimize", [True, False])
+def test_seeds_share_one_compilation(trainer, monkeypatch, *, optimize):
     traces = []
-    original = step.Structure.apply_train
-    monkeypatch.setattr(step.Structure, "apply_train", lambda self, *args: traces.append(1) or original(self, *args))
+    original = NnxStructure.apply_train
+    monkeypatch.setattr(NnxStructure, "apply_train", lambda self, *args: traces.append(1) or original(self, *args))
     optimizer = optax.adam(0.02)
-    first = trainer(optimizer=optimizer, seed=0).fit()
+    first = trainer(optimizer=optimizer, optimize=optimize, seed=0).fit()
     count = len(traces)
-    second = trainer(optimizer=optimizer, seed=1).fit()
+    second = trainer(optimizer=optimizer, optimize=optimize, seed=1).fit()
     assert count > 0
     assert len(traces) == count
     assert first.timings.compile > 0
     assert second.timings.compile == 0
 
 
-def test_nothing_large_is_a_constant(trainer):
-    runner = trainer()
-    loop, arrays = runner._fresh(), runner._arrays
-    carry = (loop.params, loop.opt_state, loop.state)
-    functions = runner._functions
-    jaxpr = jax.make_jaxpr(functions._step)(carry, runner._parts.streams, arrays, np.uint32(0), np.uint32(0))
-    assert all(np.size(const) <= 1 for const in jaxpr.consts)
-
-
 # State that is neither parameter nor randomness
 
 
 def test_batch_statistics_are_carried_and_saved(trainer, norm_net, data, tmp_path):
-    straight = trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=4)
+    straight = trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=4, optimize=False)
     straight.fit()
     # The running mean starts at 0 and goes half of the way to the features' mean in each epoch.
     statistics = straight._trained.state["norm"]["mean"]
     np.testing.assert_allclose(statistics, data.features.mean(0) * (1 - 0.5**4), rtol=1e-4)
-    options = {"run_directory": tmp_path, "resume": True}
+    options = {"run_directory": tmp_path, "resume": True, "optimize": False}
     trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=2, **options).fit()
     resumed = trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=4, **options)
     resumed.fit()
@@ -470,6 +465,8 @@ def test_checkpoint_of_another_run_is_refused(trainer, net, tmp_path):
         trainer(optimizer=optax.sgd(0.1, momentum=0.9), **options).fit()
     with pytest.raises(RunDirectoryError, match=r"train\.seed: 0 there, 1 here"):
         trainer(seed=1, **options).fit()
+    with pytest.raises(RunDirectoryError, match=r"single\.optimize: true there, false here"):
+        trainer(optimize=False, **options).fit()
 
 
 def test_other_labels_are_another_run(trainer, data, tmp_path):
@@ -552,6 +549,7 @@ def test_summary(trainer, tmp_path):
         "final_loss": result.final_loss,
         "seconds_per_epoch": result.seconds_per_epoch,
         "timings": dataclasses.asdict(result.timings),
+        "passes": list(result.passes),
     }
 
 

@@ -1,9 +1,9 @@
-"""What all graph primitives share, and the one place that touches JAX's interpreters.
+"""What all graph primitives share.
 
-A graph primitive takes *dense* operands (values per vertex `[V, H, F]` or per edge `[E, H]`, `[E, H, F]`) followed by the
-five arrays of the graph's *structure*, and a static `direction`: "in" computes a row per vertex over its in-edges, "out"
-over its out-edges. All primitives take the whole structure, so that a transposed operator finds the reverse rows at hand;
-what a lowering does not read costs nothing.
+A graph primitive takes *dense* operands (values per vertex `[V, H, F]` or per edge `[E, H]`, `[E, H, F]`) followed by
+the five arrays of the graph's *structure*, and a static `direction`: "in" computes a row per vertex over its in-
+edges, "out" over its out-edges. All primitives take the whole structure, so that a transposed operator finds the
+reverse rows at hand; what a lowering does not read costs nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
 
 from dorylax.graph.graph import Graph, as_words
 from dorylax.graph.validate import GraphError
+from dorylax.jax_internals import Primitive, ad, batching, mlir
 
 Direction = Literal["in", "out"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-
+from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
 from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
@@ -14,7 +13,7 @@ from dorylax.ops.primitives.base import Direction, Operator, Structure, flip, nu
 
 def _gather_abstract(x: Any, weight: Any, structure: Structure, *, direction: Direction) -> Any:
     del weight
-    return jax.core.ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
+    return ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
 
 
 def _gather(x: Any, weight: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -37,7 +36,7 @@ gather_weighted = Operator(
 
 def _dot_abstract(a: Any, b: Any, structure: Structure) -> Any:
     del b
-    return jax.core.ShapedArray((structure.in_neighbours.shape[0], a.shape[1]), a.dtype)
+    return ShapedArray((structure.in_neighbours.shape[0], a.shape[1]), a.dtype)
 
 
 def _dot(a: Any, b: Any, structure: Structure) -> Any:

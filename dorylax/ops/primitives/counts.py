@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
+from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
 from dorylax.ops.primitives.base import Direction, Operator, Structure, num_rows, rows_of
 
 
 def _degrees_abstract(structure: Structure, *, direction: Direction) -> Any:
-    return jax.core.ShapedArray((num_rows(structure, direction),), jnp.int32)
+    return ShapedArray((num_rows(structure, direction),), jnp.int32)
 
 
 def _degrees(structure: Structure, *, direction: Direction) -> Any:
@@ -23,7 +23,7 @@ degrees = Operator("dorylax_degrees", 0, abstract=_degrees_abstract, lower=_degr
 
 
 def _loops_abstract(structure: Structure) -> Any:
-    return jax.core.ShapedArray((num_rows(structure, "in"),), jnp.int32)
+    return ShapedArray((num_rows(structure, "in"),), jnp.int32)
 
 
 def _loops(structure: Structure) -> Any:

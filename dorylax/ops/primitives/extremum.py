@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 
+from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
 from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
@@ -24,7 +24,7 @@ Extremum = Literal["max", "min"]
 
 def _select_abstract(own: Any, other: Any, x: Any, structure: Structure, *, direction: Direction) -> Any:
     del own, other
-    return jax.core.ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
+    return ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
 
 
 def _select(own: Any, other: Any, x: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -52,7 +52,7 @@ select_sum.def_batching("width")
 
 def _gather_abstract(x: Any, structure: Structure, *, reduce: Extremum) -> Any:
     del reduce
-    return jax.core.ShapedArray((num_rows(structure, "in"), *x.shape[1:]), x.dtype)
+    return ShapedArray((num_rows(structure, "in"), *x.shape[1:]), x.dtype)
 
 
 def _gather(x: Any, structure: Structure, *, reduce: Extremum) -> Any:
@@ -83,7 +83,7 @@ gather_extremum.def_batching("width")
 
 def _collect_abstract(e: Any, structure: Structure, *, reduce: Extremum) -> Any:
     del reduce
-    return jax.core.ShapedArray((num_rows(structure, "in"), *e.shape[1:]), e.dtype)
+    return ShapedArray((num_rows(structure, "in"), *e.shape[1:]), e.dtype)
 
 
 def _collect(e: Any, structure: Structure, *, reduce: Extremum) -> Any:

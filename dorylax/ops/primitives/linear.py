@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-
+from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
 from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
@@ -16,7 +15,7 @@ from dorylax.ops.primitives.base import Direction, Operator, Rows, Structure, fl
 
 
 def _gather_abstract(x: Any, structure: Structure, *, direction: Direction) -> Any:
-    return jax.core.ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
+    return ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
 
 
 def _gather(x: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -40,7 +39,7 @@ gather_sum.def_batching("width")
 
 def _expand_abstract(x: Any, structure: Structure, *, direction: Direction) -> Any:
     del direction
-    return jax.core.ShapedArray((structure.in_neighbours.shape[0], *x.shape[1:]), x.dtype)
+    return ShapedArray((structure.in_neighbours.shape[0], *x.shape[1:]), x.dtype)
 
 
 def _expand(x: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -56,7 +55,7 @@ def _expand_cpu(x: Any, structure: Structure, *, direction: Direction) -> Any:
 
 
 def _collect_abstract(e: Any, structure: Structure, *, direction: Direction) -> Any:
-    return jax.core.ShapedArray((num_rows(structure, direction), *e.shape[1:]), e.dtype)
+    return ShapedArray((num_rows(structure, direction), *e.shape[1:]), e.dtype)
 
 
 def _collect(e: Any, structure: Structure, *, direction: Direction) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
+from dorylax.jax_internals import ShapedArray
 from dorylax.ops.primitives.base import Operator, Structure
 from dorylax.ops.primitives.counts import degrees
 from dorylax.ops.primitives.extremum import collect_extremum
@@ -16,8 +16,8 @@ from dorylax.ops.primitives.linear import collect, expand
 def _abstract(scores: Any, loop_scores: Any, structure: Structure) -> tuple[Any, Any]:
     del structure
     return (
-        jax.core.ShapedArray(scores.shape, scores.dtype),
-        jax.core.ShapedArray(loop_scores.shape, loop_scores.dtype),
+        ShapedArray(scores.shape, scores.dtype),
+        ShapedArray(loop_scores.shape, loop_scores.dtype),
     )
 
 

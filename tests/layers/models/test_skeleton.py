@@ -27,6 +27,25 @@ def test_order_of_layer_norm_shortcut_and_activation(messy_graph: Graph, run: An
     np.testing.assert_allclose(run(model, messy_graph, x), c(h) + last.projection(h), atol=1e-5)
 
 
+def test_jumping_knowledge_joins_what_follows_every_activation(messy_graph: Graph, run: Any) -> None:
+    """Written out for an MLP of two layers, widths 5, 4, 4, and the output layer: both layers have norm and σ."""
+    model = MLP(5, 4, 3, norm="layer", jk="concat", rngs=nnx.Rngs(0))
+    model.eval()
+    x = jax.random.normal(jax.random.key(0), (12, 5))
+    (a, b), norms = model.convs, model.skeleton.norms
+    first = jax.nn.relu(norms[0](a(x)))
+    second = jax.nn.relu(norms[1](b(first)))
+    expected = model.skeleton.jump.out(jnp.concatenate([first, second], axis=1))
+    np.testing.assert_allclose(run(model, messy_graph, x), expected, atol=1e-5)
+    assert len(model.skeleton.dropouts) == 3  # that of the joined rows too
+
+
+def test_gat_widths_with_jumping_knowledge_are_all_hidden_ones() -> None:
+    model = GAT(5, 4, 3, num_layers=3, heads=2, output_heads=6, jk="max", residual=True, rngs=nnx.Rngs(0))
+    assert [conv.kernel.shape for conv in model.convs] == [(5, 8), (8, 8), (8, 8)]
+    assert model.skeleton.jump.out.kernel.shape == (8, 3)
+
+
 def test_dropout_falls_on_the_input_of_every_layer(messy_graph: Graph, run: Any) -> None:
     """With identity layers and positive rows, what survives L layers of rate 1/2 is worth 2^L."""
     model = MLP(4, 4, 4, num_layers=3, dropout=0.5, rngs=nnx.Rngs(0))
@@ -56,6 +75,7 @@ def test_shortcut_is_the_input_or_a_product() -> None:
 def test_widths() -> None:
     assert layer_widths(5, 4, 3, 1) == [(5, 3)]
     assert layer_widths(5, 4, 3, 3) == [(5, 4), (4, 4), (4, 3)]
+    assert layer_widths(5, 4, 3, 3, "max") == [(5, 4), (4, 4), (4, 4)]
 
 
 @pytest.mark.parametrize("position", range(4))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dorylax.trainer.loss import confusion_counts, masked_loss, micro_f1
+from dorylax.program.loss import confusion_counts, masked_loss, micro_f1
 
 LOGITS = jnp.array([[2.0, 0.0], [0.0, 1.0], [3.0, 3.0], [0.0, 5.0]])
 CLASSES = jnp.array([0, 0, 0, 1], jnp.int32)

@@ -12,7 +12,7 @@ from typing import Any, final
 import jax
 from flax import nnx
 
-Tree = Any
+from dorylax.program.model.base import ModelKindError, ModelParts, NoParametersError, Tree
 
 # What a model keeps between epochs besides parameters (batch statistics, say); values sown while it runs are dropped.
 _CARRIED = nnx.All(nnx.Not(nnx.Param), nnx.Not(nnx.RngState), nnx.Not(nnx.Intermediate))
@@ -20,36 +20,25 @@ _CARRIED = nnx.All(nnx.Not(nnx.Param), nnx.Not(nnx.RngState), nnx.Not(nnx.Interm
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Structure:
+class NnxStructure:
     """The static half of a model, hashable: equal for two models of the same class, sizes and settings."""
 
     train: nnx.GraphDef[Any]
     evaluate: nnx.GraphDef[Any]
 
-    def apply_train(self, params: Tree, streams: Tree, state: Tree, graph: Any, features: Any) -> tuple[Any, Tree]:
+    def apply_train(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any) -> tuple[Any, Tree]:
         """One forward pass with dropout: the model's output and its new state."""
         model = nnx.merge(self.train, params, streams, state)
-        output = model(graph, features)
+        output = model(graph, *inputs)
         return output, _pure(nnx.state(model, _CARRIED))
 
-    def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, features: Any) -> Any:
+    def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any) -> Any:
         """One exact forward pass, without dropout and without updating anything: the model's output."""
-        return nnx.merge(self.evaluate, params, streams, state)(graph, features)
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class ModelParts:
-    """Structure, parameters, random streams (`nnx.RngState`) and all other carried state of one model."""
-
-    structure: Structure
-    params: Tree
-    streams: Tree
-    state: Tree
+        return nnx.merge(self.evaluate, params, streams, state)(graph, *inputs)
 
 
 def take_apart(model: Any) -> ModelParts:
-    """Splits a model, which stays as it is.
+    """Splits a Flax NNX model, which stays as it is.
 
     Raises:
         TypeError: not a Flax NNX module, or one that cannot be called.
@@ -57,7 +46,7 @@ def take_apart(model: Any) -> ModelParts:
     """
     if not isinstance(model, nnx.Module) or not callable(model):
         kind = model.__name__ if isinstance(model, type) else type(model).__name__
-        raise TypeError(
+        raise ModelKindError(
             f"model must be a Flax NNX module (an instance of flax.nnx.Module) called as model(graph, x), got {kind}; "
             "Flax Linen modules and plain functions are not supported"
         )
@@ -68,8 +57,11 @@ def take_apart(model: Any) -> ModelParts:
     copy.train()  # type: ignore[no-untyped-call]
     train, (params, streams, state) = nnx.graphdef(copy), nnx.state(copy, nnx.Param, nnx.RngState, ...)
     if not jax.tree.leaves(params):
-        raise ValueError(f"model {type(model).__name__} has no parameters (nnx.Param): there is nothing to train")
-    return ModelParts(Structure(train, evaluate), _pure(params), _pure(streams), _pure(state))
+        raise NoParametersError(
+            f"model {type(model).__name__} has no parameters (nnx.Param): there is nothing to train"
+        )
+    structure = NnxStructure(train, evaluate)
+    return ModelParts(type(model).__name__, structure, _pure(params), _pure(streams), _pure(state))
 
 
 def put_back(model: nnx.Module, params: Tree, state: Tree) -> None:

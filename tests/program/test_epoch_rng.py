@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.trainer.epoch_rng import epoch_rng
+from dorylax.program.epoch_rng import epoch_rng
 
 
 def words(key: jax.Array) -> list[int]:

@@ -1,0 +1,78 @@
+"""`dorylax describe`: the tasks that a model is split into, as a table, as JSON, as a drawing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from dorylax.cli.overrides import collect
+from dorylax.config.errors import ConfigError, choose, close
+
+
+@click.command()
+@click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
+@click.option("--model", metavar="NAME", help="As for `dorylax train`.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")
+@click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
+@click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Also draw the tasks.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def describe(
+    *,
+    data: str | None,
+    model: str | None,
+    settings: tuple[str, ...],
+    file: Path | None,
+    passes: str,
+    svg: Path | None,
+    as_json: bool,
+) -> None:
+    """Show the tasks that a model is split into.
+
+    The model is the one that `dorylax train` with these options would train; nothing is trained. The data set is read for
+    its sizes, its shapes and what is known about its graph.
+    """
+    given = collect(file, {"data.name": data, "model.name": model}, settings)
+    _check_svg(svg)
+
+    from dorylax.config import RunConfig
+    from dorylax.program import PASSES, DataSpec, optimise, trace
+    from dorylax.program.describe import describe as table
+    from dorylax.program.describe import description
+    from dorylax.trainer.from_config import build_model, prepare_data
+
+    config = RunConfig.resolve(given)
+    chosen = _passes(passes, PASSES)
+    dataset = prepare_data(config.data)
+    program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen)
+    if svg is not None:
+        from dorylax.run_directory import write_text
+
+        write_text(svg, program.draw())
+    if as_json:
+        click.echo(json.dumps({"schema": 1} | description(program), indent=2, allow_nan=False, ensure_ascii=False))
+    else:
+        click.echo(table(program), nl=False)
+
+
+def _passes(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The names in the value of `--passes`."""
+    if text in ("all", "none"):
+        return tuple(known) if text == "all" else ()
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            hint = choose(close(name, known), known)
+            raise ConfigError(f"--passes takes all, none, or names with commas between, got {name!r}: {hint}")
+    return tuple(names)
+
+
+def _check_svg(path: Path | None) -> None:
+    """Before anything is computed."""
+    if path is not None and not path.parent.is_dir():
+        raise ConfigError(f"--svg {path}: the folder {path.parent} does not exist")
+    if path is not None and path.is_dir():
+        raise ConfigError(f"--svg {path} is a folder, not a file")

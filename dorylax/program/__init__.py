@@ -1,0 +1,52 @@
+"""From an ordinary model to graph tasks and jitted tensor stages.
+
+`trace` turns a model into a `Program`; `optimise` applies passes to it. Public names are imported when first used, so
+that a worker that only loads stage files (`dorylax.program.stage_file`) never imports Flax.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dorylax.program.errors import PassError, SplitError
+    from dorylax.program.loss import cross_entropy
+    from dorylax.program.passes import PASSES, optimise
+    from dorylax.program.program import Program
+    from dorylax.program.spec import DataSpec, RowSpec
+    from dorylax.program.tracing import trace
+
+_HOMES = {
+    "PASSES": "passes",
+    "DataSpec": "spec",
+    "cross_entropy": "loss",
+    "PassError": "errors",
+    "Program": "program",
+    "RowSpec": "spec",
+    "SplitError": "errors",
+    "optimise": "passes",
+    "trace": "tracing",
+}
+
+__all__ = [
+    "PASSES",
+    "DataSpec",
+    "PassError",
+    "Program",
+    "RowSpec",
+    "SplitError",
+    "cross_entropy",
+    "optimise",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

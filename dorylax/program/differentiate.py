@@ -1,0 +1,94 @@
+"""From a flat forward jaxpr to one that computes loss and gradients together: forward and backward pass in one list.
+
+Differentiating before splitting, rather than each piece by itself, makes gradients ordinary equations: what is
+checked, hoisted, pruned or moved is so in both directions by the same code. What belongs to the backward pass is what
+depends on the cotangent of the loss, an input of its own (`loss_scale`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dorylax.jax_internals import ClosedJaxpr, jaxpr_as_fun, make_jaxpr_of
+from dorylax.program.constants import constants_as_inputs, with_unused_inputs
+from dorylax.program.flatten import flatten
+from dorylax.program.padding import without_padding
+from dorylax.program.places import Places
+from dorylax.program.rows.check import infer
+from dorylax.program.simplify import simplify
+from dorylax.program.traced import Input, Output
+from dorylax.program.views import share_views
+
+
+class Derived(NamedTuple):
+    """A forward pass and the step made of it, on the same inputs."""
+
+    forward: ClosedJaxpr
+    step: ClosedJaxpr
+    inputs: tuple[Input, ...]
+    constants: tuple[Any, ...]
+    outputs: tuple[Output, ...]
+
+
+def differentiate(
+    forward: ClosedJaxpr,
+    inputs: tuple[Input, ...],
+    constants: tuple[Any, ...],
+    outputs: tuple[Output, ...],
+    *,
+    input_gradients: bool,
+) -> Derived:
+    """Adds the gradients of the loss.
+
+    Args:
+        forward: flat, its first output the loss.
+        inputs: what its inputs are.
+        constants: the values of those of role "constant".
+        outputs: what its outputs are.
+        input_gradients: whether gradients towards arrays of rows are computed, besides those of parameters.
+
+    Raises:
+        SplitError: a gradient mixes rows.
+    """
+    avals = [var.aval for var in forward.jaxpr.invars]
+    wanted = [
+        k
+        for k, (entry, aval) in enumerate(zip(inputs, avals, strict=True))
+        if entry.role == "param"
+        or (input_gradients and entry.role == "rows" and jnp.issubdtype(aval.dtype, jnp.inexact))
+    ]
+    scale = next(k for k, entry in enumerate(inputs) if entry.role == "loss_scale")
+    function = jaxpr_as_fun(forward)
+
+    def step(*values: Any) -> list[Any]:
+        def loss_of(*changed: Any) -> tuple[Any, list[Any]]:
+            operands = list(values)
+            for k, value in zip(wanted, changed, strict=True):
+                operands[k] = value
+            loss, *others = function(*operands)
+            return loss, others
+
+        loss, pullback, others = jax.vjp(loss_of, *(values[k] for k in wanted), has_aux=True)
+        return [loss, *others, *pullback(values[scale].astype(loss.dtype))]
+
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    places = Places.of(inputs)
+    closed = simplify(flatten(make_jaxpr_of(step, *specs), custom=True, places=places))
+    closed, entries, values = constants_as_inputs(closed, inputs, constants)
+    types = infer(closed.jaxpr, [entry.row_type for entry in entries], phase="in the gradient: ")
+    closed = share_views(simplify(without_padding(closed, entries, types)))
+    roles = {"param": "gradient", "rows": "input_gradient"}
+    gradients = tuple(Output(roles[inputs[k].role], inputs[k].name) for k in wanted)  # type: ignore[arg-type]
+    return Derived(with_unused_inputs(forward, closed), closed, entries, values, outputs + gradients)
+
+
+def undifferentiated(
+    forward: ClosedJaxpr, inputs: tuple[Input, ...], constants: tuple[Any, ...], outputs: tuple[Output, ...]
+) -> Derived:
+    """The step of a model without a loss: the forward pass with nothing opaque."""
+    closed = simplify(flatten(forward, custom=True, places=Places.of(inputs)))
+    closed, entries, values = constants_as_inputs(closed, inputs, constants)
+    return Derived(with_unused_inputs(forward, closed), share_views(closed), entries, values, outputs)

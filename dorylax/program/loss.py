@@ -1,0 +1,68 @@
+"""Masked loss and metric, for one label per vertex and for several.
+
+Which of the two is read off the labels: int32 `[V]` are classes, float32 `[V, C]` are 0/1 indicators. Everything is a
+pure function of arrays and may be traced.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Float32, Int32
+
+Labels = Int32[Array, " V"] | Float32[Array, "V C"]
+
+
+def cross_entropy(logits: Float[Array, "V C"], labels: Labels) -> Float[Array, " V"]:
+    """The loss of each vertex, `[V]`, in float32 (float64 for float64 logits).
+
+    Softmax cross-entropy for classes; for indicators the sigmoid cross-entropy, averaged over the C labels.
+
+    Args:
+        logits: `[V, C]`, any float type.
+        labels: classes int32 `[V]` (anything outside 0 … C-1 where the vertex does not count) or indicators float32
+            `[V, C]`.
+    """
+    wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    if labels.ndim == 1:
+        known = jnp.clip(labels, 0, wide.shape[1] - 1)
+        rows: Array = optax.softmax_cross_entropy_with_integer_labels(wide, known)
+        return rows
+    return jnp.mean(optax.sigmoid_binary_cross_entropy(wide, labels), axis=1)
+
+
+def masked_loss(logits: Float[Array, "V C"], labels: Labels, mask: Bool[Array, " V"]) -> Float[Array, ""]:
+    """Mean of `cross_entropy` over the chosen vertices, of which there is at least one; mask bool `[V]`."""
+    # `where`, not a product: 0 · inf of a vertex that does not count would be NaN.
+    return jnp.where(mask, cross_entropy(logits, labels), 0).sum() / mask.sum()
+
+
+def confusion(logits: Float[Array, "V C"], labels: Labels) -> Int32[Array, "V 3"]:
+    """True positives, false positives and false negatives of each vertex over all classes, `[V, 3]`.
+
+    A label is predicted where it is the first largest logit (classes), or where its logit is > 0 (indicators).
+    """
+    if labels.ndim == 1:
+        hit = jnp.argmax(logits, axis=1) == labels
+        return jnp.stack([hit, ~hit, ~hit], axis=1).astype(jnp.int32)
+    predicted, true = logits > 0, labels > 0.5
+    pairs = ((predicted, true), (predicted, ~true), (~predicted, true))
+    return jnp.stack([(p & t).sum(axis=1, dtype=jnp.int32) for p, t in pairs], axis=1)
+
+
+def confusion_counts(logits: Float[Array, "V C"], labels: Labels, masks: Bool[Array, "M V"]) -> Int32[Array, "M 3"]:
+    """Sums of `confusion` over each mask's vertices; masks bool `[M, V]`."""
+    rows = confusion(logits, labels)
+    return jax.vmap(lambda mask: jnp.where(mask[:, None], rows, 0).sum(axis=0, dtype=jnp.int32))(masks)
+
+
+def micro_f1(counts: Int32[np.ndarray, " 3"]) -> float:
+    """2 TP / (2 TP + FP + FN), a fraction; 0 where nothing is true and nothing predicted.
+
+    With one label per vertex a miss is one false positive and one false negative, so this is the accuracy.
+    """
+    hits, false_positives, false_negatives = (int(count) for count in counts)
+    total = 2 * hits + false_positives + false_negatives
+    return 2 * hits / total if total else 0.0

@@ -1,0 +1,52 @@
+"""A plain function `f(params, graph, *inputs)` as a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+
+from dorylax.program.model.base import ModelParts, NoParametersError, Tree, training_flags
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FunctionStructure:
+    """The static half of a plain function: the function itself."""
+
+    function: Callable[..., Any]
+
+    def apply_train(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any) -> tuple[Any, Tree]:
+        """One forward pass with randomness: the output, and a state, which functions do not have."""
+        return self.function(params, graph, *inputs, **streams, **self._flags(training=True)), state
+
+    def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any) -> Any:
+        """One exact forward pass: the output."""
+        del state
+        return self.function(params, graph, *inputs, **streams, **self._flags(training=False))
+
+    def _flags(self, *, training: bool) -> dict[str, bool]:
+        return training_flags(inspect.signature(self.function).parameters, training=training)
+
+
+def take_apart(function: Callable[..., Any], params: Tree) -> ModelParts:
+    """Takes a function as a model.
+
+    Args:
+        function: `f(params, graph, *inputs)`; it is given a random key as `key` if it has an argument of that name, and
+            told whether it trains by `train`, `training`, `is_training` or `deterministic`.
+        params: its parameters: arrays or shapes.
+
+    Raises:
+        ValueError: there are no parameters.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    if not jax.tree.leaves(params):
+        raise NoParametersError(
+            f"model {name} has no parameters: give trace(..., params=…) the first argument of the function"
+        )
+    random = "key" in inspect.signature(function).parameters
+    return ModelParts(name, FunctionStructure(function), params, {"key": jax.random.key(0)} if random else {}, {})

@@ -1,0 +1,145 @@
+"""Cuts a step into tasks: one graph task per graph operator, and between them stages of row-wise arithmetic.
+
+A value's level is the longest path of graph operators to it. All row-wise equations of one space and one level make
+one stage, so stages are as few as they can be: a stage reads only earlier stages and graph operators. What has no
+rows and costs little, and rows that are all alike, are copied into every stage that reads them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+
+from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
+from dorylax.program.facts import Facts
+from dorylax.program.flatten import is_graph_operator
+from dorylax.program.rows.types import Rows, Summed
+from dorylax.program.symbols import Space
+from dorylax.program.task import Task, When, phased, tidy
+
+
+def partition(facts: Facts, *, hoist: bool, fuse: bool) -> tuple[Task, ...]:
+    """The tasks of a step, in an order in which they may run.
+
+    Args:
+        facts: of the step.
+        hoist: whether graph operators that depend on data alone, and what leads to and from them, run once.
+        fuse: whether forward and backward arithmetic of one level make one stage.
+    """
+    return _Partition(facts, hoist, fuse).tasks()
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class _Slot:
+    """Where an equation goes; slots sort into the order in which they run."""
+
+    when: int  # 0 once, 1 every epoch
+    part: int  # 0 driver's beginning, 1 rows, 2 driver's end
+    level: int
+    kind: int  # 0 vertex stage, 1 edge stage, 2 graph task
+    phase: int  # 0 forward (and both), 1 backward
+    index: int  # of the graph operator
+
+
+class _Partition:
+    def __init__(self, facts: Facts, hoist: bool, fuse: bool) -> None:
+        self._facts = facts
+        self._equations = facts.traced.step.jaxpr.eqns
+        self._floating = [facts.floats(equation) for equation in self._equations]
+        self._maker = {var: k for k, equation in enumerate(self._equations) for var in equation.outvars}
+        self._once = _hoisted(facts) if hoist else frozenset()
+        self._fuse = fuse
+        self._levels: dict[Var, int] = {}
+
+    def tasks(self) -> tuple[Task, ...]:
+        members: dict[_Slot, list[int]] = defaultdict(list)
+        for k, equation in enumerate(self._equations):
+            if not self._floating[k]:
+                members[self._slot(k, equation)].append(k)
+        for var in self._materialised():
+            members[self._uniform_slot(var)].append(self._maker[var])
+        outputs = variables(self._facts.traced.step.jaxpr.outvars)
+        end = _Slot(1, 2, 0, 0, 0, 0)
+        members[end].extend(
+            self._maker[var]
+            for var in outputs
+            if var in self._maker and self._floating[self._maker[var]] and not isinstance(self._facts.types[var], Rows)
+        )
+        tasks = [self._task(slot, members[slot]) for slot in sorted(members)]
+        return phased(tidy(tasks, outputs), outputs, self._facts.backward)
+
+    def _slot(self, k: int, equation: JaxprEqn) -> _Slot:
+        once = all(var in self._once for var in equation.outvars)
+        row_operands = [var for var in variables(equation.invars) if isinstance(self._facts.types[var], Rows)]
+        graph = is_graph_operator(equation)
+        if not row_operands and not graph:
+            late = any(isinstance(self._facts.types[var], Summed) for var in equation.outvars)
+            return _Slot(0 if once else 1, 2 if late else 0, 0, 0, 0, 0)
+        level = max((self._level(var) for var in row_operands if once or var not in self._once), default=0)
+        for var in equation.outvars:
+            self._levels[var] = level + graph
+        backward = any(var in self._facts.backward for var in equation.outvars)
+        if graph:
+            return _Slot(0 if once else 1, 1, level, 2, int(backward), k)
+        space = _space(self._facts, row_operands[0])
+        phase = int(backward and not self._fuse)
+        return _Slot(0 if once else 1, 1, level, 0 if space == "vertex" else 1, phase, 0)
+
+    def _level(self, var: Var) -> int:
+        return self._levels.get(var, 0)
+
+    def _materialised(self) -> list[Var]:
+        """Rows that are all alike but are read by a graph operator, or are an output: some stage must write them."""
+        readers = [atom for equation in self._equations if is_graph_operator(equation) for atom in equation.invars]
+        return [
+            var
+            for var in dict.fromkeys(variables([*readers, *self._facts.traced.step.jaxpr.outvars]))
+            if var in self._maker and self._floating[self._maker[var]] and isinstance(self._facts.types[var], Rows)
+        ]
+
+    def _uniform_slot(self, var: Var) -> _Slot:
+        return _Slot(0 if var in self._once else 1, 1, 0, 0 if _space(self._facts, var) == "vertex" else 1, 0, 0)
+
+    def _task(self, slot: _Slot, members: list[int]) -> Task:
+        own = set(members)
+        # With the floating equations that they read.
+        stack = list(members)
+        while stack:
+            for atom in self._equations[stack.pop()].invars:
+                maker = None if is_literal(atom) else self._maker.get(atom)
+                if maker is not None and maker not in own and self._floating[maker] and slot.kind != 2:
+                    own.add(maker)
+                    stack.append(maker)
+        equations = tuple(self._equations[k] for k in sorted(own))
+        when: When = "epoch" if slot.when else "once"
+        if slot.part != 1:
+            return Task("driver", when, "forward", slot.level, "driver", None, equations)
+        if slot.kind == 2:
+            space = _space(self._facts, equations[0].outvars[0])
+            return Task("graph", when, "forward", slot.level, "graph server", space, equations)
+        return Task("stage", when, "forward", slot.level, "worker", "edge" if slot.kind else "vertex", equations)
+
+
+def _space(facts: Facts, var: Var) -> Space:
+    row_type = facts.types[var]
+    if not isinstance(row_type, Rows):
+        raise TypeError(f"{var} has no rows")
+    return row_type.space
+
+
+def _hoisted(facts: Facts) -> frozenset[Var]:
+    """Constant values on a path through a constant graph operator."""
+    equations = facts.traced.step.jaxpr.eqns
+    constant = [
+        equation
+        for equation in equations
+        if equation.outvars and all(var in facts.constant for var in equation.outvars)
+    ]
+    chosen: set[Var] = set()
+    for equation in constant:
+        if is_graph_operator(equation) or any(not is_literal(a) and a in chosen for a in equation.invars):
+            chosen.update(equation.outvars)
+    for equation in reversed(constant):
+        if any(var in chosen for var in equation.outvars):
+            chosen.update(variables(equation.invars))
+    return frozenset(chosen)

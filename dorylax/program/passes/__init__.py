@@ -1,0 +1,48 @@
+"""Passes: each takes a program and gives one that computes the same, better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dorylax.program.errors import PassError
+from dorylax.program.passes.cut import cut
+from dorylax.program.passes.fuse import fuse
+from dorylax.program.passes.hoist import hoist
+from dorylax.program.passes.order import ORDER
+from dorylax.program.passes.prune import prune
+from dorylax.program.passes.rematerialise import rematerialise
+from dorylax.program.passes.reorder import reorder
+from dorylax.program.passes.sink import sink
+from dorylax.program.program import Program
+
+PASSES: tuple[str, ...] = ORDER
+"""Names of all passes, in the order in which they apply."""
+
+
+def optimise(program: Program, passes: Iterable[str] = PASSES) -> Program:
+    """Applies passes, in the order of `PASSES`.
+
+    Args:
+        program: as `trace` gives it.
+        passes: which of them; all by default.
+
+    Raises:
+        PassError: an unknown name, or a pass that comes before one that was applied already.
+    """
+    wanted = frozenset(passes)
+    functions: dict[str, Callable[[Program], Program]] = {
+        "reorder": lambda program: reorder(program, hoisting="hoist" in wanted),
+        "prune": prune,
+        "hoist": hoist,
+        "fuse": fuse,
+        "rematerialise": rematerialise,
+        "sink": sink,
+        "cut": cut,
+    }
+    unknown = sorted(wanted - functions.keys())
+    if unknown:
+        raise PassError(f"unknown pass {unknown[0]!r}: there are {', '.join(PASSES)}")
+    for name in PASSES:
+        if name in wanted:
+            program = functions[name](program)
+    return program

@@ -1,0 +1,271 @@
+"""What crosses from stage to stage: chosen by a minimum cut between what is at hand and what a stage needs.
+
+A stage that reads a row value of an earlier stage can read it (costs the bytes of its rows), or compute it again from
+what the earlier stage itself read. Which equations may be computed again, and what that costs, is for the pass to
+say; the choice is exact: a minimum cut of a network with, for each equation, an arc from the source of the cost of
+computing it again, and for each value an arc of the cost of reading it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import final
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from dorylax.jax_internals import JaxprEqn, Var, variables
+from dorylax.program.flops import equation_flops, value_bytes
+from dorylax.program.program import Program
+from dorylax.program.rows.types import Rows
+from dorylax.program.symbols import SYMBOLS
+from dorylax.program.task import Task, phased, tidy
+
+FLOPS_PER_BYTE = 100.0
+"""So many FLOPs take a worker as long as to ship one byte: some 10 GFLOP/s of one core beside 100 MB/s of its network."""
+
+FORBIDDEN = float("inf")
+
+MOVED = -1.0
+"""The price of an equation that costs nothing, but only if all that reads it moves with it."""
+
+Price = Callable[[JaxprEqn, "Crossing"], float]
+"""The cost, in bytes per row, of computing an equation of an earlier stage again; FORBIDDEN if that may not be."""
+
+_INFINITE = 2**30
+_SCALE = 16  # capacities are whole numbers: sixteenths of a byte
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Crossing:
+    """One stage, and an earlier stage whose values it reads.
+
+    Attributes:
+        program: the program, as it was before the pass.
+        target: the stage that reads.
+        source: the stage that wrote.
+        find_exclusive: gives `exclusive`.
+    """
+
+    program: Program
+    target: Task
+    source: Task
+    find_exclusive: Callable[[], frozenset[int]]
+
+    @cached_property
+    def exclusive(self) -> frozenset[int]:
+        """The ids of those equations of the source that only the target needs."""
+        return self.find_exclusive()
+
+    @property
+    def from_once(self) -> bool:
+        """Whether the source runs before training, and the target in every epoch."""
+        return self.source.when == "once" and self.target.when == "epoch"
+
+    def flops(self, equation: JaxprEqn) -> float:
+        """FLOPs of an equation, per row."""
+        return equation_flops(equation, _sizes(self.target)) / _ROWS
+
+
+def choose_crossings(program: Program, price: Price) -> Program:
+    """Decides for every stage, in order, what it reads of earlier stages and what it computes again."""
+    chooser = _Chooser(program, price)
+    for index, task in enumerate(program.tasks):
+        if task.kind == "stage":
+            chooser.choose(index)
+    outputs = program.traced.step.jaxpr.outvars
+    tasks = phased(tidy(chooser.tasks, outputs), outputs, program.facts.backward)
+    return program.with_tasks(tasks)
+
+
+_ROWS = 1000  # sizes and costs are asked for so many rows, and divided
+
+
+def _sizes(task: Task) -> dict[str, int]:
+    assert task.space is not None
+    return {SYMBOLS[task.space]: _ROWS}
+
+
+@final
+class _Chooser:
+    """The tasks while they change."""
+
+    def __init__(self, program: Program, price: Price) -> None:
+        self.tasks = list(program.tasks)
+        self._program = program
+        self._facts = program.facts
+        self._price = price
+        self._home: dict[Var, int] = {}
+        self._readers: dict[Var, set[int]] = defaultdict(set)
+        for k, task in enumerate(self.tasks):
+            for var in task.defined:
+                self._home.setdefault(var, k)
+            for var in task.read:
+                self._readers[var].add(k)
+        self._outputs = set(variables(program.traced.step.jaxpr.outvars))
+        self._makers: dict[int, dict[Var, JaxprEqn]] = {}
+        self._sizes: dict[Var, float] = {}
+
+    def choose(self, target: int) -> None:
+        """Lets one stage compute again what is cheaper so."""
+        task = self.tasks[target]
+        wanted = [var for var in task.read if self._has_rows(var) and self._from_stage(var)]
+        if not wanted:
+            return
+        again = self._again(target, wanted)
+        if not again:
+            return
+        order = self._facts.order
+        chosen = {id(equation): equation for equation in (*task.equations, *again)}
+        changed = dataclasses.replace(task, equations=tuple(sorted(chosen.values(), key=lambda eqn: order[id(eqn)])))
+        for var in task.read:
+            self._readers[var].discard(target)
+        for var in changed.read:
+            self._readers[var].add(target)
+        self.tasks[target] = changed
+        self._makers.pop(target, None)
+
+    def _has_rows(self, var: Var) -> bool:
+        return isinstance(self._facts.types[var], Rows)
+
+    def _from_stage(self, var: Var) -> bool:
+        return var in self._home and self.tasks[self._home[var]].kind == "stage"
+
+    def _made(self, source: int) -> dict[Var, JaxprEqn]:
+        if source not in self._makers:
+            equations = self.tasks[source].equations
+            self._makers[source] = {var: equation for equation in equations for var in equation.outvars}
+        return self._makers[source]
+
+    def _again(self, target: int, wanted: list[Var]) -> list[JaxprEqn]:
+        """The equations of earlier stages that the target should compute itself."""
+        task = self.tasks[target]
+        network = _Network()
+        crossings = {
+            source: Crossing(self._program, task, self.tasks[source], partial(self._exclusive, source, target))
+            for source in {self._home[var] for var in wanted}
+        }
+        moved: dict[Var, JaxprEqn] = {}
+        uses: list[tuple[Var, JaxprEqn]] = []
+        seen: set[Var] = set()
+        stack: list[tuple[Var, int]] = []
+        chosen_reads = set(wanted)
+        for var in task.read:
+            if var in chosen_reads:
+                network.need(var)
+                stack.append((var, self._home[var]))
+            elif self._has_rows(var):
+                network.at_hand(var, 0.0)  # it is read in any case
+                seen.add(var)
+        while stack:
+            var, source = stack.pop()
+            if var in seen:
+                continue
+            seen.add(var)
+            equation = self._made(source).get(var)
+            floats = equation is not None and self._facts.floats(equation)  # then it has no home to be read from
+            if equation is None or not (floats or self._home[var] == source):
+                network.at_hand(var, self._ship(var, task, target))
+                continue
+            cost = 0.0 if floats else self._price(equation, crossings[source])
+            ships = {out: FORBIDDEN if floats else self._ship(out, task, target) for out in equation.outvars}
+            network.compute(equation, max(cost, 0.0), ships)
+            if cost == MOVED:
+                moved.update(dict.fromkeys(equation.outvars, equation))
+            for operand in variables(equation.invars):
+                network.uses(operand, equation)
+                uses.append((operand, equation))
+                stack.append((operand, self._home[operand] if operand in chosen_reads else source))
+        for operand, equation in uses:
+            if operand in moved:
+                network.together(equation, moved[operand])
+        return network.chosen()
+
+    def _ship(self, var: Var, task: Task, target: int) -> float:
+        """Bytes per row of reading a value, and of writing it if nobody else has it written."""
+        if not self._has_rows(var):
+            return 0.0
+        if var not in self._sizes:
+            self._sizes[var] = value_bytes(var.aval, _sizes(task)) / _ROWS
+        size = self._sizes[var]
+        written = not self._from_stage(var) or self._read_elsewhere(var, target)
+        kept = written or (task.when == "epoch" and self.tasks[self._home[var]].when == "once")
+        return size if kept else 2 * size
+
+    def _read_elsewhere(self, var: Var, target: int) -> bool:
+        readers = self._readers.get(var, set())
+        return var in self._outputs or len(readers) > (target in readers)
+
+    def _exclusive(self, source: int, target: int) -> frozenset[int]:
+        """Ids of the source's equations whose results reach nothing but the target."""
+        kept: set[Var] = set()
+        alone: set[int] = set()
+        for equation in reversed(self.tasks[source].equations):
+            if any(var in kept or self._read_elsewhere(var, target) for var in equation.outvars):
+                kept.update(variables(equation.invars))
+            else:
+                alone.add(id(equation))
+        return frozenset(alone)
+
+
+@final
+class _Network:
+    """A flow network from "not in the stage" to "in the stage"."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[object, int] = {"source": 0, "sink": 1}
+        self._arcs: dict[tuple[int, int], float] = defaultdict(float)
+        self._equations: dict[int, JaxprEqn] = {}
+
+    def need(self, var: Var) -> None:
+        """The stage needs a value."""
+        self._arc(var, "sink", FORBIDDEN)
+
+    def at_hand(self, var: Var, ship: float) -> None:
+        """A value can only be read."""
+        self._arc("source", var, ship)
+
+    def compute(self, equation: JaxprEqn, cost: float, ship: dict[Var, float]) -> None:
+        """Results can be computed again, at a cost, or read."""
+        self._equations[id(equation)] = equation
+        self._arc("source", id(equation), cost)
+        for var, size in ship.items():
+            self._arc(id(equation), var, size)
+
+    def uses(self, var: Var, equation: JaxprEqn) -> None:
+        """To compute an equation, a value is needed."""
+        self._arc(var, id(equation), FORBIDDEN)
+
+    def together(self, reader: JaxprEqn, moved: JaxprEqn) -> None:
+        """An equation moves only if this reader of it does."""
+        self._arc(id(reader), id(moved), FORBIDDEN)
+
+    def chosen(self) -> list[JaxprEqn]:
+        """The equations to compute again: those on the sink's side of the minimum cut nearest to the sink."""
+        size = len(self._nodes)
+        pairs = np.array(list(self._arcs), np.int64).reshape(-1, 2)
+        capacity = np.array(
+            [min(round(c * _SCALE) if c < FORBIDDEN else _INFINITE, _INFINITE) for c in self._arcs.values()]
+        )
+        matrix = csr_array((capacity.astype(np.int32), (pairs[:, 0], pairs[:, 1])), shape=(size, size))
+        rest = (matrix - maximum_flow(matrix, 0, 1).flow).tocoo()
+        into: dict[int, list[int]] = defaultdict(list)
+        for tail, head, left in zip(*rest.coords, rest.data, strict=True):
+            if left > 0:
+                into[int(head)].append(int(tail))
+        side, queue = {1}, deque([1])
+        while queue:
+            for tail in into[queue.popleft()]:
+                if tail not in side:
+                    side.add(tail)
+                    queue.append(tail)
+        return [equation for key, equation in self._equations.items() if self._nodes[key] in side]
+
+    def _arc(self, tail: object, head: object, capacity: float) -> None:
+        ends = self._nodes.setdefault(tail, len(self._nodes)), self._nodes.setdefault(head, len(self._nodes))
+        self._arcs[ends] += capacity

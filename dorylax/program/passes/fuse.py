@@ -1,0 +1,16 @@
+"""fuse: fewer, larger tasks.
+
+Forward and backward arithmetic of one level become one stage: the last layer, the loss and its gradient are one call.
+Stages with little arithmetic for what they would ship stay on the graph server, which has their rows already.
+"""
+
+from __future__ import annotations
+
+from dorylax.program.passes.order import next_passes
+from dorylax.program.passes.placement import placed
+from dorylax.program.program import Program
+
+
+def fuse(program: Program) -> Program:
+    """Joins stages of one level, and keeps light stages on the graph server."""
+    return placed(program.split_again(next_passes(program, "fuse")))

@@ -1,0 +1,38 @@
+"""Who runs a stage: a worker, or the graph server that has its rows already."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dorylax.program.flops import equation_flops, value_bytes
+from dorylax.program.program import Program
+from dorylax.program.rows.types import Rows
+from dorylax.program.symbols import SYMBOLS
+
+SHIPPED_FLOPS_PER_BYTE = 2.0
+"""With fewer FLOPs for each byte of rows that it reads and writes, a stage is not worth shipping.
+
+Sending a byte then takes longer than computing on it. Elementwise stages have less than 1."""
+
+
+def placed(program: Program) -> Program:
+    """Keeps light stages on the graph server, if stages are fused at all."""
+    if "fuse" not in program.passes:
+        return program
+    tasks = tuple(
+        dataclasses.replace(task, place="graph server" if _light(program, k) else "worker")
+        if task.kind == "stage"
+        else task
+        for k, task in enumerate(program.tasks)
+    )
+    return program.with_tasks(tasks)
+
+
+def _light(program: Program, index: int) -> bool:
+    task, interface = program.tasks[index], program.interfaces[index]
+    assert task.space is not None
+    sizes = {SYMBOLS[task.space]: 1000}
+    crossing = [var for var in (*interface.reads, *interface.writes) if isinstance(program.facts.types[var], Rows)]
+    shipped = sum(value_bytes(var.aval, sizes) for var in crossing)
+    flops = sum(equation_flops(equation, sizes) for equation in task.equations)
+    return flops < SHIPPED_FLOPS_PER_BYTE * shipped

@@ -1,0 +1,27 @@
+"""prune: gradients that nobody needs are never computed nor shipped.
+
+A plain split differentiates towards everything that a model is called with, as a system does that sends cotangents
+back through every layer. Only parameters are trained: the gradients towards features end where parameters end, and
+with them the backward gathers of the first layer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dorylax.jax_internals import close
+from dorylax.program.passes.order import next_passes
+from dorylax.program.program import Program
+from dorylax.program.simplify import without_dead
+
+
+def prune(program: Program) -> Program:
+    """Drops the gradients towards inputs."""
+    passes = next_passes(program, "prune")
+    traced = program.traced
+    jaxpr = traced.step.jaxpr
+    kept = [k for k, output in enumerate(traced.outputs) if output.role != "input_gradient"]
+    consts = dict(zip(jaxpr.constvars, traced.step.consts, strict=True))
+    step = without_dead(close(jaxpr.invars, [jaxpr.outvars[k] for k in kept], jaxpr.eqns, consts))
+    pruned = dataclasses.replace(traced, step=step, outputs=tuple(traced.outputs[k] for k in kept))
+    return Program.of(pruned, passes)

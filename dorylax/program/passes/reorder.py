@@ -1,0 +1,268 @@
+"""reorder: `gather(x W)` ↔ `gather(x) W`, whichever moves fewer bytes.
+
+A product with a matrix on the right acts on columns, a linear gather on rows, so they commute; so do scaling of rows,
+sums, and changes of shape that leave the columns alone. A *region* is a set of such equations with at least one
+gather in it. If all its inputs are products with the same matrix, the product can be taken after it, on its outputs;
+if its only output is multiplied by a matrix, the product can be taken before it, on its inputs. Features that do not
+change gather for nothing once they are hoisted, and what does not depend on parameters needs no backward gather: both
+count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from typing import Any, final
+
+import jax
+
+from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, is_literal, type_of, variables
+from dorylax.program.builder import Builder
+from dorylax.program.differentiate import differentiate, undifferentiated
+from dorylax.program.passes.columns import GATHERS, is_columns, linear_operands, write_again
+from dorylax.program.passes.order import next_passes
+from dorylax.program.program import Program
+from dorylax.program.simplify import simplify
+from dorylax.program.traced import Traced
+
+GATHERED_BYTES_PER_FLOP = 0.25
+"""A core gathers some 10 GB/s and multiplies matrices at some 40 GFLOP/s."""
+
+_DEFAULT_DEGREE = 16  # where the graph's sizes are unknown
+
+
+def reorder(program: Program, *, hoisting: bool = True) -> Program:
+    """Moves products across gathers while that saves time.
+
+    Args:
+        program: not yet pruned.
+        hoisting: whether hoist will follow, so that gathers of constant rows cost nothing.
+    """
+    passes = next_passes(program, "reorder")
+    traced = program.traced
+    forward = traced.forward
+    while True:
+        better = _Search(forward, traced, hoisting).best()
+        if better is None:
+            break
+        forward = simplify(better)
+    if forward is traced.forward:
+        return program.with_passes(passes)
+    given = forward, traced.inputs, traced.constants
+    if traced.trains:
+        derived = differentiate(*given, traced.forward_outputs, input_gradients=True)
+    else:
+        derived = undifferentiated(*given, traced.outputs)
+    return Program.of(dataclasses.replace(traced, **derived._asdict()), passes)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Region:
+    """Commuting equations and the products beside them.
+
+    Attributes:
+        linear: for each commuting equation, by position in ascending order, its linear operands.
+        products: positions of the products: before the region if they are to be taken late, else the one after it.
+        inputs: rows that enter the region, before any product.
+        outputs: rows that leave the region, after the product if it is early now.
+        late: whether the product is to move behind the gathers.
+    """
+
+    linear: dict[int, tuple[int, ...]]
+    products: tuple[int, ...]
+    inputs: tuple[Var, ...]
+    outputs: tuple[Var, ...]
+    late: bool
+
+
+@final
+class _Search:
+    """Looks for the move that saves most."""
+
+    def __init__(self, forward: ClosedJaxpr, traced: Traced, hoisting: bool) -> None:
+        self._forward = forward
+        self._equations = forward.jaxpr.eqns
+        self._makers = {var: equation for equation in self._equations for var in equation.outvars}
+        self._place = {var: k for k, equation in enumerate(self._equations) for var in equation.outvars}
+        self._readers: dict[Var, list[int]] = defaultdict(list)
+        for k, equation in enumerate(self._equations):
+            for atom in equation.invars:
+                if not is_literal(atom):
+                    self._readers[atom].append(k)
+        self._linear = [linear_operands(equation, self._makers) for equation in self._equations]
+        self._results = set(variables(forward.jaxpr.outvars))
+        entries = list(zip(forward.jaxpr.invars, traced.inputs, strict=True))
+        self._trained = self._reached({var for var, entry in entries if entry.role == "param"})
+        self._changing = self._reached({var for var, entry in entries if not entry.of_data}) if hoisting else None
+        self._rows = traced.spec.num_vertices or 10_000
+        self._entries = traced.spec.num_edges or _DEFAULT_DEGREE * self._rows
+
+    def best(self) -> ClosedJaxpr | None:
+        """The forward pass after the best move; None if no move saves anything."""
+        gains = [(self._cost_now(region) - self._cost_then(region), region) for region in self._regions()]
+        gain, region = max(gains, key=lambda pair: pair[0], default=(0.0, None))
+        if region is None or gain <= 0:
+            return None
+        return self._late(region) if region.late else self._early(region)
+
+    def _regions(self) -> list[_Region]:
+        products = [k for k, equation in enumerate(self._equations) if self._is_product(equation)]
+        by_kernel: dict[Var, list[int]] = defaultdict(list)
+        for k in products:
+            by_kernel[self._equations[k].invars[1]].append(k)
+        regions = [region for group in by_kernel.values() for region in self._after(group)]
+        for k in products:
+            region = self._before(k)
+            if region is not None:
+                regions.append(region)
+        return regions
+
+    def _is_product(self, equation: JaxprEqn) -> bool:
+        if equation.primitive.name != "dot_general":
+            return False
+        rows, kernel = equation.invars
+        plain = equation.params["dimension_numbers"] == (((1,), (0,)), ((), ()))
+        free = not is_literal(kernel) and type_of(kernel).ndim == 2 and isinstance(type_of(kernel).shape[0], int)
+        same = type_of(rows).dtype == type_of(kernel).dtype == type_of(equation.outvars[0]).dtype
+        return plain and free and same and is_columns(type_of(rows).shape) and type_of(rows).ndim == 2
+
+    def _after(self, products: list[int]) -> list[_Region]:
+        """Regions all of whose inputs are products with one matrix: one for each connected part with a gather."""
+        group = {self._equations[k].outvars[0]: k for k in products}  # member → representative of its part
+        parts: dict[int, list[int]] = {k: [k] for k in products}
+        linear: dict[int, tuple[int, ...]] = {}
+        for k in range(min(products) + 1, len(self._equations)):
+            equation = self._equations[k]
+            for chosen in self._linear[k]:
+                others = [a for i, a in enumerate(equation.invars) if i not in chosen and not is_literal(a)]
+                if all(equation.invars[i] in group for i in chosen) and not any(a in group for a in others):
+                    linear[k] = chosen
+                    ends = {group[equation.invars[i]] for i in chosen}
+                    first = min(ends)
+                    joined = [member for end in ends for member in parts.pop(end)] + [k]
+                    parts[first] = joined
+                    for member in joined:
+                        group[self._equations[member].outvars[0]] = first
+                    break
+        found = []
+        for members in parts.values():
+            inside = {k: linear[k] for k in sorted(members) if k in linear}
+            if not any(self._equations[k].primitive.name in GATHERS for k in inside):
+                continue
+            seeds = tuple(k for k in sorted(members) if k not in linear)
+            outputs = tuple(
+                self._equations[k].outvars[0]
+                for k in sorted(members)
+                if self._leaves(self._equations[k].outvars[0], inside)
+            )
+            inputs = tuple(self._equations[k].invars[0] for k in seeds)
+            found.append(_Region(inside, seeds, inputs, outputs, late=True))
+        return found
+
+    def _before(self, product: int) -> _Region | None:
+        """The region whose only output is multiplied by a matrix."""
+        inside: dict[int, tuple[int, ...]] = {}
+        inputs: dict[Var, None] = {}
+        pending = {self._equations[product].invars[0]}
+        while pending:
+            var = max(pending, key=lambda value: self._place.get(value, -1))  # all its readers come later
+            pending.discard(var)
+            place = self._place.get(var)
+            ways = [] if place is None else self._linear[place]
+            own = all(k in inside or k == product for k in self._readers[var]) and var not in self._results
+            if place is None or not ways or not own:
+                inputs[var] = None
+                continue
+            inside[place] = ways[0]
+            pending.update(self._equations[place].invars[i] for i in ways[0])
+        gathers = any(self._equations[k].primitive.name in GATHERS for k in inside)
+        if not gathers or not all(is_columns(type_of(var).shape) for var in inputs):
+            return None
+        ordered = {k: inside[k] for k in sorted(inside)}
+        return _Region(ordered, (product,), tuple(inputs), (self._equations[product].outvars[0],), late=False)
+
+    def _leaves(self, var: Var, inside: dict[int, tuple[int, ...]]) -> bool:
+        return var in self._results or any(k not in inside for k in self._readers[var])
+
+    def _cost_now(self, region: _Region) -> float:
+        return self._cost(region, early=region.late, products=len(region.products))
+
+    def _cost_then(self, region: _Region) -> float:
+        count = len(region.outputs) if region.late else len(region.inputs)
+        return self._cost(region, early=not region.late, products=count)
+
+    def _cost(self, region: _Region, *, early: bool, products: int) -> float:
+        """Gathered bytes, and products in their worth of gathered bytes, in forward and backward pass of an epoch."""
+        kernel = self._equations[region.products[0]].invars[1]
+        fan_in, fan_out = type_of(kernel).shape
+        entering = (*region.inputs, kernel) if early else region.inputs
+        trained = any(var in self._trained for var in entering)
+        changing = self._changing is None or any(var in self._changing for var in entering)
+        gathers = sum(self._equations[k].primitive.name in GATHERS for k in region.linear)
+        width = fan_out if early else fan_in
+        gathered = gathers * self._entries * width * type_of(kernel).dtype.itemsize * (int(changing) + int(trained))
+        through = any(var in self._trained for var in region.inputs)  # cotangents go through the product
+        flops = products * 2 * self._rows * fan_in * fan_out * (2 + int(through))
+        return float(gathered + flops * GATHERED_BYTES_PER_FLOP)
+
+    def _reached(self, start: set[Var]) -> set[Var]:
+        reached = set(start)
+        for equation in self._equations:
+            if any(not is_literal(atom) and atom in reached for atom in equation.invars):
+                reached.update(equation.outvars)
+        return reached
+
+    def _late(self, region: _Region) -> ClosedJaxpr:
+        builder = Builder(self._forward)
+        like = self._equations[region.products[0]]
+        lean: dict[Var, Any] = {}
+        for k, equation in enumerate(self._equations):
+            if k in region.products:
+                lean[equation.outvars[0]] = builder.read(equation.invars[0])
+            elif k in region.linear:
+                operands = {i: lean[equation.invars[i]] for i in region.linear[k]}
+                width = type_of(like.invars[1]).shape[0]
+                lean[equation.outvars[0]] = write_again(builder, equation, operands, self._makers, width)
+            else:
+                builder.keep(equation)
+                continue
+            if equation.outvars[0] in region.outputs:
+                var = equation.outvars[0]
+                builder.replace(var, _product(builder, like, lean[var], type_of(var).shape))
+        return builder.finish()
+
+    def _early(self, region: _Region) -> ClosedJaxpr:
+        builder = Builder(self._forward)
+        (place,) = region.products
+        product = self._equations[place]
+        width = type_of(product.invars[1]).shape[1]
+        for k, equation in enumerate(self._equations):
+            if k in region.linear:
+                continue  # written where the matrix is known
+            if k != place:
+                builder.keep(equation)
+                continue
+            wide = {
+                var: _product(builder, product, builder.read(var), (*type_of(var).shape[:-1], width))
+                for var in region.inputs
+            }
+            for inner, linear in region.linear.items():
+                old = self._equations[inner]
+                operands = {i: wide[old.invars[i]] for i in linear}
+                wide[old.outvars[0]] = write_again(builder, old, operands, self._makers, width)
+            result = wide[product.invars[0]]
+            builder.replace(product.outvars[0], result)
+        return builder.finish()
+
+
+def _product(builder: Builder, like: JaxprEqn, rows: Any, shape: tuple[Any, ...]) -> Any:
+    """`rows @ kernel`, in the given shape."""
+    flat = (shape[0], type_of(like.invars[1]).shape[0])
+
+    def multiply(x: Any, kernel: Any) -> Any:
+        x = x if x.ndim == 2 else jax.lax.reshape(x, flat)
+        y = like.primitive.bind(x, kernel, **like.params)
+        return y if len(shape) == 2 else jax.lax.reshape(y, shape)
+
+    return builder.call(multiply, [rows, builder.read(like.invars[1])], like)

@@ -1,0 +1,64 @@
+"""Which axis of a shape counts rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dorylax.jax_internals import multiple_of, symbols_of
+from dorylax.program.rows.types import Rows
+from dorylax.program.symbols import SYMBOLS, Space
+
+
+class RowAxisError(ValueError):
+    """A shape that neither has exactly one axis of rows nor none."""
+
+
+def row_axis(shape: Sequence[Any], *, vertices: str = SYMBOLS["vertex"], edges: str = SYMBOLS["edge"]) -> Rows | None:
+    """The axis of a shape that counts vertices or edges; None if all its sizes are numbers.
+
+    Args:
+        shape: sizes, each a number or an expression of symbols.
+        vertices: the symbol for the number of vertices.
+        edges: the symbol for the number of edges.
+
+    Raises:
+        RowAxisError: there are two such axes, or a size that is no constant multiple of one symbol.
+    """
+    return read_axis(shape, {vertices: "vertex", edges: "edge"})
+
+
+def read_axis(shape: Sequence[Any], spaces: Mapping[str, Space]) -> Rows | None:
+    """`row_axis` for symbols of these spaces."""
+    found: Rows | None = None
+    for axis, size in enumerate(shape):
+        if isinstance(size, int):
+            continue
+        rows = multiple_of(size)
+        if rows is None or rows[0] not in spaces or rows[1] < 1:
+            if not symbols_of(size):
+                continue
+            raise RowAxisError(
+                f"axis {axis} of shape {shown(shape)} has size {size}: rows can be counted only by a constant multiple "
+                "of the number of vertices or edges"
+            )
+        if found is not None:
+            raise RowAxisError(f"shape {shown(shape)} has two axes of rows, {found.axis} and {axis}")
+        found = Rows(spaces[rows[0]], axis, rows[1])
+    return found
+
+
+def has_symbols(value: Any) -> bool:
+    """Whether a parameter of an equation, or an element of it, is a symbolic size."""
+    if isinstance(value, str | bytes | int | float | bool | None):
+        return False
+    if isinstance(value, Mapping):
+        return any(has_symbols(part) for part in value.values())
+    if isinstance(value, Iterable) and isinstance(value, tuple | list | set | frozenset):
+        return any(has_symbols(part) for part in value)
+    return bool(symbols_of(value))
+
+
+def shown(shape: Sequence[Any]) -> str:
+    """A shape as messages show it."""
+    return "[" + ", ".join(map(str, shape)) + "]"

@@ -1,0 +1,90 @@
+"""Operations on each element by itself, and which of them are linear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+
+from dorylax.program.rows.rules.base import Operation, rule
+from dorylax.program.rows.types import Free, RowType
+
+# fmt: off
+_ARITHMETIC = [
+    "abs", "acos", "acosh", "add", "add_any", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
+    "bessel_i1e", "cbrt", "ceil", "clamp", "complex", "conj", "convert_element_type", "copy", "cos", "cosh",
+    "digamma", "div", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "igamma", "igamma_grad_a",
+    "igammac", "imag", "integer_pow", "is_finite", "lgamma", "log", "log1p", "logistic", "max", "min", "mul",
+    "mulhi", "name", "neg", "nextafter", "polygamma", "pow", "real", "reduce_precision",
+    "regularized_incomplete_beta", "rem", "round", "rsqrt", "sign", "sin", "sinh", "sqrt", "square",
+    "stop_gradient", "sub", "tan", "tanh", "zeta",
+]
+_LOGIC = [
+    "and", "clz", "eq", "eq_to", "ge", "gt", "le", "le_to", "lt", "lt_to", "ne", "not", "or",
+    "population_count", "shift_left", "shift_right_arithmetic", "shift_right_logical", "xor",
+]
+_OTHER = [
+    "random_clone", "random_fold_in", "select_n", "threefry2x32",
+]
+# fmt: on
+
+NAMES = frozenset([*_ARITHMETIC, *_LOGIC, *_OTHER])
+"""The primitives of this file."""
+
+_SUMS = frozenset(["add", "sub", "add_any"])
+_LINEAR = frozenset(["neg", "copy", "name", "real", "imag", "conj", "reduce_precision", "stop_gradient"])
+
+
+@rule(*sorted(NAMES))
+def elementwise(op: Operation) -> Sequence[RowType]:
+    """Element i of the result depends on element i of each operand, on scalars, and on axes of size 1."""
+    if op.sums:
+        return [_linear(op)] * len(op.result_shapes)
+    result = op.result_rows()
+    if result is None:
+        return [Free()] * len(op.result_shapes)
+    for k, rows in op.rows:
+        if len(op.shapes[k]) != len(op.result_shapes[0]) or rows != result:
+            op.unsupported(f"operand {k} of {op.name} has its rows elsewhere than the result")
+    if any(op.shapes[k] and len(op.shapes[k]) != len(op.result_shapes[0]) for k in range(len(op.types))):
+        op.unsupported(f"operands of {op.name} have different numbers of axes")
+    return [result] * len(op.result_shapes)
+
+
+@rule("bitcast_convert_type")
+def bitcast(op: Operation) -> Sequence[RowType]:
+    """Bits of an element, which may be spread over (or joined from) a last axis of a fixed size."""
+    return op.follow(lambda rows: rows.axis, linear=False)
+
+
+def _linear(op: Operation) -> RowType:
+    """Sums over rows through an elementwise operation: linear ones alone."""
+    if op.rows:
+        op.refuse_sum()
+    if op.name in _SUMS or op.name == "complex":
+        return op.add_up(range(len(op.types)))
+    if op.name == "select_n":
+        op.require_free([0], "a choice")
+        return op.add_up(range(1, len(op.types)))
+    if op.name in _LINEAR:
+        return op.sums[0]
+    if op.name == "integer_pow" and op.params["y"] == 1:
+        return op.sums[0]
+    if op.name == "convert_element_type" and _keeps_sums(op):
+        return op.sums[0]
+    if op.name == "mul" and len(op.sums) == 1:
+        return op.sums[0]
+    inexact = jnp.issubdtype(op.result_dtype, jnp.inexact)
+    # Division of integers rounds each part by itself.
+    if op.name == "div" and inexact and isinstance(op.types[1], Free):
+        return op.sums[0]
+    op.refuse_sum()
+
+
+def _keeps_sums(op: Operation) -> bool:
+    """Whether the sum of converted parts is the converted sum, but for rounding."""
+    old, new = op.dtype(0), op.result_dtype
+    if jnp.issubdtype(new, jnp.inexact):
+        return True  # the real part of a sum is the sum of real parts
+    # Integers wrap around alike in a narrower type; a wider one sees where a sum of parts had wrapped.
+    return bool(jnp.issubdtype(old, jnp.integer) and jnp.issubdtype(new, jnp.integer) and new.itemsize <= old.itemsize)

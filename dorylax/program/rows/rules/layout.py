@@ -1,0 +1,224 @@
+"""Operations that move elements without computing with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dorylax.program.rows import advice
+from dorylax.program.rows.axes import shown
+from dorylax.program.rows.rules.base import Operation, rule
+from dorylax.program.rows.types import Free, Rows, RowType
+
+
+@rule("broadcast_in_dim")
+def broadcast_in_dim(op: Operation) -> Sequence[RowType]:
+    """A value without rows may become the same row for each; rows stay where their axis goes."""
+    result = op.result_rows()
+    if op.sums and result is not None:
+        op.refuse_sum(f"The sum is then used for single {advice.many(result.space)}")
+    if result is not None and not op.rows:
+        return [result]
+    dimensions = op.params["broadcast_dimensions"]
+    return op.follow(lambda rows: int(dimensions[rows.axis]), linear=True)
+
+
+@rule("iota")
+def iota(op: Operation) -> Sequence[RowType]:
+    """Counting along an axis of rows gives the place of a row, which is not known where only some are computed."""
+    result = op.result_rows()
+    if result is None:
+        return [Free()]
+    if result.axis == op.params["dimension"]:
+        op.unsupported(f"counts the {advice.many(result.space)}", advice.NUMBERS)
+    return [result]
+
+
+@rule("dim_as_value")
+def dim_as_value(op: Operation) -> Sequence[RowType]:
+    """The number of rows of the whole graph; an input takes its place (`program.places`), except inside loops."""
+    if op.scope.inside is not None:
+        op.unsupported(
+            f"reads the number of vertices or edges inside {op.scope.inside}",
+            "Read it outside, as an array (jnp.asarray(x.shape[0])), and use that inside",
+        )
+    return [Free()]
+
+
+@rule("reshape")
+def reshape(op: Operation) -> Sequence[RowType]:
+    """Each row's elements must stay together: a row is k·A consecutive elements before and k'·B after."""
+    if op.params["dimensions"] is not None and op.rows:
+        op.unsupported("reshape with a permutation", advice.RAGGED)
+
+    def regroup(rows: Rows) -> Rows:
+        result = op.result_rows()
+        old, new = op.shapes[0], op.result_shapes[0]
+        if result is None or _split_at(old, rows) != _split_at(new, result):
+            op.refuse(
+                f"reshape from {shown(old)} to {shown(new)} mixes axes with that of {advice.many(rows.space)}",
+                advice.RAGGED,
+            )
+        return result
+
+    return op.follow(regroup, linear=True)
+
+
+def _split_at(shape: tuple[Any, ...], rows: Rows) -> tuple[int, int]:
+    """How many elements come before the axis of rows, and how many belong to each row there."""
+    return math.prod(shape[: rows.axis]), rows.factor * math.prod(shape[rows.axis + 1 :])
+
+
+@rule("transpose")
+def transpose(op: Operation) -> Sequence[RowType]:
+    """Rows go where their axis goes."""
+    permutation = [int(axis) for axis in op.params["permutation"]]
+    return op.follow(lambda rows: permutation.index(rows.axis), linear=True)
+
+
+@rule("squeeze")
+def squeeze(op: Operation) -> Sequence[RowType]:
+    """Axes of size 1 go away."""
+    rank = len(op.shapes[0])
+    gone = {int(axis) % rank for axis in op.params["dimensions"]}
+
+    def shift(rows: Rows) -> int:
+        if rows.axis in gone:
+            op.refuse(f"takes the only {rows.space}", advice.places(rows.space))
+        return rows.axis - sum(axis < rows.axis for axis in gone)
+
+    return op.follow(shift, linear=True)
+
+
+@rule("rev")
+def rev(op: Operation) -> Sequence[RowType]:
+    """Reversal of other axes."""
+    return op.follow(lambda rows: _other(op, rows, op.params["dimensions"], "reversal"), linear=True)
+
+
+@rule("slice")
+def slice_(op: Operation) -> Sequence[RowType]:
+    """Parts of other axes; all of the axis of rows."""
+
+    def whole(rows: Rows) -> int:
+        axis, params = rows.axis, op.params
+        stride = 1 if params["strides"] is None else params["strides"][axis]
+        start, limit = params["start_indices"][axis], op.counts(params["limit_indices"][axis])
+        if op.counts(start) is not None or int(start) != 0 or stride != 1 or limit != _first(rows):
+            op.refuse(f"slice of the {rows.space} axis", advice.places(rows.space))
+        return axis
+
+    return op.follow(whole, linear=True)
+
+
+@rule("dynamic_slice")
+def dynamic_slice(op: Operation) -> Sequence[RowType]:
+    """Parts of other axes; a slice as long as the axis of rows begins at 0 whatever its start."""
+    op.require_free(range(1, len(op.types)), "indices")
+
+    def whole(rows: Rows) -> int:
+        if op.counts(op.params["slice_sizes"][rows.axis]) != _first(rows):
+            op.refuse(f"indexing of the {rows.space} axis", advice.places(rows.space))
+        return rows.axis
+
+    return op.follow(whole, linear=True)
+
+
+@rule("dynamic_update_slice")
+def dynamic_update_slice(op: Operation) -> Sequence[RowType]:
+    """A part of other axes is replaced, for all rows."""
+    op.require_free(range(2, len(op.types)), "indices")
+    if op.sums:
+        return [op.add_up([0, 1])]
+    if not op.rows:
+        return [Free()]
+    if op.types[0] != op.types[1]:
+        op.refuse(f"replaces a part of the {op.space} axis", advice.places(op.space))
+    return [op.types[0]]
+
+
+@rule("pad")
+def pad(op: Operation) -> Sequence[RowType]:
+    """Padding of other axes."""
+    if op.sums:
+        return [op.add_up([0, 1])]
+    op.require_free([1], "padding values")
+
+    def other(rows: Rows) -> int:
+        if any(op.counts(size) is not None or int(size) for size in op.params["padding_config"][rows.axis]):
+            op.refuse(f"padding (or shifting) along the {rows.space} axis", advice.order(rows.space))
+        return rows.axis
+
+    return op.follow(other, linear=False)
+
+
+@rule("concatenate")
+def concatenate(op: Operation) -> Sequence[RowType]:
+    """Joining along another axis."""
+    return [_joined(op, int(op.params["dimension"]))]
+
+
+@rule("stack")
+def stack(op: Operation) -> Sequence[RowType]:
+    """Joining along a new axis."""
+    axis = int(op.params["axis"])
+    kind = _joined(op, None)
+    return [Rows(kind.space, kind.axis + (kind.axis >= axis), kind.factor) if isinstance(kind, Rows) else kind]
+
+
+def _joined(op: Operation, axis: int | None) -> RowType:
+    if op.sums:
+        return op.add_up(range(len(op.types)))
+    if not op.rows:
+        return Free()
+    rows = op.rows[0][1]
+    if rows.axis == axis and len(op.types) > 1:
+        op.refuse(f"joins values along the {rows.space} axis", advice.places(rows.space))
+    if any(kind != rows for kind in op.types):
+        op.unsupported(f"operands of {op.name} have their rows on different axes")
+    return rows
+
+
+@rule("split")
+def split(op: Operation) -> Sequence[RowType]:
+    """Cutting another axis."""
+    return op.follow(lambda rows: _other(op, rows, [op.params["axis"]], "cutting"), linear=True)
+
+
+@rule("unstack")
+def unstack(op: Operation) -> Sequence[RowType]:
+    """Taking another axis apart."""
+    axis = int(op.params["axis"])
+    return op.follow(lambda rows: _other(op, rows, [axis], "cutting") - (rows.axis > axis), linear=True)
+
+
+@rule("tile")
+def tile(op: Operation) -> Sequence[RowType]:
+    """Repetition along other axes."""
+    repeated = [axis for axis, times in enumerate(op.params["reps"]) if op.counts(times) is not None or int(times) != 1]
+    return op.follow(lambda rows: _other(op, rows, repeated, "repetition"), linear=True)
+
+
+@rule("optimization_barrier")
+def optimization_barrier(op: Operation) -> Sequence[RowType]:
+    """Each operand as it is."""
+    return op.types
+
+
+@rule("device_put")
+def device_put(op: Operation) -> Sequence[RowType]:
+    """Each operand as it is."""
+    return optimization_barrier(op)
+
+
+def _other(op: Operation, rows: Rows, axes: Sequence[Any], what: str) -> int:
+    """The axis of rows, which is not one of these."""
+    if rows.axis in [int(axis) for axis in axes]:
+        op.refuse(f"{what} along the {rows.space} axis", advice.order(rows.space))
+    return rows.axis
+
+
+def _first(rows: Rows) -> Rows:
+    """What `Operation.counts` gives for the size of the axis of rows."""
+    return Rows(rows.space, 0, rows.factor)

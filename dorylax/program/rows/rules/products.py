@@ -1,0 +1,69 @@
+"""Matrix products and convolutions: rows with parameters, rows with themselves, and sums of products over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dorylax.program.rows import advice
+from dorylax.program.rows.rules.base import Operation, rule
+from dorylax.program.rows.types import Free, Rows, RowType, Summed
+
+
+@rule("dot_general")
+def dot_general(op: Operation) -> Sequence[RowType]:
+    """Rows may be a free axis of one operand, a batch axis of both, or summed over where both have them contracted."""
+    if op.sums:
+        return [_bilinear_sum(op)]
+    if not op.rows:
+        return [Free()]
+    contracting, batch = op.params["dimension_numbers"]
+    if len(op.rows) == 1:
+        ((side, rows),) = op.rows
+        if rows.axis in (*contracting[side], *batch[side]):
+            op.unsupported(f"rows of one operand of {op.name} meet an axis of the other that has none")
+        free = [a for a in range(len(op.shapes[side])) if a not in (*contracting[side], *batch[side])]
+        before = len(batch[0])
+        if side == 1:
+            before += len(op.shapes[0]) - len(contracting[0]) - len(batch[0])
+        return [Rows(rows.space, before + free.index(rows.axis), rows.factor)]
+    left, right = op.rows[0][1], op.rows[1][1]
+    if (left.axis, right.axis) in _pairs(batch):
+        return [Rows(left.space, _pairs(batch).index((left.axis, right.axis)), left.factor)]
+    if (left.axis, right.axis) in _pairs(contracting):
+        return [op.summed(f"product summed over the {left.space} axis")]
+    op.refuse(f"product of every {left.space} with every other", advice.pairs(left.space))
+
+
+def _pairs(axes: tuple[Sequence[int], Sequence[int]]) -> list[tuple[int, int]]:
+    return [(int(left), int(right)) for left, right in zip(*axes, strict=True)]
+
+
+@rule("conv_general_dilated")
+def convolution(op: Operation) -> Sequence[RowType]:
+    """Rows may be the batch of a convolution with parameters, or be summed over (the gradient towards the kernel).
+
+    `out[b, o] = Σ_i in[b, i] * kernel[o, i]` over features i of the input, of which a group where there are groups.
+    """
+    if op.sums:
+        return [_bilinear_sum(op)]
+    if not op.rows:
+        return [Free()]
+    numbers = op.params["dimension_numbers"]
+    (batch, features), outputs = numbers.lhs_spec[:2], numbers.out_spec
+    ungrouped = op.params["feature_group_count"] == 1
+    if len(op.rows) == 1:
+        ((side, rows),) = op.rows
+        if side == 0 and rows.axis == batch and op.params["batch_group_count"] == 1:
+            return [Rows(rows.space, outputs[0], rows.factor)]
+        if side == 1 and rows.axis == numbers.rhs_spec[0] and ungrouped and op.params["batch_group_count"] == 1:
+            return [Rows(rows.space, outputs[1], rows.factor)]
+    elif op.rows[0][1].axis == features and op.rows[1][1].axis == numbers.rhs_spec[1] and ungrouped:
+        return [op.summed(f"convolution summed over the {op.space} axis")]
+    op.refuse(f"convolution over the {op.space} axis", advice.order(op.space))
+
+
+def _bilinear_sum(op: Operation) -> RowType:
+    """A sum over rows times something without rows."""
+    if len(op.sums) > 1 or op.rows:
+        op.refuse_sum()
+    return next(kind for kind in op.types if isinstance(kind, Summed))

@@ -1,0 +1,45 @@
+"""Random numbers: keys without rows give values without rows, keys per row give rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dorylax.program.rows import advice
+from dorylax.program.rows.rules.base import Operation, rule
+from dorylax.program.rows.types import Free, RowType
+from dorylax.program.symbols import Space
+
+
+@rule("random_bits", "random_split")
+def from_keys(op: Operation) -> Sequence[RowType]:
+    """Numbers (or keys) of a shape, for each key: axes of keys come first."""
+    if op.sums:
+        op.refuse_sum()
+    if any(op.counts(size) is not None for size in op.params["shape"]):
+        op.unsupported(f"draws numbers for all {advice.many(_space(op))} from one key", advice.RANDOM)
+    return op.follow(lambda rows: rows.axis, linear=False)
+
+
+@rule("random_seed", "random_wrap", "random_unwrap")
+def seeds_and_words(op: Operation) -> Sequence[RowType]:
+    """A key for each integer; keys and their words, which are last axes of fixed sizes."""
+    return op.follow(lambda rows: rows.axis, linear=False)
+
+
+@rule("random_gamma", "rng_bit_generator")
+def by_place(op: Operation) -> Sequence[RowType]:
+    """Numbers that depend on the place of an element: never for rows."""
+    if op.sums or op.rows or any(op.result_rows(k) is not None for k in range(len(op.result_shapes))):
+        op.unsupported("draws numbers by their place in memory", advice.RANDOM)
+    return [Free()] * len(op.result_shapes)
+
+
+@rule("rng_uniform")
+def without_key(op: Operation) -> Sequence[RowType]:
+    """Other numbers each time, while what has no rows is computed again wherever it is needed."""
+    op.unsupported("draws numbers that no key determines", advice.RANDOM)
+
+
+def _space(op: Operation) -> Space:
+    rows = op.result_rows()
+    return "vertex" if rows is None else rows.space

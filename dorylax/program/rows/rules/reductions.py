@@ -1,0 +1,94 @@
+"""Reductions, cumulative operations and sorting, along other axes than that of rows; sums over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dorylax.program.rows import advice
+from dorylax.program.rows.rules.base import Operation, rule
+from dorylax.program.rows.types import Free, Rows, RowType
+
+
+@rule(
+    "reduce_sum",
+    "reduce_max",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_and",
+    "reduce_or",
+    "reduce_xor",
+    "argmax",
+    "argmin",
+)
+def reduce(op: Operation) -> Sequence[RowType]:
+    """Over features; over rows only a sum, which parts of the rows add up to."""
+    axes = [int(axis) for axis in op.params["axes"]]
+    for _, rows in op.rows:
+        if rows.axis in axes:
+            how = f"reduction over the {rows.space} axis"
+            if op.name != "reduce_sum":
+                op.refuse(how, advice.reductions(rows.space))
+            return [op.summed(how)]
+    return op.follow(lambda rows: rows.axis - sum(axis < rows.axis for axis in axes), linear=op.name == "reduce_sum")
+
+
+@rule("reduce")
+def reduce_with(op: Operation) -> Sequence[RowType]:
+    """Reduction by a function of scalars: operands, then initial values."""
+    if op.sums:
+        op.refuse_sum()
+    count = len(op.types) // 2
+    op.require_free(range(count, 2 * count), "initial values")
+    if not op.rows:
+        return [Free()] * len(op.result_shapes)
+    rows = _same(op, range(count))
+    axes = [int(axis) for axis in op.params["dimensions"]]
+    if rows.axis in axes:
+        op.refuse(f"reduction over the {rows.space} axis", advice.reductions(rows.space))
+    axis = rows.axis - sum(other < rows.axis for other in axes)
+    return [Rows(rows.space, axis, rows.factor)] * len(op.result_shapes)
+
+
+@rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+def cumulative(op: Operation) -> Sequence[RowType]:
+    """Along features."""
+
+    def along(rows: Rows) -> int:
+        if rows.axis == int(op.params["axis"]):
+            op.refuse(f"cumulative operation along the {rows.space} axis", advice.order(rows.space))
+        return rows.axis
+
+    return op.follow(along, linear=op.name == "cumsum")
+
+
+@rule("sort")
+def sort(op: Operation) -> Sequence[RowType]:
+    """Along features; several operands are sorted by the first ones."""
+    if op.sums:
+        op.refuse_sum()
+    if not op.rows:
+        return [Free()] * len(op.result_shapes)
+    rows = _same(op, range(len(op.types)))
+    if rows.axis == int(op.params["dimension"]):
+        op.refuse(f"sort along the {rows.space} axis", advice.order(rows.space))
+    return [rows] * len(op.result_shapes)
+
+
+@rule("top_k")
+def top_k(op: Operation) -> Sequence[RowType]:
+    """The largest along features."""
+
+    def along(rows: Rows) -> int:
+        if rows.axis == int(op.params["axis"]) % len(op.shapes[0]):
+            op.refuse(f"the largest along the {rows.space} axis", advice.order(rows.space))
+        return rows.axis
+
+    return op.follow(along, linear=False)
+
+
+def _same(op: Operation, operands: range) -> Rows:
+    """The type that all these operands have."""
+    rows = op.rows[0][1]
+    if any(op.types[k] != rows for k in operands):
+        op.unsupported(f"operands of {op.name} have their rows on different axes")
+    return rows

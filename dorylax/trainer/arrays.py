@@ -1,0 +1,62 @@
+"""What jitted functions take: a data set, and all that an epoch is computed from besides the run's state."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.graph import Graph
+from dorylax.program.arguments import RunData, training_weights
+from dorylax.program.model.base import Tree
+
+
+class TrainingArrays(NamedTuple):
+    """Arrays on the device, always arguments: what a jitted function closes over, XLA folds for minutes.
+
+    Attributes:
+        graph: V vertices.
+        features: float32 `[V, F]`.
+        labels: int32 `[V]` or float32 `[V, C]`.
+        masks: bool `[3, V]`: training, validation, test.
+        weights: float32 `[V]`, each vertex's share of the training loss.
+    """
+
+    graph: Graph
+    features: Any
+    labels: Any
+    masks: Any
+    weights: Any
+
+    @classmethod
+    def of(cls, data: Dataset) -> TrainingArrays:
+        """Those of a data set, copied to the device."""
+        masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
+        weights = training_weights(data.train_mask)
+        arrays: TrainingArrays = jax.device_put(cls(data.graph, data.features, data.labels, masks, weights))
+        return arrays
+
+    @property
+    def run_data(self) -> RunData:
+        """The same as a program takes them."""
+        return RunData(self.graph, (self.features,), self.labels, self.weights)
+
+
+class EpochInputs(NamedTuple):
+    """What an epoch is computed from besides parameters and state.
+
+    Attributes:
+        streams: the model's random streams, as before any epoch.
+        kept: what is the same in every epoch, as the run's `Gradient.keep` gives it.
+        arrays: the data set.
+        seed: of the run, uint32.
+        epoch: its number, uint32.
+    """
+
+    streams: Tree
+    kept: tuple[Any, ...]
+    arrays: TrainingArrays
+    seed: Any
+    epoch: Any

@@ -1,0 +1,33 @@
+"""Jitted functions compiled ahead of time, so that the time it takes is known and happens once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, final
+
+import jax
+
+
+@final
+class Compiled:
+    """A jitted function, compiled ahead of time once per argument shapes so that its compile time is known."""
+
+    def __init__(self, function: Callable[..., Any], donate: tuple[int, ...] = ()) -> None:
+        self._jitted = jax.jit(function, donate_argnums=donate)
+        self._executables: dict[Any, Callable[..., Any]] = {}
+
+    def prepare(self, *args: Any) -> tuple[Callable[..., Any], float]:
+        """The executable for arguments like these, and the seconds spent compiling it now (0 if it was there)."""
+        key = signature(args)
+        if key in self._executables:
+            return self._executables[key], 0.0
+        begin = time.perf_counter()
+        self._executables[key] = self._jitted.lower(*args).compile()
+        return self._executables[key], time.perf_counter() - begin
+
+
+def signature(args: Any) -> Any:
+    """A hashable description of a tree of arrays: structure, shapes and dtypes."""
+    leaves, treedef = jax.tree.flatten(args)
+    return treedef, tuple(jax.typeof(leaf) for leaf in leaves)

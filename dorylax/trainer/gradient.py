@@ -1,0 +1,129 @@
+"""The gradient of an epoch: by the optimised program, or as JAX differentiates the model.
+
+Both give the same up to rounding. The plain one is the reference, and serves models that cannot be split; the program's
+computes what is the same in every epoch once, and gathers rows where they are narrowest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+
+import jax
+
+from dorylax.graph.dataset import Dataset
+from dorylax.program.epoch_rng import epoch_rng
+from dorylax.program.loss import masked_loss
+from dorylax.program.model.base import ModelParts, Structure, Tree
+from dorylax.program.passes import optimise
+from dorylax.program.program import Program
+from dorylax.program.spec import DataSpec
+from dorylax.program.tracing import trace
+from dorylax.trainer.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.compiled import Compiled
+
+
+class Kept(NamedTuple):
+    """What is the same in every epoch.
+
+    Attributes:
+        arrays: an argument of the gradient.
+        compile_seconds: spent on compiling what makes them.
+        seconds: spent on making them.
+    """
+
+    arrays: tuple[Any, ...] = ()
+    compile_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+@runtime_checkable
+class Gradient(Protocol):
+    """How loss and gradients are computed; compared and hashed by identity.
+
+    Attributes:
+        passes: of the program; None where there is none.
+    """
+
+    passes: tuple[str, ...] | None
+
+    def keep(self, arrays: TrainingArrays) -> Kept:
+        """Computes what is the same in every epoch, on the device."""
+        ...
+
+    def __call__(self, params: Tree, state: Tree, inputs: EpochInputs) -> tuple[Any, Tree, Tree]:
+        """Loss before the update, gradients and new state: a pure function, to be jitted."""
+        ...
+
+
+@final
+class PlainGradient:
+    """`jax.value_and_grad` of the whole model."""
+
+    passes: tuple[str, ...] | None = None
+
+    def __init__(self, structure: Structure) -> None:
+        self._structure = structure
+
+    def keep(self, arrays: TrainingArrays) -> Kept:  # noqa: ARG002
+        """Nothing is kept."""
+        return Kept()
+
+    def __call__(self, params: Tree, state: Tree, inputs: EpochInputs) -> tuple[Any, Tree, Tree]:
+        """See `Gradient`."""
+        loss_of = training_loss(self._structure, state, inputs)
+        (loss, new_state), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
+        return loss, gradients, new_state
+
+
+@final
+class ProgramGradient:
+    """The step of an optimised program.
+
+    Args:
+        program: the program.
+        num_vertices: V.
+        num_edges: E.
+    """
+
+    def __init__(self, program: Program, num_vertices: int, num_edges: int) -> None:
+        self.passes: tuple[str, ...] | None = program.passes
+        self._function = program.as_function(num_vertices, num_edges)
+        self._keep = Compiled(self._function.prepare)
+
+    @classmethod
+    def of(cls, parts: ModelParts, data: Dataset) -> ProgramGradient:
+        """That of a model on data like these, of which only the shapes are used.
+
+        Raises:
+            SplitError: the model cannot be split.
+        """
+        program = optimise(trace(parts, DataSpec.of(data), metrics=None))
+        return cls(program, data.graph.num_vertices, data.graph.num_edges)
+
+    def keep(self, arrays: TrainingArrays) -> Kept:
+        """Runs what the passes hoisted out of the epoch."""
+        function, compile_seconds = self._keep.prepare(arrays.run_data)
+        begin = time.perf_counter()
+        kept = jax.block_until_ready(function(arrays.run_data))
+        return Kept(kept, compile_seconds, time.perf_counter() - begin)
+
+    def __call__(self, params: Tree, state: Tree, inputs: EpochInputs) -> tuple[Any, Tree, Tree]:
+        """See `Gradient`."""
+        data = inputs.arrays.run_data
+        result = self._function.step(
+            inputs.kept, data, params, inputs.streams, state, seed=inputs.seed, epoch=inputs.epoch
+        )
+        return result.loss, result.gradients, result.state
+
+
+def training_loss(structure: Structure, state: Tree, inputs: EpochInputs) -> Callable[[Tree], tuple[Any, Tree]]:
+    """The plain loss of an epoch as a function of the parameters, with the model's new state."""
+    streams, arrays = epoch_rng(inputs.streams, inputs.seed, inputs.epoch), inputs.arrays
+
+    def loss_of(params: Tree) -> tuple[Any, Tree]:
+        logits, new_state = structure.apply_train(params, streams, state, arrays.graph, arrays.features)
+        return masked_loss(logits, arrays.labels, arrays.masks[0]), new_state
+
+    return loss_of

@@ -1,0 +1,80 @@
+"""The normalised adjacency matrix of Kipf & Welling as an operator on rows: what GCN, SGC, APPNP and GCNII share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dorylax.graph.graph import Graph
+from dorylax.layers.inputs import statistics_dtype
+from dorylax.ops import gather, gather_edges, in_degrees, missing_self_loops
+
+
+class NormalisedAdjacency(NamedTuple):
+    r"""Ã = D̂^(-1/2) Â D̂^(-1/2), with Â = A + I where A has no loop and D̂ = diag(Â 1).
+
+    Kipf & Welling, ICLR 2017, https://arxiv.org/abs/1609.02907, equation 2. For one vertex, over its in-neighbours and
+    itself,
+
+        (Ã X)_v = Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · x_u,    d_v = Σ_{u ∈ N(v) ∪ {v}} w_uv.
+
+    A loop is added only to vertices that have none. In a directed graph d is the in-degree at both ends, as in PyG.
+    The normalisation is separable, so no array over the edges is made: rows are scaled before and after a plain gather.
+
+    Attributes:
+        graph: V vertices, E edges.
+        scale: 1/√d `[V, 1]`.
+        loops: weights of the implicit loops `[V, 1]`, 0 where A has one.
+        edge_weight: w `[E]`, or None for all ones.
+    """
+
+    graph: Graph
+    scale: Float[Array, "V 1"]
+    loops: Float[Array, "V 1"]
+    edge_weight: Float[Array, " E"] | None
+
+    def times(self, x: Float[Array, "V F"]) -> Float[Array, "V F"]:
+        """Ã X, `[V, F]`."""
+        h = self.scale * x
+        y: jax.Array = self.scale * (gather(self.graph, h, self.edge_weight) + self.loops * h)
+        return y
+
+
+def normalised_adjacency(
+    graph: Graph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
+) -> NormalisedAdjacency:
+    """Ã of a graph, to be multiplied with rows like `x`.
+
+    Args:
+        graph: V vertices, E edges.
+        x: rows in the dtype of the products; degrees are counted in float32 at least.
+        edge_weight: `[E]`, by edge id, w ≥ 0 and in the dtype of `x` (default: all ones); an added loop has weight 1. A
+            vertex whose weights add up to nothing has 1/√d = 0.
+    """
+    statistics = statistics_dtype(x)
+    loops = missing_self_loops(graph, statistics)
+    if edge_weight is None:
+        degrees = in_degrees(graph, statistics) + loops
+    else:
+        degrees = gather_edges(graph, edge_weight.astype(statistics)) + loops
+    scale = _inverse_root(degrees).astype(x.dtype)[:, None]
+    return NormalisedAdjacency(graph, scale, loops.astype(x.dtype)[:, None], edge_weight)
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuses a share α of first rows in a propagation that is outside 0 … 1.
+
+    Raises:
+        ValueError: it is.
+    """
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
+
+
+def _inverse_root(degrees: Float[Array, " V"]) -> Float[Array, " V"]:
+    """d^(-1/2), and 0 where d = 0, with a finite derivative there too."""
+    positive = degrees > 0
+    return jnp.where(positive, jax.lax.rsqrt(jnp.where(positive, degrees, 1)), 0)

@@ -1,0 +1,39 @@
+"""Attention over in-neighbours and the vertex itself, once the scores are there: what GAT and GATv2 share."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dorylax.graph.graph import Graph
+from dorylax.layers.dropout import Dropout
+from dorylax.ops import edge_ids, edge_softmax, gather, loop_ids, missing_self_loops
+
+
+def attend(
+    graph: Graph,
+    z: Float[Array, "V H F"],
+    scores: Float[Array, "E H"],
+    loop_scores: Float[Array, "V H"],
+    dropout: Dropout,
+) -> Float[Array, "V H F"]:
+    r"""`y_v = Σ_{u ∈ N(v) ∪ {v}} dropout(α_uv) z_u`, with α the softmax of the scores over u, head by head.
+
+    The loop of a vertex without one is a term of the softmax and of the sum, never an edge.
+
+    Args:
+        graph: V vertices, E edges.
+        z: what is summed, `[V, H, F]`, for H heads.
+        scores: `[E, H]`, by edge id.
+        loop_scores: those of the implicit loops, `[V, H]`; not read where a vertex has a loop of its own.
+        dropout: falls on the coefficients of edges and loops, keyed by their ids.
+
+    Returns:
+        `[V, H, F]`.
+    """
+    implicit = missing_self_loops(graph, z.dtype)[:, None] > 0
+    alpha, loop_alpha = edge_softmax(graph, scores, jnp.where(implicit, loop_scores, -jnp.inf))
+    alpha, loop_alpha = dropout.together((alpha, edge_ids(graph)), (loop_alpha, loop_ids(graph)))
+    y: jax.Array = gather(graph, z, alpha) + loop_alpha[:, :, None] * z
+    return y

@@ -1,0 +1,101 @@
+"""The network of Gasteiger et al. that predicts each vertex alone, then propagates the predictions."""
+
+from __future__ import annotations
+
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from dorylax.graph.graph import Graph
+from dorylax.layers.appnp import APPNPConv
+from dorylax.layers.jumping import JumpKind
+from dorylax.layers.models.mlp import alone, dense_layers
+from dorylax.layers.models.skeleton import Activation, Skeleton, layer_widths
+from dorylax.layers.norm import NormKind
+
+
+@final
+class APPNP(nnx.Module):
+    r"""Predict then propagate: Gasteiger et al., ICLR 2019, https://arxiv.org/abs/1810.05997.
+
+    A perceptron of `num_layers` dense layers on each vertex alone, then one `APPNPConv` on what it gives; for two
+    layers, Z = propagate(σ(X W_0 + b_0) W_1 + b_1).
+
+    Args:
+        in_features: width of the input rows.
+        hidden_features: width of the hidden rows.
+        out_features: width of the output rows: the number of classes.
+        num_layers: number of dense layers; 1 has no hidden rows (default: 2).
+        dropout: probability of dropping an element of each dense layer's input (default: 0.5).
+        norm: "none", "layer" or "rms", between layer and activation (default: "none").
+        residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is propagated, and a
+            linear output layer after it (default: "none").
+        num_propagations: K, the number of propagation steps (default: 10).
+        alpha: α, the probability of teleporting back to the vertex itself (default: 0.1).
+        edge_dropout: probability of dropping an edge or loop at a step; 0 makes the steps one `jax.lax.scan` (default:
+            0; the paper has 0.5).
+        activation: σ, between layers (default: ReLU).
+        dtype: dtype of the computation and the result (default: that of the input).
+        param_dtype: dtype of the parameters (default: float32).
+        rngs: streams `params` and `dropout`.
+
+    Attributes:
+        convs: the dense layers, first to last.
+        skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
+        propagation: the `APPNPConv`.
+
+    Raises:
+        ValueError: a width, `num_layers` or `num_propagations` below 1, `dropout`, `edge_dropout` or `alpha` outside
+            0 … 1, no such norm or jk.
+
+    Shapes:
+        - input: graph with V vertices, features `[V, in_features]`
+        - output: `[V, out_features]`
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int,
+        *,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+        norm: NormKind = "none",
+        residual: bool = False,
+        jk: JumpKind = "none",
+        num_propagations: int = 10,
+        alpha: float = 0.1,
+        edge_dropout: float = 0.0,
+        activation: Activation = jax.nn.relu,
+        dtype: DTypeLike | None = None,
+        param_dtype: DTypeLike = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        widths = layer_widths(in_features, hidden_features, out_features, num_layers, jk)
+        self.convs = nnx.List(dense_layers(widths, dtype=dtype, param_dtype=param_dtype, rngs=rngs))
+        self.skeleton = Skeleton(
+            widths,
+            out_features,
+            dropout=dropout,
+            norm=norm,
+            residual=residual,
+            jk=jk,
+            activation=activation,
+            dtype=dtype,
+            param_dtype=param_dtype,
+            rngs=rngs,
+        )
+        self.propagation = APPNPConv(
+            num_propagations=num_propagations, alpha=alpha, edge_dropout=edge_dropout, dtype=dtype, rngs=rngs
+        )
+
+    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        predictions = self.skeleton([alone("APPNP", linear) for linear in self.convs], graph, x)
+        return self.propagation(graph, predictions)

@@ -1,0 +1,102 @@
+"""`dorylax describe` on the tiny built-in graph."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+from dorylax.program.passes import PASSES
+from dorylax.trainer import from_config
+
+TINY = ("--data", "communities", "--set", "data.size=tiny")
+
+
+def test_table(dorylax) -> None:
+    code, out, err = dorylax("describe", *TINY, "--model", "gcn", "--set", "model.dropout=0")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("GCN: ")
+    assert lines[0].endswith("tasks on n = 1,000 vertices, e = 10,000 edges")
+    assert lines[1] == f"passes: {', '.join(PASSES)}"
+    assert lines[-1].endswith("graph operators: 1 forward, 1 backward")
+
+
+def test_json(dorylax) -> None:
+    code, out, _ = dorylax("describe", *TINY, "--model", "gat", "--json", "--passes", "none", "--set", "model.heads=2")
+    assert code == 0
+    content = json.loads(out)
+    assert (content["schema"], content["version"], content["passes"]) == (1, 1, [])
+    assert (content["num_vertices"], content["num_edges"]) == (1000, 10_000)
+    softmax = next(task for task in content["tasks"] if task["operator"] == "edge_softmax")
+    assert softmax["task"] == "AE"
+    assert softmax["reads"][0]["shape"] == ["e", 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "applied"),
+    [("all", list(PASSES)), ("none", []), ("hoist", ["hoist"]), ("fuse, hoist", ["hoist", "fuse"])],
+)
+def test_passes(dorylax, given: str, applied: list[str]) -> None:
+    out = dorylax("describe", *TINY, "--model", "mlp", "--json", "--passes", given).out
+    assert json.loads(out)["passes"] == applied
+
+
+def test_svg(dorylax, tmp_path: Path) -> None:
+    file = tmp_path / "gcn.svg"
+    code, out, _ = dorylax("describe", *TINY, "--svg", str(file))
+    assert code == 0
+    assert out.startswith("GCN: ")
+    assert ET.fromstring(file.read_text()).tag.endswith("svg")
+    assert [path.name for path in tmp_path.iterdir()] == ["gcn.svg"]
+    dorylax("describe", *TINY, "--model", "mlp", "--svg", str(file))
+    assert "MLP" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--passes", "hoisst"),
+            "--passes takes all, none, or names with commas between, got 'hoisst': did you mean hoist?",
+        ),
+        (
+            ("--passes", ""),
+            f"--passes takes all, none, or names with commas between, got '': choose from {', '.join(PASSES)}",
+        ),
+        (("--svg", "/nowhere/x.svg"), "--svg /nowhere/x.svg: the folder /nowhere does not exist"),
+        (("--svg", "/"), "--svg / is a folder, not a file"),
+        (("--set", "model.drpout=0"), "model.drpout"),
+    ],
+)
+def test_wrong_options(dorylax, words: tuple[str, ...], told: str) -> None:
+    code, out, err = dorylax("describe", *TINY, *words)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_a_model_that_cannot_be_split(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Normalising(nnx.Module):
+        def __init__(self) -> None:
+            self.kernel = nnx.Param(jnp.ones((16, 4)))
+
+        def __call__(self, graph: object, x: jax.Array) -> jax.Array:
+            return (x - x.mean(axis=0)) @ self.kernel[...]
+
+    monkeypatch.setattr(from_config, "build_model", lambda config, data: Normalising())
+    code, out, err = dorylax("describe", *TINY)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert "combines values of different vertices" in err
+    assert "test_describe.py" in err
+
+
+def test_config_file(dorylax, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("data:\n  name: communities\n  size: tiny\nmodel:\n  name: mlp\n")
+    assert dorylax("describe", "--config", str(tmp_path / "run.yaml")).out.startswith("MLP: ")

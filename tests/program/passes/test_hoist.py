@@ -1,0 +1,154 @@
+"""hoist: what depends on data alone and leads to or from a graph operator runs once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import zoo
+
+from dorylax import ops
+from dorylax.jax_internals import is_literal
+from dorylax.program import Program, trace
+from dorylax.program.flatten import is_graph_operator
+from dorylax.program.passes.hoist import hoist
+from dorylax.program.passes.prune import prune
+from dorylax.program.rows.types import Rows
+
+SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}
+
+
+def _plain(p: Any, g: Any, x: Any, weight: Any) -> Any:
+    near = ops.gather(g, ops.gather(g, jnp.sin(x), weight), reduce="mean")
+    return ops.gather(g, jnp.tanh(near @ p["a"]) @ p["b"], weight)
+
+
+def _dropout(p: Any, g: Any, x: Any, weight: Any, key: Any) -> Any:
+    kept = jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)
+    return ops.gather(g, jnp.tanh(ops.gather(g, kept) @ p["a"]) @ p["b"], weight)
+
+
+def _dropout_after(p: Any, g: Any, x: Any, weight: Any, key: Any) -> Any:
+    near = ops.gather(g, x)
+    return ops.gather(g, jnp.where(jax.random.bernoulli(key, 0.5, near.shape), near, 0) @ p["a"] @ p["b"], weight)
+
+
+def _product_first(p: Any, g: Any, x: Any, weight: Any) -> Any:
+    return ops.gather(g, x @ p["a"]) @ p["b"]
+
+
+def _attention(p: Any, g: Any, x: Any, weight: Any) -> Any:
+    alpha = ops.edge_softmax(g, jnp.log(weight))  # of data alone, over edges
+    return ops.gather(g, x @ p["a"] @ p["b"], alpha)
+
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "plain": _plain,
+    "dropout": _dropout,
+    "dropout after": _dropout_after,
+    "product first": _product_first,
+    "attention": _attention,
+}
+CASES = {
+    name: zoo.Case(lambda dtype, f=f: (f, {k: np.zeros(s, dtype) for k, s in SHAPES.items()}), ("x", "weight"))
+    for name, f in MODELS.items()
+} | {name: zoo.ALL[name] for name in ("GCN without dropout", "SGC", "MPNN", "APPNP as a scan")}
+
+
+@functools.cache
+def hoisted(name: str) -> Program:
+    case = CASES[name]
+    return hoist(prune(trace(zoo.parts_of(case, "float32"), zoo.spec_of(case, "float32"))))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_runs_once_depends_on_data_alone(name: str) -> None:
+    program = hoisted(name)
+    entries = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
+    known = {var for var, entry in entries if entry.of_data}
+    once = [(k, task) for k, task in enumerate(program.tasks) if task.when == "once"]
+    assert [k for k, _ in once] == list(range(len(once)))
+    for k, _ in once:
+        assert known.issuperset(program.interfaces[k].reads)
+        known.update(program.interfaces[k].writes)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_constant_behind_a_graph_operator_is_left_in_the_epoch(name: str) -> None:
+    """Nor any constant graph operator. Checked by following values, not by what the pass says is constant."""
+    program = hoisted(name)
+    entries = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
+    changing = {var for var, entry in entries if not entry.of_data}
+    behind = set()
+    once = {id(e) for task in program.tasks if task.when == "once" for e in task.equations}
+    in_epoch = {id(e) for task in program.tasks if task.when == "epoch" for e in task.equations}
+    for equation in program.traced.step.jaxpr.eqns:
+        operands = {atom for atom in equation.invars if not is_literal(atom)}
+        if operands & changing:
+            changing.update(equation.outvars)
+        elif is_graph_operator(equation) or operands & behind:
+            behind.update(equation.outvars)
+            assert id(equation) not in in_epoch
+            assert id(equation) in once
+
+
+def kept(program: Program) -> list[Any]:
+    """Rows that are written once and read in every epoch."""
+    made = {var for k, t in enumerate(program.tasks) if t.when == "once" for var in program.interfaces[k].writes}
+    read = dict.fromkeys(
+        v for k, t in enumerate(program.tasks) if t.when == "epoch" for v in program.interfaces[k].reads
+    )
+    return [var for var in read if var in made and isinstance(program.facts.types[var], Rows)]
+
+
+def operators(program: Program, when: str) -> int:
+    return sum(task.kind == "graph" and task.when == when for task in program.tasks)
+
+
+def test_two_gathers_of_features() -> None:
+    program = hoisted("plain")
+    assert operators(program, "once") == 3  # with the degrees
+    assert operators(program, "epoch") == 2
+    assert [var.aval.shape[1:] for var in kept(program)] == [
+        (zoo.F,),
+        (1,),
+    ]  # and the weights, as the last gather reads them
+    assert min(task.level for task in program.tasks if task.when == "epoch") == 0
+
+
+@pytest.mark.parametrize("name", ["dropout", "product first"])
+def test_what_changes_before_the_gather_keeps_it_in_the_epoch(name: str) -> None:
+    program = hoisted(name)
+    assert operators(program, "once") == 0
+    assert kept(program) == []
+
+
+def test_dropout_after_the_gather_does_not() -> None:
+    program = hoisted("dropout after")
+    assert operators(program, "once") == 1
+    assert [var.aval.shape[1:] for var in kept(program)] == [(zoo.F,)]
+
+
+def test_attention_of_data_alone() -> None:
+    program = hoisted("attention")
+    assert operators(program, "once") == 1
+    assert [program.facts.types[var].space for var in kept(program)] == ["edge"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_labels_and_weights_are_not_kept_again(name: str) -> None:
+    """What is made of them is constant too, but no graph operator is near."""
+    program = hoisted(name)
+    given = set(program.traced.variables("labels", "weights"))
+    for task in program.tasks:
+        if task.when == "once":
+            assert not given.intersection(task.read)
+
+
+def test_a_program_without_constant_operators_has_nothing_to_run_once() -> None:
+    assert all(task.when == "epoch" for task in hoisted("product first").tasks)

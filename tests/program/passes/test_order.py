@@ -1,0 +1,44 @@
+"""What is on record after one more pass."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import pytest
+
+from dorylax.program.errors import PassError
+from dorylax.program.passes.order import ORDER, next_passes
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+    """As much of a program as is looked at."""
+
+    passes: tuple[str, ...]
+
+
+def after(*passes: str) -> Any:
+    return Recorded(passes)
+
+
+@pytest.mark.parametrize(("before", "name"), list(itertools.product(ORDER, ORDER)))
+def test_every_pair(before: str, name: str) -> None:
+    if ORDER.index(before) < ORDER.index(name):
+        assert next_passes(after(before), name) == (before, name)
+        return
+    with pytest.raises(
+        PassError, match=f"pass {name} cannot follow {before}: passes apply once, in the order reorder, "
+    ):
+        next_passes(after(before), name)
+
+
+def test_the_first_may_be_any() -> None:
+    assert [next_passes(after(), name) for name in ORDER] == [(name,) for name in ORDER]
+
+
+def test_all_that_came_before_count() -> None:
+    assert next_passes(after("prune", "hoist"), "cut") == ("prune", "hoist", "cut")
+    with pytest.raises(PassError, match="pass fuse cannot follow cut"):
+        next_passes(after("prune", "cut"), "fuse")

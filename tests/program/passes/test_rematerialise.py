@@ -1,0 +1,101 @@
+"""rematerialise: backward stages compute forward values again where that costs less than to read them."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support import zoo
+from support.oracle import assert_same, oracle
+
+from dorylax import ops
+from dorylax.program import Program, optimise, trace
+from dorylax.program.intervals import Intervals
+from dorylax.program.passes.rematerialise import rematerialise
+from dorylax.program.reference import ReferenceExecutor, interpret
+
+SHAPES = {"a": (zoo.F, 16), "b": (16, zoo.C)}
+
+
+def model(p: Any, graph: Any, x: Any, key: Any) -> Any:
+    h = jax.nn.silu(ops.gather(graph, x) @ p["a"])
+    h = jnp.where(jax.random.bernoulli(key, 0.5, h.shape), h / 0.5, 0)
+    return ops.gather(graph, h @ p["b"], reduce="mean")
+
+
+CASE = zoo.Case(lambda dtype: (model, {name: np.zeros(shape, dtype) for name, shape in SHAPES.items()}))
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    traced = trace(zoo.parts_of(CASE, "float32"), zoo.spec_of(CASE, "float32"))
+    return optimise(traced, ["prune", "hoist"])
+
+
+def where(program: Program, primitive: str) -> list[str]:
+    """The phases of the stages that hold such an equation."""
+    return [
+        task.phase
+        for task in program.tasks
+        if task.kind == "stage" and any(e.primitive.name == primitive for e in task.equations)
+    ]
+
+
+def copies(program: Program) -> Counter[int]:
+    return Counter(id(equation) for task in program.tasks for equation in task.equations)
+
+
+@pytest.mark.parametrize(("flops_per_byte", "phases"), [(1.0, ["forward"]), (1000.0, ["forward", "backward"])])
+def test_masks_are_drawn_again_where_that_is_cheaper(
+    program: Program, monkeypatch: pytest.MonkeyPatch, flops_per_byte: float, phases: list[str]
+) -> None:
+    assert where(program, "threefry2x32") == ["forward"]
+    module = importlib.import_module("dorylax.program.passes.rematerialise")
+    monkeypatch.setattr(module, "FLOPS_PER_BYTE", flops_per_byte)
+    after = rematerialise(program)
+    assert where(after, "threefry2x32") == phases
+    masks = [v for i in after.interfaces for v in i.writes if v.aval.dtype == bool and v.aval.shape[1:] == (16,)]
+    assert len(masks) == (phases == ["forward"])
+
+
+def test_products_may_be_repeated(program: Program) -> None:
+    """What goes into the activation is 2 · 5 FLOPs for 8 bytes, and its operand is read for the gradient anyway."""
+    before, after = copies(program), copies(rematerialise(program))
+    products = {id(e): e for e in program.traced.step.jaxpr.eqns if e.primitive.name == "dot_general"}
+    assert any(after[key] > before[key] for key in products)
+
+
+def test_only_backward_stages_change(program: Program) -> None:
+    """Forward stages at most lose what was there for the backward pass alone."""
+    kept = zip(program.tasks, rematerialise(program).tasks, strict=True)
+    for before, after in kept:
+        assert before.phase == "backward" or set(map(id, after.equations)) <= set(map(id, before.equations))
+
+
+def test_nothing_of_the_backward_pass_is_repeated(program: Program) -> None:
+    after = copies(rematerialise(program))
+    for equation in program.traced.step.jaxpr.eqns:
+        if any(var in program.facts.backward for var in equation.outvars) and not program.facts.floats(equation):
+            assert after[id(equation)] == 1
+
+
+def test_fewer_bytes_for_more_flops(program: Program) -> None:
+    before, after = (p.cost(20_000, 300_000).epoch for p in (program, rematerialise(program)))
+    assert after.shipped_bytes < before.shipped_bytes
+    assert after.flops > before.flops
+
+
+@pytest.mark.parametrize("passes", [["rematerialise"], ["fuse", "rematerialise"]], ids="+".join)
+def test_exact(passes: list[str]) -> None:
+    with jax.enable_x64(True):
+        parts, data = zoo.parts_of(CASE, "float64"), zoo.data_of(CASE, "float64")
+        program = optimise(trace(parts, zoo.spec_of(CASE, "float64")), passes)
+        cut, rows = Intervals.of(data.graph, [0, 3, 12, zoo.V]), {"vertex": zoo.V, "edge": int(data.graph.num_edges)}
+        executor = ReferenceExecutor(program, data, cut, compile=interpret, rows=rows)
+        result = executor.step(parts.params, parts.streams, parts.state, seed=1, epoch=2)
+        assert_same(result, oracle(parts, data, seed=1, epoch=2), "float64")

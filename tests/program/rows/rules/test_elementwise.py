@@ -1,0 +1,105 @@
+"""Elementwise operations, and which of them sums over rows may go through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from dorylax.program.rows.errors import RowError
+from dorylax.program.rows.types import Free, Rows, Summed
+
+V, E, SUM, FREE = Rows("vertex", 0), Rows("edge", 0), Summed(), Free()
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda s, p: -s,
+        lambda s, p: s + s,
+        lambda s, p: s - 2 * s,
+        lambda s, p: s * p,
+        lambda s, p: p * s / p,
+        lambda s, p: s + jnp.zeros_like(p),
+        lambda s, p: s + p * jnp.zeros_like(p) - jnp.zeros((6, 6)) @ p + jnp.zeros(6) / p,
+        lambda s, p: s.astype(jnp.bfloat16),
+        lambda s, p: jnp.where(p > 0, s, 0),
+        lambda s, p: lax.complex(s, -s).real,
+        lambda s, p: s**1,
+        lambda s, p: lax.reduce_precision(s, 8, 7),
+    ],
+)
+def test_linear(rows: Any, fun: Any):
+    assert rows.results(fun, (SUM, (6,)), (FREE, (6,))) == [SUM]
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        lambda s, p: s + p,
+        lambda s, p: s + 1.0,
+        lambda s, p: s + jnp.cos(jnp.zeros(6)),
+        lambda s, p: s + p / jnp.zeros(6),
+        lambda s, p: s + (p * jnp.zeros(6)).astype(jnp.int32),
+        lambda s, p: p - s,
+        lambda s, p: s * s,
+        lambda s, p: s**2,
+        lambda s, p: jnp.square(s),
+        lambda s, p: jnp.exp(s),
+        lambda s, p: jnp.abs(s),
+        lambda s, p: jnp.maximum(s, 0),
+        lambda s, p: p / s,
+        lambda s, p: s / s,
+        lambda s, p: s.astype(jnp.int32),
+        lambda s, p: s > 0,
+        lambda s, p: jnp.where(p > 0, s, 1),
+        lambda s, p: jnp.where(p > 0, s, p),
+        lambda s, p: lax.bitcast_convert_type(s, jnp.int32),
+    ],
+)
+def test_not_linear(rows: Any, fun: Any):
+    with pytest.raises(RowError, match="sum over vertices enters"):
+        rows.results(fun, (SUM, (6,)), (FREE, (6,)))
+
+
+def test_sums_of_integers(rows: Any):
+    for fun in (lambda s: s.astype(jnp.float32), lambda s: s.astype(jnp.int16), lambda s: s * 3):
+        assert rows.results(fun, (SUM, (6,)), dtype=jnp.int32) == [SUM]
+    # Division rounds each part; a wider type sees where the sum of parts had wrapped around.
+    for fun in (lambda s: lax.div(s, jnp.int32(2)), lambda s: s >> 1, lambda s: s & 1):
+        with pytest.raises(RowError):
+            rows.results(fun, (SUM, (6,)), dtype=jnp.int32)
+    with pytest.raises(RowError):
+        rows.results(lambda s: s.astype(jnp.int32), (SUM, (6,)), dtype=jnp.int8)
+
+
+def test_imaginary_parts_of_sums_are_not_dropped(rows: Any):
+    with pytest.warns(np.exceptions.ComplexWarning), pytest.raises(RowError):
+        rows.results(lambda s: lax.convert_element_type(s, jnp.float32), (SUM, (6,)), dtype=jnp.complex64)
+
+
+def test_sums_do_not_meet_rows(rows: Any):
+    for fun in (lambda s, x: s * x, lambda s, x: x + s, lambda s, x: jnp.where(x > 0, x, s)):
+        with pytest.raises(RowError):
+            rows.results(fun, (SUM, (6,)), (V, ("n", 6)))
+
+
+def test_axes_of_size_one(rows: Any):
+    found = rows.results(lambda x, y, p: (x - y) * p, (V, ("n", 6)), (V, ("n", 1)), (FREE, (1, 6)))
+    assert found == [V]
+
+
+def test_rows_of_different_spaces_do_not_meet(rows: Any):
+    with pytest.raises(RowError, match="vertices and edges meet"):
+        rows.results(lambda x, a: x[:, None] + a[None, :], (V, ("n",)), (E, ("e",)))
+    with pytest.raises(RowError, match="two axes of rows"):
+        rows.results(lambda x: x[:, None] + x[None, :], (V, ("n",)))
+
+
+def test_bits(rows: Any):
+    assert rows.results(lambda x: lax.bitcast_convert_type(x, jnp.uint8), (V, ("n", 6))) == [V]
+    assert rows.results(lambda x: lax.bitcast_convert_type(x, jnp.uint32), (V, ("n", 6))) == [V]
+    assert rows.results(lambda x: lax.bitcast_convert_type(x, jnp.uint32), (V, ("n", 4)), dtype=jnp.uint8) == [V]

@@ -1,0 +1,81 @@
+"""Every model, cut and pass against the un-partitioned model under `jax.value_and_grad`."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import pytest
+from support import zoo
+from support.covering import pairwise
+from support.oracle import assert_same, oracle
+
+from dorylax.program import PASSES, optimise, trace
+from dorylax.program.intervals import Intervals
+from dorylax.program.program import Program
+from dorylax.program.reference import ReferenceExecutor, interpret
+
+# 1 to 7 uneven intervals of 20 vertices, one of them without edges, some of one vertex.
+CUTS = {
+    1: (0, 20),
+    2: (0, 3, 20),
+    3: (0, 1, 12, 20),
+    4: (0, 5, 6, 17, 20),
+    5: (0, 2, 3, 4, 13, 20),
+    6: (0, 4, 8, 9, 15, 19, 20),
+    7: (0, 1, 2, 7, 8, 11, 19, 20),
+}
+FACTORS: dict[str, Any] = {
+    "model": list(zoo.ALL),
+    "intervals": list(CUTS),
+    **{name: [True, False] for name in PASSES},
+    "dtype": ["float64", "float32"],
+}
+
+
+@pytest.fixture(autouse=True)
+def quick_compilation() -> Iterator[None]:
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@functools.lru_cache(maxsize=128)
+def traced(model: str, dtype: str) -> tuple[Any, Any, Program, Any]:
+    case = zoo.ALL[model]
+    parts, data = zoo.parts_of(case, dtype), zoo.data_of(case, dtype)
+    program = trace(parts, zoo.spec_of(case, dtype))
+    return parts, data, program, oracle(parts, data, seed=3, epoch=4)
+
+
+def check(case: dict[str, Any]) -> None:
+    with jax.enable_x64(case["dtype"] == "float64"):
+        parts, data, program, expected = traced(case["model"], case["dtype"])
+        program = optimise(program, [name for name in PASSES if case[name]])
+        intervals = Intervals.of(data.graph, CUTS[case["intervals"]])
+        # Operation by operation, always on as many rows: then nearly nothing is compiled that was not before.
+        rows = {"vertex": zoo.V, "edge": int(data.graph.num_edges)}
+        executor = ReferenceExecutor(program, data, intervals, compile=interpret, rows=rows)
+        result = executor.step(parts.params, parts.streams, parts.state, seed=3, epoch=4)
+        assert_same(result, expected, case["dtype"])
+
+
+def label(case: dict[str, Any]) -> str:
+    return f"{case['model']}-{case['intervals']}-{case['dtype']}-{'+'.join(name for name in PASSES if case[name])}"
+
+
+@pytest.mark.parametrize("case", pairwise(FACTORS), ids=label)
+def test_pairwise(case: dict[str, Any]) -> None:
+    check(case)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", zoo.ALL)
+@pytest.mark.parametrize("intervals", CUTS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_full_product(model: str, intervals: int, dtype: str) -> None:
+    for chosen in itertools.product([True, False], repeat=len(PASSES)):
+        check({"model": model, "intervals": intervals, "dtype": dtype, **dict(zip(PASSES, chosen, strict=True))})

@@ -1,0 +1,1 @@
+"""What tests of several folders share: oracles, model collections, generators of programs."""

@@ -1,0 +1,19 @@
+"""Small graphs with everything in them that goes wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dorylax.graph.graph import Graph
+
+
+def messy_graph(num_vertices: int = 20, num_edges: int = 50, seed: int = 0) -> Graph:
+    """Directed, with duplicate edges, loops, a hub, isolated vertices (0, the last) and some without in- or out-edges."""
+    rng = np.random.default_rng(seed)
+    inner = np.arange(1, num_vertices - 1)
+    sources = rng.choice(inner[1:], num_edges)
+    targets = rng.choice(inner[:-1], num_edges)
+    sources[:3], targets[:3] = sources[3:6], targets[3:6]  # duplicates
+    sources[6:8] = targets[6:8]  # loops
+    targets[8 : 8 + num_edges // 4] = 2  # a hub
+    return Graph.from_coo(sources.astype(np.int64), targets.astype(np.int64), num_vertices=num_vertices)

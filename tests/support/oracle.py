@@ -1,0 +1,72 @@
+"""The oracle: loss and gradients of the un-partitioned model under `jax.value_and_grad`, and how near is near."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dorylax.program.arguments import RunData, StepResult
+from dorylax.program.epoch_rng import epoch_rng
+from dorylax.program.loss import confusion, cross_entropy
+from dorylax.program.model.base import ModelParts
+
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
+"""Relative L2 distance of each gradient, and relative distance of the loss."""
+
+
+def oracle(parts: ModelParts, data: RunData, *, seed: int = 0, epoch: int = 0) -> tuple[Any, Any, Any]:
+    """Loss, counts and gradients of the model as it is, on the whole graph at once.
+
+    Operation by operation: compiled as one function, XLA may compute an operand of `max` twice with different rounding,
+    and the gradient then finds no element that equals the maximum.
+    """
+    arrays = jax.tree.map(jnp.asarray, data)
+    arguments = (parts.params, parts.streams, parts.state, arrays, jnp.uint32(seed), jnp.uint32(epoch))
+    value, counts, gradients = _function(parts.structure, cross_entropy)(*arguments)
+    return value, counts, gradients
+
+
+def _function(structure: Any, loss: Callable[..., Any]) -> Callable[..., Any]:
+    def run(params: Any, streams: Any, state: Any, data: RunData, *when: Any) -> Any:
+        def loss_of(params: Any) -> Any:
+            own = epoch_rng(streams, *when)
+            output, _ = structure.apply_train(params, own, state, data.graph, *data.inputs)
+            rows = loss(output, data.labels)
+            mask = data.weights != 0
+            counts = jnp.where(mask[:, None], confusion(output, data.labels), 0).sum(axis=0, dtype=jnp.int32)
+            return jnp.where(mask, rows, 0).sum() / mask.sum(), counts
+
+        (value, counts), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
+        return value, counts, gradients
+
+    return run
+
+
+def distances(gradients: Any, expected: Any) -> dict[str, float]:
+    """Relative L2 distance of each tensor, by path; an expected 0 must be 0."""
+    assert jax.tree.structure(gradients) == jax.tree.structure(expected)
+    found = {}
+    for (path, b), a in zip(jax.tree.leaves_with_path(expected), jax.tree.leaves(gradients), strict=True):
+        assert a.shape == b.shape, path
+        assert a.dtype == b.dtype, path
+        scale = np.linalg.norm(b)
+        distance = np.linalg.norm(np.asarray(a) - np.asarray(b))
+        found[jax.tree_util.keystr(path)] = float(distance / scale if scale else distance)
+    return found
+
+
+def assert_same(result: StepResult, expected: tuple[Any, Any, Any], dtype: str) -> None:
+    """The step has the oracle's loss, counts and gradients."""
+    loss, counts, gradients = expected
+    tolerance = TOLERANCE[dtype]
+    assert abs(float(result.loss) - float(loss)) <= tolerance * abs(float(loss))
+    if result.metrics:
+        np.testing.assert_array_equal(result.metrics["counts"], counts)
+    far = {
+        path: distance for path, distance in distances(result.gradients, gradients).items() if not distance <= tolerance
+    }
+    assert not far, far
