@@ -4,6 +4,7 @@
     RUN/environment.json   what it ran on
     RUN/metrics.jsonl      one line per epoch (`dorylax.metrics`)
     RUN/summary.json       the results, once it has ended
+    RUN/trace.json         the tasks of a pipeline, once it has ended
     RUN/checkpoints/       `dorylax.checkpoint`
 
 `docs/run-directory.md` documents every field. What is *in* summary and metrics is decided by the trainer; this module
@@ -19,7 +20,7 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -29,8 +30,12 @@ SCHEMA = 1
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _COMPLETE = ("epochs", "target", "patience")
+# Keys that came after the first config.yaml: section, key, and what a file with that section and without the key means.
+_IMPLIED = (("single", "order", "auto"),)
 # What `write_text` leaves behind where its process is killed: the name, then what tempfile adds.
-_LEFTOVER = re.compile(r"\.(?:config\.yaml|environment\.json|metrics\.jsonl|summary\.json|results\.json)\.[a-z0-9_]{8}")
+_LEFTOVER = re.compile(
+    r"\.(?:config\.yaml|environment\.json|metrics\.jsonl|summary\.json|trace\.json|results\.json)\.[a-z0-9_]{8}"
+)
 
 
 class RunDirectoryError(RuntimeError):
@@ -149,13 +154,18 @@ class RunDirectory:
         return self.path / "summary.json"
 
     @property
+    def trace_path(self) -> Path:
+        """trace.json."""
+        return self.path / "trace.json"
+
+    @property
     def checkpoints_path(self) -> Path:
         """The folder of checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration in config.yaml, without its schema number.
+        """The configuration in config.yaml, without its schema number; keys that came later have the value that they imply.
 
         Raises:
             RunDirectoryError: unreadable, or of a newer schema.
@@ -166,7 +176,11 @@ class RunDirectory:
             raise RunDirectoryAccessError(f"{self.config_path} cannot be read: {error}") from error
         except (ValueError, yaml.YAMLError) as error:
             raise RunDirectoryError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
-        return _checked(content, self.config_path)
+        config = _checked(content, self.config_path)
+        for section, key, value in _IMPLIED:
+            if isinstance(config.get(section), dict):
+                config[section].setdefault(key, value)
+        return config
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -196,6 +210,16 @@ class RunDirectory:
         """Writes summary.json: the schema number, then these fields."""
         write_json(self.summary_path, {"schema": SCHEMA, **fields})
 
+    def write_trace(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Writes trace.json: events of Chrome's trace format, a line each, as Perfetto opens them.
+
+        Raises:
+            ValueError: a value that JSON does not know (NaN, infinity).
+            RunDirectoryAccessError: the file system refuses.
+        """
+        lines = ",\n".join(json.dumps(event, allow_nan=False, separators=(",", ":")) for event in events)
+        write_text(self.trace_path, f'{{"schema": {SCHEMA}, "displayTimeUnit": "ms", "traceEvents": [\n{lines}\n]}}\n')
+
     def remove_summary(self) -> None:
         """Takes an earlier summary away, when the run goes on."""
         _guarded(self.summary_path.unlink, missing_ok=True)
@@ -223,8 +247,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
     changed: dict[str, tuple[Any, Any]] = {}
     for key in sorted({*old, *new}, key=str):
         name, a, b = f"{prefix}{key}", old.get(key), new.get(key)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            changed.update(differences(a, b, f"{name}."))
+        sections = [value for value in (a, b) if value is not None]
+        if sections and all(isinstance(value, Mapping) for value in sections):
+            changed.update(differences(a or {}, b or {}, f"{name}."))
         elif a != b:
             changed[name] = (a, b)
     return changed

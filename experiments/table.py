@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.table import Table
 
-from dorylax.cli.outcome import mean_std, spread
+from dorylax.cli.outcome import mean_std, spread, time_title
 from dorylax.config.check import KEYS
 from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Sweep
@@ -58,7 +58,8 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome]) -> Table:
     for axis in sweep.axes:
         table.add_column(axis)
     metric = "micro-F1" if micro else "accuracy"
-    for name in ("runs", f"test {metric}", f"validation {metric}", "final loss", "best epoch", "time per epoch"):
+    time = time_title([outcome.run.config for outcome in outcomes])
+    for name in ("runs", f"test {metric}", f"validation {metric}", "final loss", "best epoch", time):
         table.add_column(name, justify="right")
     for setting, members in groups.items():
         done = [outcome.summary for outcome in members if outcome.status == "done"]

@@ -51,6 +51,32 @@ def test_other_configuration_is_refused(tmp_path):
     assert RunDirectory.open(tmp_path).config["train"]["epochs"] == 4
 
 
+def test_a_section_that_is_missing_differs_key_by_key():
+    old, new = {"train": {"epochs": 3}}, {"train": {"epochs": 3}, "pipeline": {"servers": 2, "staleness": None}}
+    assert run_directory.differences(old, new) == {"pipeline.servers": (None, 2)}
+    assert run_directory.differences(new, old) == {"pipeline.servers": (2, None)}
+
+
+def test_a_configuration_from_before_a_key_has_what_it_implies(tmp_path):
+    """A run is not another one because dorylax has a key more."""
+    (tmp_path / "config.yaml").write_text("schema: 1\nsingle: {optimize: true}\n")
+    assert RunDirectory.open(tmp_path).config == {"single": {"optimize": True, "order": "auto"}}
+    RunDirectory.create(tmp_path, {"single": {"optimize": True, "order": "auto"}})
+    with pytest.raises(RunDirectoryError, match=r'single\.order: "auto" there, "given" here'):
+        RunDirectory.create(tmp_path, {"single": {"optimize": True, "order": "given"}})
+
+
+def test_trace(tmp_path):
+    run = RunDirectory.create(tmp_path, CONFIG)
+    events = [{"name": "GA", "ph": "X", "ts": 0.5, "dur": 1, "pid": 0, "tid": 3, "args": {"epoch": 0}}] * 2
+    run.write_trace(iter(events))
+    assert json.loads(run.trace_path.read_text()) == {"schema": 1, "displayTimeUnit": "ms", "traceEvents": events}
+    with pytest.raises(ValueError, match="JSON"):
+        run.write_trace([{"ts": float("nan")}])
+    run.write_trace([])
+    assert json.loads(run.trace_path.read_text())["traceEvents"] == []
+
+
 def test_foreign_places_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirectoryError, match="is a file"):

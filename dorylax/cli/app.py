@@ -17,6 +17,7 @@ from dorylax.cli.datasets import datasets
 from dorylax.cli.describe import describe
 from dorylax.cli.failures import INTERRUPTED, CommandError, explain
 from dorylax.cli.info import info
+from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
 from dorylax.cli.train import train
 from dorylax.config.errors import did_you_mean
@@ -41,7 +42,7 @@ def cli() -> None:
     """Train graph neural networks on whole graphs."""
 
 
-for _command in (train, predict, describe, datasets, info):
+for _command in (train, predict, describe, partition, datasets, info):
     cli.add_command(_command)
 
 

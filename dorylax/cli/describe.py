@@ -33,7 +33,7 @@ def describe(
     """Show the tasks that a model is split into.
 
     The model is the one that `dorylax train` with these options would train; nothing is trained. The data set is read for
-    its sizes, its shapes and what is known about its graph.
+    its sizes, its shapes and what is known about its graph. An asynchronous pipeline runs the program without `reorder`.
     """
     given = collect(file, {"data.name": data, "model.name": model}, settings)
     _check_svg(svg)
@@ -42,10 +42,12 @@ def describe(
     from dorylax.program import PASSES, DataSpec, optimise, trace
     from dorylax.program.describe import describe as table
     from dorylax.program.describe import description
-    from dorylax.trainer.from_config import build_model, prepare_data
+    from dorylax.trainer.from_config import build_model, build_pipeline, prepare_data
 
     config = RunConfig.resolve(given)
-    chosen = _passes(passes, PASSES)
+    pipeline = build_pipeline(config)
+    applied = PASSES if pipeline is None or pipeline.may_reorder else tuple(n for n in PASSES if n != "reorder")
+    chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)
     program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen)
     if svg is not None:
@@ -58,10 +60,10 @@ def describe(
         click.echo(table(program), nl=False)
 
 
-def _passes(text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """The names in the value of `--passes`."""
+def _passes(text: str, known: Sequence[str], applied: Sequence[str]) -> tuple[str, ...]:
+    """The names in the value of `--passes`, of those that are known; "all" are those that training applies."""
     if text in ("all", "none"):
-        return tuple(known) if text == "all" else ()
+        return tuple(applied) if text == "all" else ()
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in known:

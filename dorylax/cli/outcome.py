@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -32,6 +32,7 @@ class SeedOutcome:
     epochs: int = 0
     stopped: str = "failed"
     metric: str = "accuracy"
+    pipeline: dict[str, Any] | None = None
     error: str | None = None
 
     @classmethod
@@ -47,6 +48,7 @@ class SeedOutcome:
             epochs=len(result.history),
             stopped=result.stopped,
             metric=result.metric,
+            pipeline=result.pipeline,
         )
 
     @classmethod
@@ -85,6 +87,7 @@ def report(config: RunConfig, outcomes: Sequence[SeedOutcome], folder: Path | No
         "stopped": [outcome.stopped for outcome in outcomes],
         "errors": [outcome.error for outcome in outcomes],
         "seconds_per_epoch": statistics.median(seconds) if seconds else None,
+        "pipeline": None if config.pipeline is None else [outcome.pipeline for outcome in outcomes],
         "run_directory": None if folder is None else str(folder),
         "config": config.to_dict(),
     }
@@ -105,7 +108,7 @@ def show(config: RunConfig, outcomes: Sequence[SeedOutcome], folder: Path | None
         "final loss",
         "best epoch",
         "epochs",
-        "time per epoch",
+        time_title([config]),
     ):
         table.add_column(name, justify="right")
     for outcome in outcomes:
@@ -140,6 +143,14 @@ def show(config: RunConfig, outcomes: Sequence[SeedOutcome], folder: Path | None
         print("* stopped before train.epochs: target accuracy reached, or patience exhausted")
     if folder is not None:
         print(f"run directory: {folder}")
+
+
+def time_title(configs: Iterable[RunConfig]) -> str:
+    """The title of a column of times per epoch, which says where they are simulated."""
+    clocks = {"real" if config.pipeline is None else config.pipeline.clock for config in configs}
+    if clocks == {"virtual"}:
+        return "virtual time per epoch"
+    return "time per epoch (of either clock)" if "virtual" in clocks else "time per epoch"
 
 
 def print_table(table: Table) -> None:

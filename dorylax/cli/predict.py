@@ -132,11 +132,12 @@ def _config(path: Path) -> RunConfig:
 
 
 def _on_other_data(config: RunConfig, name: str) -> RunConfig:
-    """The configuration with other data: what speaks of the run's own data alone is left away."""
+    """The configuration with other data: what speaks of the run's own data, or of training, is left away."""
     size = config.data.size if name == config.data.name else None
+    kept = {section: values for section, values in config.to_dict().items() if section != "pipeline"}
     # When to stop does not matter here, and would ask for validation vertices.
     changes = {"data.name": name, "data.size": size, "train.target_accuracy": None, "train.patience": None}
-    return type(config).resolve(config.to_dict(), changes)
+    return type(config).resolve(kept, changes)
 
 
 def _write(path: Path, logits: Float32[np.ndarray, "V C"], data: Dataset) -> None:

@@ -100,7 +100,7 @@ def _train_seeds(config: RunConfig, numbers: Sequence[int], folder: Path | None)
         try:
             if dataset is None:
                 dataset = prepare_data(config.data)
-            label = f"{one.model.name} on {data_label(one)}, seed {seed}"
+            label = f"{one.model.name} on {data_label(one)}{pipeline_label(one)}, seed {seed}"
             with ProgressBar(label) as bar:
                 trainer = Trainer.from_config(
                     one, dataset, run_directory=path, resume=path is not None, observers=(bar,)
@@ -131,6 +131,16 @@ def finished(path: Path, config: RunConfig) -> dict[str, Any] | None:
 def data_label(config: RunConfig) -> str:
     """The data set's name as people say it: a path without folder and suffix."""
     return Path(config.data.name).name.removesuffix(".npz")
+
+
+def pipeline_label(config: RunConfig) -> str:
+    """What a progress line says about the pipeline, empty where there is none: `, async S=1 on 4 servers, virtual time`."""
+    pipeline = config.pipeline
+    if pipeline is None:
+        return ""
+    bound = "" if pipeline.staleness is None else f" S={pipeline.staleness}"
+    servers = f"{pipeline.servers} server{'s' if pipeline.servers > 1 else ''}"
+    return f", {pipeline.mode}{bound} on {servers}" + (", virtual time" if pipeline.clock == "virtual" else "")
 
 
 def _seed_numbers(seeds: str | None, settings: Sequence[str]) -> list[int] | None:

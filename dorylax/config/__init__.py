@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dorylax.config.errors import ConfigError, did_you_mean
 from dorylax.config.resolve import RunConfig
-from dorylax.config.schema import DataConfig, ModelConfig, OptimizerConfig, SingleConfig, TrainConfig
+from dorylax.config.schema import DataConfig, ModelConfig, OptimizerConfig, PipelineSection, SingleConfig, TrainConfig
 
 __all__ = [
     "ConfigError",
     "DataConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "PipelineSection",
     "RunConfig",
     "SingleConfig",
     "TrainConfig",

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from dorylax.config.errors import ConfigError, choose, close, did_you_mean, shown
-from dorylax.config.schema import SECTIONS, bound_words, choices, expected, keys, nullable
+from dorylax.config.schema import NULL_SAYS_SOMETHING, SECTIONS, bound_words, choices, expected, keys, nullable
 
 KEYS: dict[str, FieldInfo] = dict(keys())
 """Dotted key → its field, in order."""
@@ -65,7 +65,7 @@ def check_value(key: str, value: Any) -> None:
     field = KEYS[key]
     if value is None:
         # None in a model's or optimizer's option means "not used", which is not for the user to say.
-        if nullable(field) and key.startswith(("data.", "train.")):
+        if nullable(field) and key.partition(".")[0] in NULL_SAYS_SOMETHING:
             return
         raise ConfigError(f"{key} must be {expected(field)}, got null")
     section, option = key.split(".")

@@ -19,8 +19,18 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dorylax.config.check import KEYS, check_value, flatten, known
 from dorylax.config.errors import ConfigError
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
-from dorylax.config.schema import SECTIONS, DataConfig, ModelConfig, OptimizerConfig, SingleConfig, TrainConfig
+from dorylax.config.schema import (
+    NULL_SAYS_SOMETHING,
+    SECTIONS,
+    DataConfig,
+    ModelConfig,
+    OptimizerConfig,
+    PipelineSection,
+    SingleConfig,
+    TrainConfig,
+)
 from dorylax.optimizers import OPTIMIZERS
+from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
 _MODEL_DEFAULTS: dict[str, Any] = {
@@ -45,6 +55,8 @@ _MODEL_DEFAULTS: dict[str, Any] = {
 _DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"communities": {"data.row_normalise": False}}
 _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
+# Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
+_QUIET = ("single", "pipeline")
 
 
 class RunConfig(BaseModel):
@@ -56,6 +68,7 @@ class RunConfig(BaseModel):
         optimizer: the optimizer and the options that it uses.
         train: how long, from which seed, what to watch.
         single: how one machine computes an epoch.
+        pipeline: how training is spread over servers and intervals; None where no key of it is given: there is no pipeline.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,6 +78,7 @@ class RunConfig(BaseModel):
     optimizer: OptimizerConfig
     train: TrainConfig
     single: SingleConfig
+    pipeline: PipelineSection | None = None
 
     @classmethod
     def resolve(cls, *overrides: Mapping[str, Any]) -> RunConfig:
@@ -78,8 +92,8 @@ class RunConfig(BaseModel):
             A configuration in which every key that the chosen model and optimizer use has a value.
 
         Raises:
-            ConfigError: an unknown key, model or optimizer, a value of the wrong type or out of bounds, or an option
-                that the chosen model or optimizer does not use.
+            ConfigError: an unknown key, model or optimizer, a value of the wrong type or out of bounds, an option
+                that the chosen model or optimizer does not use, or a pipeline that cannot be.
         """
         given: dict[str, Any] = {}
         for mapping in overrides:
@@ -87,7 +101,11 @@ class RunConfig(BaseModel):
         for key, value in given.items():
             check_value(key, value)
 
-        values = {key: field.default for key, field in KEYS.items() if field.default is not None}
+        values = {
+            key: field.default
+            for key, field in KEYS.items()
+            if field.default is not None and not key.startswith("pipeline.")
+        }
         name = given.get("model.name", values["model.name"])
         used, recipe = _model(name)
         optimizer = ({**values, **recipe} | given)["optimizer.name"]
@@ -108,6 +126,7 @@ class RunConfig(BaseModel):
                 own = _listed(tuned) if tuned else "only those of every optimizer"
                 raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
         values.update(given)
+        values.update(_pipeline(values))
         return cls._validated(values)
 
     @classmethod
@@ -122,10 +141,10 @@ class RunConfig(BaseModel):
 
     @classmethod
     def _validated(cls, values: Mapping[str, Any]) -> RunConfig:
-        nested: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+        nested: dict[str, dict[str, Any]] = {}
         for key, value in values.items():
             section, option = key.split(".")
-            nested[section][option] = value
+            nested.setdefault(section, {})[option] = value
         try:
             return cls.model_validate(nested)
         except ValidationError as error:
@@ -137,10 +156,11 @@ class RunConfig(BaseModel):
         return {
             section: {
                 name: value
-                for name, value in getattr(self, section).model_dump().items()
-                if value is not None or section in ("data", "train")
+                for name, value in values.model_dump().items()
+                if value is not None or section in NULL_SAYS_SOMETHING
             }
             for section in SECTIONS
+            if (values := getattr(self, section)) is not None
         }
 
     def dotted(self) -> dict[str, Any]:
@@ -154,17 +174,16 @@ class RunConfig(BaseModel):
     def key(self) -> str:
         """The identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
-        Keys that are null are left out, so that a key added later with null as its default changes no identity; so are
-        those of the section `single` at their defaults, which say how numbers are computed and not which.
+        Keys that are null are left out, so that a key added later with null as its default changes no identity. For the same
+        reason so are those of `single` and `pipeline` at their defaults, but for `pipeline.mode`, which says that there
+        is a pipeline.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
     def canonical_json(self) -> str:
         """What `key` hashes, dotted and sorted, as compact JSON."""
         values = {
-            key: value
-            for key, value in self.dotted().items()
-            if value is not None and not (key.startswith("single.") and value == KEYS[key].default)
+            key: value for key, value in self.dotted().items() if value is not None and _distinguishes(key, value)
         }
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -175,6 +194,39 @@ def _model(name: Any) -> tuple[frozenset[str], Mapping[str, Any]]:
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
     return frozenset(spec.options) & _MODEL_OPTIONS, spec.recipe
+
+
+def _distinguishes(key: str, value: Any) -> bool:
+    """Whether a key with this value is part of a run's identity."""
+    quiet = key.partition(".")[0] in _QUIET and key != "pipeline.mode"
+    return not (quiet and value == KEYS[key].default)
+
+
+def _pipeline(values: Mapping[str, Any]) -> dict[str, Any]:
+    """All keys of the section `pipeline`, filled in; none where none is given.
+
+    Args:
+        values: the whole configuration, dotted.
+    """
+    given = {key.partition(".")[2]: value for key, value in values.items() if key.startswith("pipeline.")}
+    if not given:
+        return {}
+    try:
+        config = PipelineConfig(**given)
+    except PipelineConfigError as error:
+        raise ConfigError(str(error), error.key) from None
+    if not values["single.optimize"]:
+        raise ConfigError(
+            f"single.optimize=false and pipeline.{next(iter(given))} exclude each other: "
+            "a pipeline runs the optimised program",
+            "single.optimize",
+        )
+    if config.switch_margin is not None and values.get("train.target_accuracy") is None:
+        raise ConfigError(
+            f"pipeline.switch_margin = {config.switch_margin} needs train.target_accuracy, which it is a margin to",
+            "pipeline.switch_margin",
+        )
+    return {f"pipeline.{name}": value for name, value in config.to_dict().items()}
 
 
 def _listed(options: Iterable[str]) -> str:

@@ -121,6 +121,74 @@ class SingleConfig(Section):
         description="train with the optimised program (`dorylax.program`); "
         "false: plain `jax.value_and_grad` of the model, the reference",
     )
+    order: Literal["auto", "given", "community"] = Field(
+        "auto",
+        description="order of vertices in memory: as given, or by community, which gathers faster where rows do not fit "
+        "in cache; auto: see below",
+    )
+
+
+class PipelineSection(Section):
+    """How training is spread over servers and intervals. There is a pipeline where one of these keys is given.
+
+    `dorylax.pipeline.config.PipelineConfig` has the same keys and defaults, and checks them against each other.
+    """
+
+    servers: Count = Field(1, description="graph servers; each owns a part of the vertices")
+    intervals: Count = Field(8, description="intervals of each server, of equal numbers of vertices")
+    mode: Literal["no-pipe", "pipe", "async"] = Field(
+        "pipe",
+        description="no-pipe: one task at a time; pipe: tasks overlap, epochs do not; async: intervals may be up to "
+        "`pipeline.staleness` epochs apart",
+    )
+    staleness: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="S of async: an interval may start epoch e while e ≤ min_epoch + S; null: 0 with async"
+    )
+    update: Literal["per_epoch", "per_interval"] | None = Field(
+        None,
+        description="one optimizer step per epoch, or one per interval and epoch (async only); "
+        "null: per_interval with async, else per_epoch",
+    )
+    interval_step_scaling: bool = Field(
+        True, description="scale the steps of per_interval so that those of an epoch move as far as one of per_epoch"
+    )
+    sync_every: Count = Field(
+        1, description="gradients that the first parameter server forwards at once to the other ones"
+    )
+    parameter_servers: Count = Field(1, description="servers that hold the weights, all of them whole")
+    clock: Literal["real", "virtual"] = Field(
+        "real", description="real: wall time; virtual: tasks compute, and take the time that the cluster's model says"
+    )
+    cluster: Annotated[str, Field(min_length=1)] = Field(
+        "default",
+        description="the simulated cluster: a name, or a YAML file that describes one; of the virtual clock only",
+    )
+    partitioner: Literal["metis", "ldg", "range", "random"] = Field(
+        "metis", description="how vertices are spread over servers"
+    )
+    balance: Literal["vertices", "edges"] = Field("vertices", description="what every server has equally many of")
+    partition: Annotated[str, Field(min_length=1)] | None = Field(
+        None, description="folder of a saved partition, in place of `partitioner` and `balance`"
+    )
+    graph_threads: Count | None = Field(
+        None,
+        description="threads of each server's graph tasks; null: its share of the cores, on the virtual clock the cluster's",
+    )
+    tensor_slots: Count | None = Field(
+        None,
+        description="tensor tasks of each server at a time; null: its share of the cores, on the virtual clock one for each "
+        "interval",
+    )
+    edge_chunk: Count = Field(65536, description="edges that an edge stage computes at once")
+    backend: Literal["inline"] = Field("inline", description="where tensor tasks run; inline: in this process")
+    reorder: bool = Field(
+        False, description="with async, allow the pass `reorder`, which mixes weight versions of neighbours"
+    )
+    switch_margin: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="go on synchronously once validation accuracy is within this fraction of `train.target_accuracy` "
+        "(async only); null: never",
+    )
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -129,7 +197,10 @@ SECTIONS: dict[str, type[Section]] = {
     "optimizer": OptimizerConfig,
     "train": TrainConfig,
     "single": SingleConfig,
+    "pipeline": PipelineSection,
 }
+NULL_SAYS_SOMETHING = ("data", "train", "pipeline")
+"""Sections in which null is a value like others; in the rest it means that an option is not used."""
 
 
 def keys() -> Iterator[tuple[str, FieldInfo]]:

@@ -23,14 +23,16 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-_ABI = 1  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
+_ABI = 2  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
 _HANDLERS = ("dorylax_ffi_reduce", "dorylax_ffi_dot", "dorylax_ffi_expand")
 _SUFFIXES = (".so", ".dylib", ".dll")
-_DTYPES = {"float32": 0, "float64": 1, "bfloat16": 2}
+_DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1, jax.numpy.dtype(jax.numpy.bfloat16): 2}
 _OPS = {"sum": 0, "weighted_sum": 1, "max": 2, "min": 3, "select_sum": 4}
 _NOT_BUILT = "it was not built: no C++ compiler was found when dorylax was installed, or dorylax is not installed"
 
 InstructionSet = Literal["avx512", "avx2", "baseline"]
+Reduction = Literal["sum", "weighted_sum", "max", "min", "select_sum"]
+Kernel = Reduction | Literal["dot", "expand"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +62,8 @@ def status() -> Status:
 
 def usable(*dtypes: Any) -> bool:
     """Whether the kernels serve operands of these dtypes; warns once per process where the library is missing."""
-    names = {jax.numpy.dtype(dtype).name for dtype in dtypes}
-    if len(names) != 1 or not names <= _DTYPES.keys():
+    kinds = {jax.numpy.dtype(dtype) for dtype in dtypes}
+    if len(kinds) != 1 or not kinds <= _DTYPES.keys():
         return False
     library, _ = _load()
     if library is None:
@@ -127,7 +129,7 @@ def reduce_rows(
     num_rows = offsets.shape[0] - 1
     last = num_rows if end is None else end
     heads = x.shape[1] if x.ndim == 3 else 1
-    _expect("x", x, x.dtype if x.dtype.name in _DTYPES else np.dtype(np.float32), x.shape)
+    _expect("x", x, x.dtype if x.dtype in _DTYPES else np.dtype(np.float32), x.shape)
     if x.ndim not in (2, 3):
         raise ValueError(f"x must have shape [V, F] or [V, H, F], got {x.shape}")
     _expect("offsets", offsets, np.dtype(np.int64), (num_rows + 1,))
@@ -152,21 +154,84 @@ def reduce_rows(
         raise ValueError("out must be writable")
     if np.may_share_memory(x, out):
         raise ValueError("out must not overlap x")
-    library.dorylax_reduce_rows(
-        _OPS[op],
-        _DTYPES[x.dtype.name],
-        x.ctypes.data,
-        None if weight is None else weight.ctypes.data,
-        offsets.ctypes.data,
-        neighbours.ctypes.data,
-        None if edges is None else edges.ctypes.data,
-        int(neighbours.shape[0]),
-        heads,
+    compute_rows(op, x, offsets, neighbours, out, begin=begin, end=last, weight=weight, edges=edges)
+
+
+def compute_rows(
+    kernel: Kernel,
+    x: np.ndarray,
+    offsets: np.ndarray,
+    neighbours: np.ndarray | None,
+    out: np.ndarray,
+    *,
+    begin: int,
+    end: int,
+    first_entry: int = 0,
+    weight: np.ndarray | None = None,
+    edges: np.ndarray | None = None,
+    own: np.ndarray | None = None,
+    other: np.ndarray | None = None,
+) -> None:
+    """Runs a kernel over rows `begin:end` on the calling thread, without Python's lock, and checks nothing.
+
+    A wrong dtype, shape or layout reads and writes anywhere: callers check (`reduce_rows`, `dorylax.ops.row_operators`).
+    Every array is C-contiguous, and those of values have one dtype that `usable` accepts.
+
+    Args:
+        kernel: a reduction; "dot", each entry's `own` row times its neighbour's; or "expand", a copy of the neighbour's row.
+        x: `[V, H, F]`, or `[V, F]` for H = 1.
+        offsets: int64 `[R+1]`.
+        neighbours: int32 `[E]`; None where entry k refers to row k - `first_entry` of `x` (of "expand", to the entry's row).
+        out: `[R, H, F]`; per entry, from `first_entry` on, `[entries, H]` for "dot" and `[entries, H, F]` for "expand".
+        begin: first row.
+        end: row after the last.
+        first_entry: where arrays of values per entry begin; 0, or `offsets[0]` of a slice of the rows.
+        weight: `[edges, H]`, for "weighted_sum".
+        edges: int32 `[E]`, positions in `weight`; None where entry k has position k - `first_entry`.
+        own: `[R, H, F]`, for "select_sum" and "dot".
+        other: `[V, H, F]`, for "select_sum".
+    """
+    library, reason = _load()
+    if library is None:
+        raise RuntimeError(f"no native kernels: {reason}")
+    if not out.size:
+        return
+    rows = _Rows(
+        _address(offsets),
+        _address(neighbours),
+        _address(edges),
+        0 if neighbours is None else len(neighbours),
+        first_entry,
+        _address(x),
+        _address(weight),
+        _address(own),
+        _address(other),
+        _address(out),
+        x.shape[1] if x.ndim == 3 else 1,
         x.shape[-1],
-        begin,
-        last,
-        out.ctypes.data,
     )
+    dtype = _DTYPES[x.dtype]
+    if kernel == "dot":
+        library.dorylax_dot_rows(dtype, rows, begin, end)
+    elif kernel == "expand":
+        library.dorylax_expand_rows(dtype, rows, begin, end)
+    else:
+        library.dorylax_reduce_rows(_OPS[kernel], dtype, rows, begin, end)
+
+
+class _Rows(ctypes.Structure):
+    """`struct Rows` of kernel/rows.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("offsets", "neighbours", "edges")),
+        *((name, ctypes.c_int64) for name in ("num_entries", "first_entry")),
+        *((name, ctypes.c_void_p) for name in ("x", "weight", "own", "other", "out")),
+        *((name, ctypes.c_int64) for name in ("heads", "width")),
+    )
+
+
+def _address(array: np.ndarray | None) -> int | None:
+    return None if array is None else array.ctypes.data
 
 
 def _expect(name: str, array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -216,16 +281,13 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    pointer, long = ctypes.c_void_p, ctypes.c_int64
     library.dorylax_instruction_set.restype = ctypes.c_char_p
     library.dorylax_choose_instruction_set.argtypes = [ctypes.c_char_p]
-    library.dorylax_reduce_rows.restype = None
-    library.dorylax_reduce_rows.argtypes = [
-        *(ctypes.c_int32, ctypes.c_int32),
-        *(pointer, pointer, pointer, pointer, pointer),
-        *(long, long, long, long, long),
-        pointer,
-    ]
+    number, rows, bounds = ctypes.c_int32, ctypes.POINTER(_Rows), (ctypes.c_int64, ctypes.c_int64)
+    library.dorylax_reduce_rows.argtypes = [number, number, rows, *bounds]
+    library.dorylax_dot_rows.argtypes = library.dorylax_expand_rows.argtypes = [number, rows, *bounds]
+    for function in (library.dorylax_reduce_rows, library.dorylax_dot_rows, library.dorylax_expand_rows):
+        function.restype = None
 
 
 @functools.cache
@@ -235,8 +297,8 @@ def _warn_once() -> None:
         return
     advice = " Install a C++ compiler (g++ or clang), then dorylax again." if reason == _NOT_BUILT else ""
     warnings.warn(
-        f"dorylax runs without its native CPU kernels: {reason}. Results are the same; gathers fall back to "
-        f"jax.ops.segment_sum, which is about ten times slower.{advice}",
+        f"dorylax runs without its native CPU kernels: {reason}. Results are the same; graph operators fall back "
+        f"to jax.ops.segment_sum and NumPy, which are about ten times slower.{advice}",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -10,30 +10,17 @@ from collections.abc import Iterable, Mapping
 from typing import final
 
 from dorylax.jax_internals import JaxprEqn, Var
+from dorylax.ops.row_operators import ROLES, roles, rows_side
 from dorylax.program.flops import equation_flops, item_bytes, num_entries, row_width, value_bytes
 from dorylax.program.program import Program
 from dorylax.program.rows.types import GraphArray, Rows
 from dorylax.program.symbols import SYMBOLS
 from dorylax.program.task import Task
 
-COUNTING = frozenset(["dorylax_degrees", "dorylax_self_loops"])
+COUNTING = frozenset(name for name, reads in ROLES.items() if not reads)
 """Graph operators that read the graph's structure alone: no values move along edges."""
 
 _INDEX_BYTES = 4  # neighbours and edge ids are int32
-
-# What one entry (edge) reads of each dense operand: the row of the "neighbour" at its other end, its "edge" row, or the row
-# of its "own" end, which stays at hand for all entries of a row.
-_READS: dict[str, tuple[str, ...]] = {
-    "dorylax_collect": ("edge",),
-    "dorylax_collect_extremum": ("edge",),
-    "dorylax_edge_dot": ("own", "neighbour"),
-    "dorylax_edge_softmax": ("edge", "own"),
-    "dorylax_expand": ("neighbour",),
-    "dorylax_gather_extremum": ("neighbour",),
-    "dorylax_gather_sum": ("neighbour",),
-    "dorylax_gather_weighted": ("neighbour", "edge"),
-    "dorylax_select_sum": ("own", "neighbour", "neighbour"),
-}
 
 
 @final
@@ -139,12 +126,9 @@ def gathered_bytes(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
     """
     name = equation.primitive.name
     entries = num_entries(equation, sizes)
-    direction = equation.params.get("direction")
-    reads = _READS.get(name, ())
-    if name == "dorylax_expand" and direction == "in":
-        reads = ("own",)  # a vertex's row is copied to its in-edges, which lie side by side
+    reads = roles(name, equation.params)
     total = _INDEX_BYTES * entries if "neighbour" in reads or name == "dorylax_self_loops" else 0
-    if "edge" in reads and direction == "out":
+    if "edge" in reads and rows_side(name, equation.params) == "out":
         total += _INDEX_BYTES * entries
     for atom, read in zip(equation.invars, reads, strict=False):
         if read == "neighbour":

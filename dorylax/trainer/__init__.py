@@ -1,4 +1,4 @@
-"""Training on one machine: `Trainer`, what it returns, and what may watch it.
+"""Training, on one machine or by a pipeline: `Trainer`, what it returns, and what may watch it.
 
 Names load on first use, so that reading a run's records (`dorylax.metrics`) does not pull in Flax.
 """

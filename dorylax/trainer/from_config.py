@@ -13,7 +13,8 @@ from dorylax.config.schema import DataConfig, OptimizerConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
 from dorylax.optimizers import make_optimizer
-from dorylax.trainer.options import FREE_SETTINGS
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.trainer.options import free_settings
 
 
 def prepare_data(config: DataConfig) -> Dataset:
@@ -46,6 +47,12 @@ def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     return make_optimizer(config)
 
 
+def build_pipeline(config: RunConfig) -> PipelineConfig | None:
+    """What the `pipeline` section describes; None where there is none."""
+    return None if config.pipeline is None else PipelineConfig(**config.pipeline.model_dump())
+
+
 def settings(config: RunConfig) -> dict[str, Any]:
-    """The dotted settings that a continued run must share; see `FREE_SETTINGS`."""
-    return {key: value for key, value in config.dotted().items() if key not in FREE_SETTINGS}
+    """The dotted settings that a continued run must share; see `free_settings`."""
+    free = free_settings(build_pipeline(config))
+    return {key: value for key, value in config.dotted().items() if key not in free}

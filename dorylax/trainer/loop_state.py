@@ -22,6 +22,22 @@ from dorylax.trainer.result import EpochRecord, Timings, best_epoch, improves
 # Of what `describe_run` says, what parameters need to be of use: the data may be others.
 _OF_PARAMETERS = ("model", "parameters.", "state.", "optimizer_state.", "settings.model.")
 _SAMPLE_BYTES = 2**20
+# Of a checkpoint: a group of arrays and an entry of the record, where a pipeline had something to carry.
+_CARRIED = "pipeline"
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Carried:
+    """What a runner must find again to go on bit for bit, besides what the run's state holds.
+
+    Attributes:
+        arrays: name → NumPy array.
+        record: JSON values.
+    """
+
+    arrays: dict[str, np.ndarray]
+    record: dict[str, Any]
 
 
 @final
@@ -42,6 +58,7 @@ class LoopState:
             a run of more epochs, which does not evaluate it, still has its own best in `best_params`.
         timings: seconds so far, over all processes of the run.
         diverged: the last step gave NaN or infinity; such a state can be looked at but not trained on.
+        carried: what the runner had besides when this state was saved; None where it had nothing.
     """
 
     params: Tree
@@ -54,6 +71,7 @@ class LoopState:
     best_is_last: bool = False
     timings: Timings = dataclasses.field(default_factory=Timings)
     diverged: bool = False
+    carried: Carried | None = None
 
     @property
     def epochs(self) -> int:
@@ -167,7 +185,11 @@ def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, di
         "timings": dataclasses.asdict(loop.timings),
         "diverged": loop.diverged,
     }
-    return {group: _named(tree) for group, tree in trees.items()}, record
+    arrays = {group: _named(tree) for group, tree in trees.items()}
+    if loop.carried is not None:
+        arrays[_CARRIED] = loop.carried.arrays
+        record[_CARRIED] = loop.carried.record
+    return arrays, record
 
 
 def from_checkpoint(
@@ -209,6 +231,7 @@ def from_checkpoint(
         best_is_last=record["best_is_last"],
         timings=Timings(**record["timings"]),
         diverged=record["diverged"],
+        carried=Carried(arrays.get(_CARRIED, {}), record[_CARRIED]) if _CARRIED in record else None,
     )
 
 

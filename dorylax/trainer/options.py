@@ -7,10 +7,19 @@ from collections.abc import Sequence
 from typing import final
 
 from dorylax.config.schema import SEED_LIMIT
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.trainer.result import EpochRecord, Stopped
 
-# Settings that say when to stop or save, but change no number of an epoch: a run may be continued with others.
-FREE_SETTINGS = frozenset({"train.epochs", "train.target_accuracy", "train.patience", "train.checkpoint_every"})
+# Settings that change no number of an epoch that is trained already: a run may be continued with others. An order of
+# vertices that does change numbers is part of what checkpoints compare.
+_FREE = frozenset({"train.epochs", "train.target_accuracy", "train.patience", "train.checkpoint_every", "single.order"})
+# How many tasks this machine runs at a time; in virtual time that is the cluster's speed.
+_FREE_ON_THE_REAL_CLOCK = frozenset({"pipeline.graph_threads", "pipeline.tensor_slots"})
+
+
+def free_settings(pipeline: PipelineConfig | None) -> frozenset[str]:
+    """The dotted settings that may change when a run is continued."""
+    return _FREE | _FREE_ON_THE_REAL_CLOCK if pipeline is not None and pipeline.clock == "real" else _FREE
 
 
 @final

@@ -27,7 +27,8 @@ class EpochRecord:
             data); None where the epoch was not evaluated.
         val_accuracy: likewise; None also where the validation mask is empty.
         test_accuracy: likewise.
-        seconds: wall time of the training step alone, without evaluation, checkpoint and compilation.
+        seconds: time of training alone, without evaluation, checkpoint and compilation; wall time, but on a pipeline's
+            virtual clock simulated time.
     """
 
     epoch: int
@@ -58,10 +59,12 @@ class EpochRecord:
 @final
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """Where a run's wall time went, in seconds, summed over all its processes if it was resumed.
+    """Where a run's time went, in seconds, summed over all its processes if it was resumed.
+
+    Wall time, but for `train` of a pipeline on the virtual clock, which is simulated.
 
     Attributes:
-        compile: tracing the model, splitting it, compiling.
+        compile: tracing the model, splitting it, compiling, ordering and partitioning the graph.
         train: the epochs' steps, and what is computed once because it is the same in all of them.
         evaluate: evaluations.
         checkpoint: writing checkpoints.
@@ -116,6 +119,7 @@ class TrainResult:
         metric: what the accuracies are: "accuracy", or "micro_f1" for multi-label data.
         first_epoch: the epoch that this process began with; 0 unless resumed.
         passes: of the optimised program whose step was trained with; None where it was plain `jax.value_and_grad`.
+        pipeline: mode, staleness, servers, intervals and counters of the pipeline that trained; None where none did.
     """
 
     history: list[EpochRecord]
@@ -127,6 +131,7 @@ class TrainResult:
     metric: Metric = "accuracy"
     first_epoch: int = 0
     passes: tuple[str, ...] | None = None
+    pipeline: dict[str, Any] | None = None
 
     @property
     def val_accuracy(self) -> float | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, final
 
 from dorylax.checkpoint import Checkpoints
 from dorylax.run_directory import RunDirectory, RunDirectoryError
 from dorylax.trainer.loop_state import LoopState, from_checkpoint, to_checkpoint
-from dorylax.trainer.options import FREE_SETTINGS
 from dorylax.trainer.result import TrainResult
 
 
@@ -33,14 +32,29 @@ class RunFiles:
 
     @classmethod
     def create(
-        cls, path: Path, config: Mapping[str, Any], run: Mapping[str, Any], *, keep: int, resume: bool
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        run: Mapping[str, Any],
+        *,
+        free: Collection[str],
+        keep: int,
+        resume: bool,
     ) -> RunFiles:
         """Checks that the run may use the directory; nothing is written before `start`.
+
+        Args:
+            path: the directory.
+            config: for config.yaml.
+            run: as for `RunFiles`.
+            free: dotted keys in which the configuration that is there may differ.
+            keep: as for `RunFiles`.
+            resume: whether the directory may hold epochs.
 
         Raises:
             RunDirectoryError: as `RunDirectory.claim`; or it already holds epochs, and `resume` is False.
         """
-        directory = RunDirectory.claim(path, config, free=FREE_SETTINGS)
+        directory = RunDirectory.claim(path, config, free=free)
         files = cls(directory, run, keep=keep)
         if not resume and (directory.metrics_path.exists() or files._checkpoints.epochs()):
             raise RunDirectoryError(
@@ -86,6 +100,9 @@ class RunFiles:
 
     def summarise(self, result: TrainResult, seed: int) -> None:
         """Writes summary.json; docs/run-directory.md documents its fields."""
+        pipeline = result.pipeline
+        if pipeline is None:  # perhaps nothing was trained now, and what is there says what was
+            pipeline = (self.directory.summary or {}).get("pipeline")
         self.directory.write_summary(
             {
                 "stopped": result.stopped,
@@ -99,5 +116,6 @@ class RunFiles:
                 "seconds_per_epoch": result.seconds_per_epoch,
                 "timings": dataclasses.asdict(result.timings),
                 "passes": None if result.passes is None else list(result.passes),
+                "pipeline": pipeline,
             }
         )

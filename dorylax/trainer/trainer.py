@@ -1,7 +1,8 @@
-"""`Trainer`: one machine, the whole graph, one jitted step per epoch.
+"""`Trainer`: the whole graph, trained epoch by epoch, on one machine or by a pipeline.
 
-It decides the order of things in a run: step, evaluation, record, observers, checkpoint, stop. The mathematics is in
-`step` and `gradient`, numbers and definitions in `result`, saving in `loop_state` and `dorylax.checkpoint`.
+It decides the order of things in a run: epoch, record, observers, checkpoint, stop. What trains an epoch is one of
+`runners`; the mathematics of one machine is in `step` and `gradient`, numbers and definitions in `result`, saving in
+`loop_state` and `dorylax.checkpoint`.
 """
 
 from __future__ import annotations
@@ -21,20 +22,26 @@ from jaxtyping import Float32
 
 from dorylax.graph.dataset import Dataset
 from dorylax.metrics import MetricsWriter
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.errors import SplitError
 from dorylax.program.model.flax_nnx import put_back, take_apart
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer.arrays import TrainingArrays
-from dorylax.trainer.epoch_runner import EpochRunner
+from dorylax.trainer.epoch import run_epoch
+from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.loop_state import LoopState, describe_run, to_host
 from dorylax.trainer.observer import Observer
-from dorylax.trainer.options import TrainOptions
+from dorylax.trainer.options import TrainOptions, free_settings
 from dorylax.trainer.result import Stopped, TrainingError, TrainResult
 from dorylax.trainer.run_files import RunFiles
+from dorylax.trainer.runners.base import EpochRunner
+from dorylax.trainer.runners.pipelined import PipelineRunner
+from dorylax.trainer.runners.single import SingleRunner
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step import step_functions
-from dorylax.trainer.validate import check_arguments, check_model, check_run_directory
+from dorylax.trainer.validate import check_arguments, check_model, check_order, check_pipeline, check_run_directory
+from dorylax.trainer.vertex_order import Order, effective_order, in_order
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
@@ -49,6 +56,10 @@ class Trainer:
     model that cannot be split into graph tasks and stages trains as plain jit, with one warning that says why.
     Randomness is a function of (the model's streams, seed, epoch, row id), so a run that was interrupted and resumed
     gives bit for bit what it would have given.
+
+    With `pipeline`, servers and intervals train instead (`dorylax.pipeline`), and everything else stays the same. Its
+    epoch is over when the slowest interval has finished it, and the newest weights are then evaluated. On the virtual
+    clock, training seconds are simulated.
 
     Arguments are checked at once; nothing is computed or written before `fit`.
 
@@ -68,9 +79,12 @@ class Trainer:
         resume: go on from the newest whole checkpoint in the run directory, if there is one.
         observers: told about each epoch; see `Observer`.
         optimize: train with the optimised program; False: plain `jax.value_and_grad` of the model, the reference.
+        order: of vertices in memory, for the step of one machine and for evaluations: "given", "community", or "auto"
+            (`vertex_order.effective_order`). Results are in the user's order all the same.
+        pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
 
     Raises:
-        ValueError: an argument out of range, or a model whose output is not `[V, C]`.
+        ValueError: an argument out of range, arguments that exclude each other, or a model whose output is not `[V, C]`.
         TypeError: an argument of the wrong kind.
     """
 
@@ -91,20 +105,37 @@ class Trainer:
         resume: bool = False,
         observers: Sequence[Observer] = (),
         optimize: bool = True,
+        order: Order = "auto",
+        pipeline: PipelineConfig | None = None,
     ) -> None:
         self.options = TrainOptions(
             epochs, seed, eval_every, target_accuracy, patience, checkpoint_every, keep_checkpoints
         )
         check_arguments(data, optimizer, self.options, observers)
         check_run_directory(self.options, run_directory, resume=resume)
+        check_order(order)
+        check_pipeline(pipeline, self.options, optimize=optimize)
         self.model = model
         self.data = data
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
         self._observers = tuple(observers)
         self._config: dict[str, Any] | None = None
+        self._optimizer = optimizer
         self._optimize = optimize
-        self._settings: dict[str, Any] = {"train.eval_every": eval_every, "single.optimize": optimize}
+        self._order: Order = order
+        self._order_seconds = 0.0
+        self._effective_order = effective_order(order, data, reference=not optimize)
+        self._pipeline = pipeline
+        free = free_settings(pipeline)
+        of_pipeline = (
+            {} if pipeline is None else {f"pipeline.{key}": value for key, value in pipeline.to_dict().items()}
+        )
+        self._settings: dict[str, Any] = {
+            "train.eval_every": eval_every,
+            "single.optimize": optimize,
+            **{key: value for key, value in of_pipeline.items() if key not in free},
+        }
         self._parts = take_apart(model)
         # `fit` must be able to start again, and the user may train the model's own arrays elsewhere.
         self._parts = dataclasses.replace(
@@ -153,6 +184,8 @@ class Trainer:
             resume=resume,
             observers=observers,
             optimize=config.single.optimize,
+            order=config.single.order,
+            pipeline=from_config.build_pipeline(config),
         )
         trainer._config = config.to_dict()
         trainer._settings = from_config.settings(config)
@@ -166,7 +199,8 @@ class Trainer:
         second Ctrl-C at once. Without a run directory signals do what they always do.
 
         Warns:
-            UserWarning: the model cannot be split, and trains as plain jit; once for a trainer.
+            UserWarning: the model cannot be split, and trains as plain jit; once for a trainer. With a pipeline it is an
+                error.
 
         Returns:
             What the run reached; the model now holds the parameters of the best epoch.
@@ -177,19 +211,22 @@ class Trainer:
                 written.
             CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
                 belongs to another run.
+            SplitError, PipelineConfigError: the pipeline cannot train this model on these data.
         """
         fresh = self._fresh()
-        gradient, trace_seconds = self._choose_gradient()
         files = None
-        if self.run_directory is not None:
-            files = RunFiles.create(
-                self.run_directory,
-                self._written_config(),
-                self._describe(fresh),
-                keep=self.options.keep_checkpoints,
-                resume=self._resume,
-            )
         with contextlib.ExitStack() as stack:
+            runner = self._runner()
+            stack.callback(runner.close)
+            if self.run_directory is not None:
+                files = RunFiles.create(
+                    self.run_directory,
+                    self._written_config(),
+                    self._describe(fresh),
+                    free=free_settings(self._pipeline),
+                    keep=self.options.keep_checkpoints,
+                    resume=self._resume,
+                )
             # Without a run directory there is nothing to save first, and SIGTERM should end the process as ever.
             requests = None if files is None else stack.enter_context(StopRequests())
             loop = (files.restore(fresh) if files is not None and self._resume else None) or fresh
@@ -197,7 +234,7 @@ class Trainer:
                 if not loop.diverged:
                     loop.go_on(self.options)
                 files.start(self._written_config())
-            result = self._train(loop, gradient, trace_seconds, files, requests)
+            result = self._train(loop, runner, files, requests)
         if requests is not None:
             requests.pass_on(stopped=result.stopped == "signal")
         return result
@@ -232,15 +269,26 @@ class Trainer:
         arguments = (params, state, self._parts.streams, self._arrays.graph, self._arrays.features)
         predict, _ = self._functions.predict.prepare(*arguments)
         rows = np.array(predict(*arguments))
-        if self.data.graph.vertex_ids is None:
+        vertex_ids = self._arrays.graph.vertex_ids
+        if vertex_ids is None:
             return rows
         logits = np.empty_like(rows)
-        logits[np.asarray(self.data.graph.vertex_ids)] = rows
+        logits[np.asarray(vertex_ids)] = rows
         return logits
 
     @cached_property
     def _arrays(self) -> TrainingArrays:
-        return TrainingArrays.of(self.data)
+        data, self._order_seconds = in_order(self.data, self._effective_order)
+        return TrainingArrays.of(data)
+
+    def _runner(self) -> EpochRunner:
+        """What trains the epochs."""
+        if self._pipeline is not None:
+            return PipelineRunner(self._parts, self.data, self._optimizer, self._pipeline, self.options)
+        gradient, seconds = self._choose_gradient()
+        return SingleRunner(
+            self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds
+        )
 
     def _choose_gradient(self) -> tuple[Gradient, float]:
         """How this trainer computes gradients, and the seconds spent on tracing now."""
@@ -256,7 +304,7 @@ class Trainer:
                     f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
                     f"and a pipeline would refuse it: {error}",
                     UserWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
         self._gradient = gradient
         return gradient, seconds
@@ -264,8 +312,7 @@ class Trainer:
     def _train(
         self,
         loop: LoopState,
-        gradient: Gradient,
-        trace_seconds: float,
+        runner: EpochRunner,
         files: RunFiles | None,
         requests: StopRequests | None,
     ) -> TrainResult:
@@ -285,32 +332,41 @@ class Trainer:
         if stopped is None:
             if files is not None:
                 files.directory.remove_summary()
-            loop.spend("compile", trace_seconds)
-            runner = EpochRunner(self._functions, gradient, self.options, self._arrays, self._parts.streams, loop=loop)
+            arrays = self._arrays
+            loop.spend("compile", self._order_seconds)
+            self._order_seconds = 0.0
+            runner.start(loop, arrays)
+            evaluation = Evaluation(self._functions, arrays, self._parts.streams, loop=loop)
+        last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:
-                record = runner.run(loop)
+                record = run_epoch(runner, evaluation, self.options, loop)
             except TrainingError as error:
-                result = self._end(loop, files, "diverged", first_epoch)
+                result = self._end(loop, runner, files, "diverged", first_epoch)
                 raise TrainingError(str(error), result) from None
             for observer in observers:
                 observer.epoch(record)
             stopped = self._stop_reason(loop)
             if stopped is None and requests is not None and requests.any:
-                stopped = "signal"
+                last = runner.drain(loop.epochs) if last is None else last
+                stopped = "signal" if loop.epochs >= last else None
             if stopped is None and files is not None and self.options.saves(record.epoch):
+                loop.carried = runner.carried()
                 files.save(loop)
-        result = self._end(loop, files, stopped, first_epoch)
+        result = self._end(loop, runner, files, stopped, first_epoch)
         for observer in observers:
             observer.finished(result)
         return result
 
-    def _end(self, loop: LoopState, files: RunFiles | None, stopped: Stopped, first_epoch: int) -> TrainResult:
+    def _end(
+        self, loop: LoopState, runner: EpochRunner, files: RunFiles | None, stopped: Stopped, first_epoch: int
+    ) -> TrainResult:
         """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
         self._trained = loop
         params, state = (to_host(tree) for tree in loop.chosen)
         put_back(self.model, params, state)
         if files is not None:
+            loop.carried = None if loop.diverged else runner.carried()
             files.save(loop)
         result = TrainResult(
             history=loop.history,
@@ -321,10 +377,13 @@ class Trainer:
             timings=loop.timings,
             metric="micro_f1" if self.data.multilabel else "accuracy",
             first_epoch=first_epoch,
-            passes=None if self._gradient is None else self._gradient.passes,
+            passes=runner.passes,
+            pipeline=runner.report(),
         )
         if files is not None:
             files.summarise(result, self.options.seed)
+            if (events := runner.trace()) is not None:
+                files.directory.write_trace(events)
         return result
 
     def _stop_reason(self, loop: LoopState) -> Stopped | None:
@@ -340,17 +399,22 @@ class Trainer:
 
     def _describe(self, fresh: LoopState) -> dict[str, Any]:
         name = type(self.model).__name__
+        # Only where it changes numbers, so that a run may be continued with the same order under another name.
+        order = {} if self._effective_order == "given" else {"single.order": self._effective_order}
         return describe_run(
-            self._parts, fresh.opt_state, self.data, model=name, seed=self.options.seed, settings=self._settings
+            self._parts, fresh.opt_state, self.data, model=name, seed=self.options.seed, settings=self._settings | order
         )
 
     def _written_config(self) -> dict[str, Any]:
         """For config.yaml. A model and an optimizer made in Python have no configuration, but this much can be said."""
         if self._config is not None:
             return self._config
-        return {
+        config: dict[str, Any] = {
             "data": {"name": self.data.name},
             "model": {"class": type(self.model).__name__},
             "train": {"seed": self.options.seed, "eval_every": self.options.eval_every},
-            "single": {"optimize": self._optimize},
+            "single": {"optimize": self._optimize, "order": self._order},
         }
+        if self._pipeline is not None:
+            config["pipeline"] = self._pipeline.to_dict()
+        return config

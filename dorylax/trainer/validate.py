@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from dorylax.graph.dataset import Dataset
+from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.program.model.base import ModelParts
 from dorylax.trainer.observer import Observer
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.vertex_order import Order
 
 
 def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers: Sequence[Any]) -> None:
@@ -41,6 +44,28 @@ def check_run_directory(options: TrainOptions, run_directory: str | os.PathLike[
     if options.checkpoint_every:
         raise ValueError(
             f"train.checkpoint_every = {options.checkpoint_every} needs run_directory, where checkpoints go"
+        )
+
+
+def check_order(order: Any) -> None:
+    """Raises ValueError where it is none."""
+    if order not in typing.get_args(Order):
+        raise ValueError(f"single.order must be one of {', '.join(typing.get_args(Order))}, got {order!r}")
+
+
+def check_pipeline(pipeline: Any, options: TrainOptions, *, optimize: bool) -> None:
+    """Raises TypeError or ValueError where a pipeline, if any, and the other arguments do not go together."""
+    if pipeline is None:
+        return
+    if not isinstance(pipeline, PipelineConfig):
+        raise TypeError(f"pipeline must be a dorylax.pipeline.config.PipelineConfig, got {type(pipeline).__name__}")
+    if not optimize:
+        raise ValueError(
+            "single.optimize=false and a pipeline exclude each other: a pipeline runs the optimised program"
+        )
+    if pipeline.switch_margin is not None and options.target_accuracy is None:
+        raise PipelineConfigError(
+            "switch_margin", f"= {pipeline.switch_margin} needs train.target_accuracy, which it is a margin to"
         )
 
 

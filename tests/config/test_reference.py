@@ -8,7 +8,7 @@ from pathlib import Path
 from dorylax.config import RunConfig
 from dorylax.config.check import KEYS
 from dorylax.config.errors import shown
-from dorylax.config.schema import expected, nullable
+from dorylax.config.schema import NULL_SAYS_SOMETHING, expected, nullable
 from dorylax.layers.registry import MODELS
 from dorylax.optimizers import OPTIMIZERS
 
@@ -25,7 +25,7 @@ def test_every_key_is_there_in_order_with_type_default_and_meaning() -> None:
     assert list(rows) == list(KEYS)
     for key, field in KEYS.items():
         section = key.split(".")[0]
-        takes = expected(field) + (", or null" if nullable(field) and section in ("data", "train") else "")
+        takes = expected(field) + (", or null" if nullable(field) and section in NULL_SAYS_SOMETHING else "")
         own = section in ("model", "optimizer") and field.default is None
         default = "see below" if own else f"`{shown(field.default)}`"
         assert rows[key] == [takes, default, field.description], key

@@ -10,6 +10,7 @@ from dorylax.config.check import KEYS
 from dorylax.config.schema import ModelConfig
 from dorylax.layers.registry import MODELS
 from dorylax.optimizers import OPTIMIZERS
+from dorylax.pipeline.config import PipelineConfig
 
 
 @pytest.mark.parametrize("model", list(MODELS))
@@ -94,14 +95,78 @@ def test_key_does_not_know_of_nulls() -> None:
 def test_key_does_not_know_of_how_a_machine_computes_unless_told() -> None:
     config = RunConfig.resolve()
     assert config.single.optimize is True
-    assert config.to_dict()["single"] == {"optimize": True}
+    assert config.to_dict()["single"] == {"optimize": True, "order": "auto"}
     assert "single" not in config.canonical_json()  # as before there was the section
     assert RunConfig.resolve({"single.optimize": False}).key() != config.key()
+    assert RunConfig.resolve({"single.order": "given"}).key() != config.key()
+
+
+def test_without_a_key_of_its_own_there_is_no_pipeline() -> None:
+    config = RunConfig.resolve()
+    assert config.pipeline is None
+    assert "pipeline" not in config.to_yaml()
+    assert not any(key.startswith("pipeline") for key in config.dotted())
+    assert config.key() == "bd75ddf3f0ae"  # as before there were pipelines
+
+
+@pytest.mark.parametrize("given", [{"pipeline.servers": 1}, {"pipeline": {"staleness": None}}])
+def test_any_key_of_it_makes_a_pipeline_with_all_keys(given: dict[str, object]) -> None:
+    config = RunConfig.resolve(given)
+    assert config.to_dict()["pipeline"] == PipelineConfig().to_dict()
+    assert config.key() != RunConfig.resolve().key()
+    assert '"pipeline.mode":"pipe"' in config.canonical_json()
+    assert config.key() == RunConfig.resolve({"pipeline.mode": "pipe"}).key()
+
+
+def test_a_pipeline_comes_back_from_its_file() -> None:
+    given = {"pipeline.mode": "async", "pipeline.servers": 4, "pipeline.switch_margin": 0.1}
+    config = RunConfig.resolve({**given, "train.target_accuracy": 0.8})
+    expected = PipelineConfig(mode="async", servers=4, staleness=0, update="per_interval", switch_margin=0.1)
+    assert config.to_dict()["pipeline"] == expected.to_dict()
+    assert RunConfig.from_yaml(config.to_yaml()) == config
+    assert RunConfig.resolve(config.to_dict(), {"train.seed": 1}).pipeline == config.pipeline
+    # What is no default is part of the identity, what is, is not, so that keys can be added.
+    assert '"pipeline.servers":4' in config.canonical_json()
+    assert "pipeline.intervals" not in config.canonical_json()
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "message"),
+    [
+        (
+            {"pipeline.staleness": 1},
+            "pipeline.staleness",
+            "pipeline.staleness = 1 needs pipeline.mode=async, got pipe: change one of them",
+        ),
+        (
+            {"pipeline.servers": 2, "single.optimize": False},
+            "single.optimize",
+            "single.optimize=false and pipeline.servers exclude each other: a pipeline runs the optimised program",
+        ),
+        (
+            {"pipeline.mode": "async", "pipeline.switch_margin": 0.1},
+            "pipeline.switch_margin",
+            "pipeline.switch_margin = 0.1 needs train.target_accuracy, which it is a margin to",
+        ),
+    ],
+)
+def test_pipelines_that_cannot_be(given: dict[str, object], key: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.resolve(given)
+    assert (str(caught.value), caught.value.key) == (message, key)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"pipeline.intervals": 0}, "pipeline.intervals must be ≥ 1, got 0"),
+        ({"pipeline.servers": None}, "pipeline.servers must be a whole number ≥ 1, got null"),
+        (
+            {"pipeline.mode": "asinc"},
+            "pipeline.mode must be one of no-pipe, pipe, async, got 'asinc' (did you mean async?)",
+        ),
+        ({"pipeline.server": 4}, "unknown key 'pipeline.server': did you mean pipeline.servers?"),
+        ({"single.order": "metis"}, "single.order must be one of auto, given, community, got 'metis'"),
         ({"single.optimize": 1}, "single.optimize must be true or false, got 1"),
         ({"train.epochs": 0}, "train.epochs must be ≥ 1, got 0"),
         ({"train.epochs": 1.5}, "train.epochs must be a whole number ≥ 1, got 1.5"),
@@ -133,7 +198,10 @@ def test_key_does_not_know_of_how_a_machine_computes_unless_told() -> None:
         ({"trian.epochs": 1}, "unknown key 'trian.epochs': did you mean train.epochs?"),
         ({"epochs": 1}, "unknown key 'epochs': did you mean train.epochs?"),
         ({"training.seed": 1}, "unknown key 'training.seed': did you mean train.seed?"),
-        ({"zz": 1}, "unknown key 'zz': keys begin with data, model, optimizer, train, single, as in train.epochs"),
+        (
+            {"zz": 1},
+            "unknown key 'zz': keys begin with data, model, optimizer, train, single, pipeline, as in train.epochs",
+        ),
         (
             {"data.zz": 1},
             "unknown key 'data.zz': choose from data.name, data.size, data.row_normalise, data.split_seed",

@@ -129,3 +129,31 @@ def test_the_same_run_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         "s.yaml:1: (model.dropout=0.2, train.seed=0) is the same run as (model.dropout=0.1, train.seed=0): "
         "take one away"
     )
+
+
+def test_pipelines_are_axes_like_others() -> None:
+    sweep = _expand(
+        "base: {pipeline.mode: async}\ngrid: {pipeline.staleness: [0, 1], pipeline.update: [per_epoch, null]}\n"
+    )
+    found = [(run.config.pipeline.staleness, run.config.pipeline.update) for run in sweep.runs if run.config.pipeline]
+    assert found == [(0, "per_epoch"), (0, "per_interval"), (1, "per_epoch"), (1, "per_interval")]
+    assert len({run.key for run in sweep.runs}) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "base: {pipeline.servers: 2}\ngrid:\n  pipeline.staleness: [0, 1]\n",
+            "s.yaml:3: pipeline.staleness = 0 needs pipeline.mode=async",
+        ),
+        (
+            "base:\n  single.optimize: false\ngrid: {pipeline.servers: [2]}\n",
+            "s.yaml:2: single.optimize=false and pipeline.servers exclude each other",
+        ),
+    ],
+)
+def test_a_pipeline_that_cannot_be_is_found_in_its_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        _expand(text)
+    assert str(caught.value).startswith(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -128,6 +129,7 @@ def test_rows_past_2_to_the_31_edges(tmp_path):
     ("change", "message"),
     [
         ({"x": np.ones((9, 3), np.int64)}, "x must be C-contiguous float32"),
+        ({"x": np.ones((9, 3), ">f4")}, "x must be C-contiguous float32"),
         ({"offsets": np.zeros(10, np.int32)}, "offsets must be C-contiguous int64"),
         ({"out": np.zeros((9, 4), np.float32)}, "out must be C-contiguous float32 \\[9, 3\\]"),
         ({"offsets": np.full(10, 400)}, "must lie in 0 … 16, the length of neighbours; got 400 … 400"),
@@ -190,6 +192,45 @@ def test_without_the_library_one_warning_says_what_is_lost():
     assert len(results) == 2, done.stderr
     assert warning.startswith("1 dorylax runs without its native CPU kernels: it was not built")
     assert "ten times slower" in warning
+
+
+@needs_library
+def test_a_library_of_another_version_is_left_alone(monkeypatch):
+    monkeypatch.setattr(native, "_ABI", 0)
+    monkeypatch.setenv("DORYLAX_NATIVE", "")
+    library, reason = native._load.__wrapped__()
+    assert library is None
+    assert re.search(r"is of another version \(ABI \d+, expected 0\): install dorylax again", reason)
+
+
+@needs_library
+def test_a_slice_of_rows_has_values_per_entry_of_its_own(small):
+    offsets, neighbours = small.incoming.offsets[3:6], np.ascontiguousarray(small.incoming.neighbours)
+    first, last = int(offsets[0]), int(offsets[-1])
+    assert 0 < first < last
+    x = np.random.default_rng(0).standard_normal((9, 2, 3)).astype(np.float32)
+    own, edge, padded = (
+        x[3:5],
+        np.repeat(x, 2, axis=0)[: last - first],
+        np.full((last - first + 2, 2, 3), 7, np.float32),
+    )
+    where = {"begin": 0, "end": 2, "first_entry": first}
+
+    native.compute_rows("expand", x, offsets, neighbours, padded[1:-1], **where)
+    np.testing.assert_array_equal(padded[1:-1], x[neighbours[first:last]])
+    native.compute_rows("expand", own, offsets, None, padded[1:-1], **where)
+    np.testing.assert_array_equal(padded[1:-1], np.repeat(own, np.diff(offsets), axis=0))
+    assert (padded[[0, -1]] == 7).all()
+
+    products = np.empty((last - first, 2), np.float32)
+    native.compute_rows("dot", x, offsets, neighbours, products, own=own, **where)
+    expected = np.repeat(own, np.diff(offsets), axis=0) * x[neighbours[first:last]]
+    np.testing.assert_allclose(products, expected.sum(-1), rtol=1e-6)
+
+    sums = np.empty((2, 2, 3), np.float32)
+    native.compute_rows("sum", edge, offsets, None, sums, **where)
+    cut = offsets[1] - first
+    np.testing.assert_allclose(sums, [edge[:cut].sum(0), edge[cut:].sum(0)], rtol=1e-6)
 
 
 def test_an_unknown_instruction_set_is_named():

@@ -550,7 +550,9 @@ def test_summary(trainer, tmp_path):
         "seconds_per_epoch": result.seconds_per_epoch,
         "timings": dataclasses.asdict(result.timings),
         "passes": list(result.passes),
+        "pipeline": None,
     }
+    assert not (tmp_path / "trace.json").exists()
 
 
 # Arguments

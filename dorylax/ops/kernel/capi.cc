@@ -1,4 +1,6 @@
 // The kernels on plain buffers and row ranges, for callers with threads of their own (ctypes drops Python's lock).
+//
+// Each function computes rows [begin, end) on the calling thread. Arguments are trusted: Python checks them.
 #include <cstdint>
 #include <limits>
 
@@ -8,28 +10,27 @@
 
 extern "C" {
 
-// Raised whenever a signature below, an operation's number or an XLA handler changes; dorylax/ops/native.py checks it.
-DORYLAX_EXPORT int32_t dorylax_abi() { return 1; }
+// Raised whenever a signature below, a field of Rows, an operation's number or an XLA handler changes;
+// dorylax/ops/native.py checks it.
+DORYLAX_EXPORT int32_t dorylax_abi() { return 2; }
 
 DORYLAX_EXPORT const char* dorylax_instruction_set() { return dorylax::active_kernels().name; }
 
 DORYLAX_EXPORT int32_t dorylax_choose_instruction_set(const char* name) { return dorylax::choose_kernels(name); }
 
-// Reduces rows [begin, end) into out[begin, end) on the calling thread. Arguments are trusted: native.py checks them.
-DORYLAX_EXPORT void dorylax_reduce_rows(int32_t op, int32_t dtype, const void* x, const void* weight, const int64_t* offsets,
-                         const int32_t* neighbours, const int32_t* edges, int64_t num_entries, int64_t heads,
-                         int64_t width, int64_t begin, int64_t end, void* out) {
-  dorylax::Rows rows = {};
-  rows.offsets = offsets;
-  rows.neighbours = neighbours;
-  rows.edges = edges;
-  rows.num_entries = num_entries;
-  rows.x = x;
-  rows.weight = weight;
-  rows.out = out;
-  rows.heads = heads;
-  rows.width = width;
-  dorylax::active_kernels().reduce[op][dtype](rows, begin, end, std::numeric_limits<int64_t>::max());
+// Reduces rows into out[begin, end).
+DORYLAX_EXPORT void dorylax_reduce_rows(int32_t op, int32_t dtype, const dorylax::Rows* rows, int64_t begin, int64_t end) {
+  dorylax::active_kernels().reduce[op][dtype](*rows, begin, end, std::numeric_limits<int64_t>::max());
+}
+
+// Products of each entry's two ends.
+DORYLAX_EXPORT void dorylax_dot_rows(int32_t dtype, const dorylax::Rows* rows, int64_t begin, int64_t end) {
+  dorylax::active_kernels().dot[dtype](*rows, begin, end, rows->offsets[begin], rows->offsets[end]);
+}
+
+// Copies of each entry's neighbour, or of its own row where neighbours is null.
+DORYLAX_EXPORT void dorylax_expand_rows(int32_t dtype, const dorylax::Rows* rows, int64_t begin, int64_t end) {
+  dorylax::active_kernels().expand[dtype](*rows, begin, end, rows->offsets[begin], rows->offsets[end]);
 }
 
 }  // extern "C"

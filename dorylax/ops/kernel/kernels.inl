@@ -175,11 +175,11 @@ DORYLAX_INLINE void reduce_tile(const Rows& rows, int64_t row, int64_t head, int
   }
 
   auto step = [&](int64_t k) __attribute__((always_inline)) {
-    const int64_t vertex = neighbours ? neighbours[k] : k;
+    const int64_t vertex = neighbours ? neighbours[k] : k - rows.first_entry;
     const T* from = x + vertex * stride;
     A w = A(1);
     if constexpr (kWeighted) {
-      const T* at = weight + (rows.edges ? rows.edges[k] : k) * rows.heads;
+      const T* at = weight + (rows.edges ? rows.edges[k] : k - rows.first_entry) * rows.heads;
       w = Element<T>::template load<1>(at)[0];
     }
 #pragma GCC unroll 16
@@ -393,7 +393,7 @@ void dot_rows(const Rows& rows, int64_t begin, int64_t end, int64_t first, int64
                                : rows.width >= 4 ? dot<T, 4>(a, b, rows.width)
                                                  : dot<T, 1>(a, b, rows.width);
         Vec<AccOf<T>, 1> one = {total};
-        Element<T>::template store<1>(out + k * rows.heads + h, one);
+        Element<T>::template store<1>(out + (k - rows.first_entry) * rows.heads + h, one);
       }
     }
   }
@@ -413,7 +413,7 @@ void expand_rows(const Rows& rows, int64_t begin, int64_t end, int64_t first, in
         const char* next = reinterpret_cast<const char*>(x + rows.neighbours[k + kAhead] * stride);
         for (int64_t line = 0; line < bytes; line += kLine) __builtin_prefetch(next + line, 0, 3);
       }
-      std::memcpy(out + k * stride, x + vertex * stride, bytes);
+      std::memcpy(out + (k - rows.first_entry) * stride, x + vertex * stride, bytes);
     }
   }
 }

@@ -25,16 +25,18 @@ constexpr int kOps = 5;
 // being long, and threads can share a hub. The same spans wherever a row is reduced, so the same bits.
 constexpr int64_t kSpan = 2048;
 
+// Part of the C API: dorylax/ops/native.py fills it in, so a change of its fields changes the ABI number (capi.cc).
 struct Rows {
-  const int64_t* offsets;     // [R + 1]
-  const int32_t* neighbours;  // [E]; null: entry k refers to vertex k
-  const int32_t* edges;       // [E]; null: entry k is edge k
+  const int64_t* offsets;     // [R + 1], positions in neighbours and edges
+  const int32_t* neighbours;  // [E]; null: entry k refers to vertex k - first_entry
+  const int32_t* edges;       // [E]; null: entry k is edge k - first_entry
   int64_t num_entries;        // E: no index is read at or past it
+  int64_t first_entry;        // where arrays of values per entry begin: 0, or offsets[0] of a slice of the rows
   const void* x;              // [V, H, F]
   const void* weight;         // [E, H]
   const void* own;            // [R, H, F]
   const void* other;          // [V, H, F]
-  void* out;                  // [R, H, F]; [E, H] for Dot, [E, H, F] for Expand
+  void* out;                  // [R, H, F]; per entry, from first_entry on, [E, H] for Dot and [E, H, F] for Expand
   int64_t heads;              // H
   int64_t width;              // F
 };

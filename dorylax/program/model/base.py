@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Protocol, final, runtime_checkable
 
+import jax
+
 Tree = Any
 """Nested dicts (or other pytrees) of arrays, or of their shapes."""
 
@@ -48,6 +50,12 @@ class ModelParts:
     params: Tree
     streams: Tree
     state: Tree
+
+
+def signature(tree: Tree) -> Any:
+    """A hashable description of a tree of arrays: structure, shapes and dtypes."""
+    leaves, treedef = jax.tree.flatten(tree)
+    return treedef, tuple(jax.typeof(leaf) for leaf in leaves)
 
 
 # What models call the argument that says whether they train, and its value when they do.

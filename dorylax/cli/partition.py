@@ -1,0 +1,177 @@
+"""`dorylax partition`: spreads a data set's graph over servers, says what that costs, and saves it."""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from dorylax.cli.outcome import print_table
+from dorylax.cli.overrides import collect
+from dorylax.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dorylax.config.schema import ModelConfig
+    from dorylax.graph.partition import Layout, Partition, PartitionReport
+
+# As `dorylax.graph.partition.Method` and `Balance`, whose import would import JAX.
+_METHODS = ("metis", "ldg", "range", "random")
+_BALANCES = ("vertices", "edges")
+_NUMBER_BYTES = 4  # float32
+
+
+@click.command()
+@click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")
+@click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
+@click.option("--method", type=click.Choice(_METHODS), default="metis", show_default=True, help="The partitioner.")
+@click.option(
+    "--balance",
+    type=click.Choice(_BALANCES),
+    default="vertices",
+    show_default=True,
+    help="What servers have the same number of; edges: in-edges and vertices together.",
+)
+@click.option("--intervals", type=click.IntRange(min=1), default=8, show_default=True, help="Intervals of each server.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of the method's random choices."
+)
+@click.option("--widths", metavar="N,…", help="Numbers in a row that each layer exchanges (default: those of the GCN).")
+@click.option("--out", metavar="FOLDER", type=click.Path(path_type=Path), help="Save the partition.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def partition(
+    *,
+    data: str | None,
+    settings: tuple[str, ...],
+    file: Path | None,
+    servers: int,
+    method: str,
+    balance: str,
+    intervals: int,
+    seed: int,
+    widths: str | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Spread the vertices of a graph over servers.
+
+    Prints what the partition costs. Bytes are what a server sends and receives in an epoch of the GCN that `dorylax train`
+    with these options would train: one row for each ghost and layer, forward and backward.
+    """
+    given = collect(file, {"data.name": data}, settings)
+    given_widths = _widths(widths)
+
+    from dorylax.config import RunConfig
+    from dorylax.graph.partition import Balance, Method, lay_out
+    from dorylax.graph.partition import partition as make
+    from dorylax.graph.partition import report as report_of
+    from dorylax.graph.partition.files import check_free
+    from dorylax.graph.partition.quality import interval_balance
+    from dorylax.trainer.from_config import prepare_data
+
+    config = RunConfig.resolve(given)
+    if out is not None:
+        check_free(out)
+    dataset = prepare_data(config.data)
+    exchanged = given_widths or _widths_of_gcn(config.model, dataset.num_classes)
+    graph = dataset.graph
+    made = make(graph, servers, method=typing.cast(Method, method), balance=typing.cast(Balance, balance), seed=seed)
+    layout = lay_out(graph, made, intervals)
+    row_bytes = [_NUMBER_BYTES * width for width in exchanged]
+    found = report_of(graph, made, forward=row_bytes, backward=row_bytes)
+    if out is not None:
+        made.save(out)
+    content = _content(
+        config.data.name, made, found, layout=layout, interval_balance=interval_balance(graph, layout), widths=exchanged
+    )
+    content["folder"] = None if out is None else str(out)
+    if as_json:
+        click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+    else:
+        _show(content)
+
+
+def _widths(text: str | None) -> list[int] | None:
+    """The value of `--widths`."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) for word in words):
+        raise ConfigError(f"--widths takes whole numbers ≥ 1 with commas between, as in 16,4, got {text!r}")
+    return [int(word) for word in words]
+
+
+def _widths_of_gcn(model: ModelConfig, num_classes: int) -> list[int]:
+    """Numbers in a row that each layer of a GCN exchanges."""
+    if model.name != "gcn" or model.hidden_features is None or model.num_layers is None:
+        raise ConfigError(f"bytes are counted for gcn, not for {model.name!r}: give --widths, or leave model.name away")
+    if model.jk != "none":
+        return [model.hidden_features] * model.num_layers
+    return [model.hidden_features] * (model.num_layers - 1) + [num_classes]
+
+
+def _content(
+    name: str, made: Partition, found: PartitionReport, *, layout: Layout, interval_balance: float, widths: list[int]
+) -> dict[str, Any]:
+    """All that there is to say, as plain values (docs/command-line.md has the fields)."""
+    sizes = [stop - start for bounds in layout.interval_bounds for start, stop in pairwise(bounds)]
+    return {
+        "schema": 1,
+        "data": name,
+        "num_vertices": len(made.parts),
+        "servers": made.num_parts,
+        "method": made.method,
+        "balance": made.balance,
+        "seed": made.seed,
+        "graph_digest": made.graph_digest,
+        **found.to_dict(),
+        "intervals": layout.num_intervals // layout.num_servers,
+        "interval_vertices": [min(sizes), max(sizes)],
+        "interval_edge_balance": interval_balance,
+        "widths": widths,
+    }
+
+
+def _show(content: Mapping[str, Any]) -> None:
+    """Prints a row per server, then what holds for all."""
+    title = f"{content['data']} on {content['servers']} servers: {content['method']}, even in {content['balance']}"
+    table = Table(title=title, title_justify="left", title_style="bold")
+    columns = ("vertices", "in-edges", "ghosts in", "ghosts out", "received per epoch", "sent per epoch")
+    for name in ("server", *columns):
+        table.add_column(name, justify="right", no_wrap=True)
+    keys = ("vertices", "edges", "ghosts_in", "ghosts_out", "received_bytes", "sent_bytes")
+    for server, values in enumerate(zip(*(content[key] for key in keys), strict=True)):
+        table.add_row(str(server), *_cells(values))
+    table.add_section()
+    table.add_row("all", *_cells([sum(content[key]) for key in keys]), style="bold")
+    print_table(table)
+    least, most = content["interval_vertices"]
+    size = f"{least:,}" if least == most else f"{least:,} … {most:,}"
+    click.echo(
+        f"cut edges: {content['cut_edges']:,} of {content['num_edges']:,} ({100 * content['cut_share']:.1f} %)\n"
+        f"largest server / mean: vertices {content['vertex_balance']:.3f}, in-edges {content['edge_balance']:.3f}\n"
+        f"intervals: {content['intervals']} per server, of {size} vertices; "
+        f"in-edges, largest / mean of its server: {content['interval_edge_balance']:.3f}\n"
+        f"rows exchanged per layer, forward and backward: {', '.join(map(str, content['widths']))} float32 numbers"
+    )
+    if content["folder"] is not None:
+        click.echo(f"saved in {content['folder']}")
+
+
+def _cells(values: Sequence[int]) -> list[str]:
+    *counts, received, sent = values
+    return [*(f"{value:,}" for value in counts), _bytes(received), _bytes(sent)]
+
+
+def _bytes(number: int) -> str:
+    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if number >= size:
+            return f"{number / size:,.1f} {unit}"
+    return f"{number} B"

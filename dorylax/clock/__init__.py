@@ -1,0 +1,7 @@
+"""Time as a parameter: the same coroutines on the real clock with threads or on a virtual one that jumps (docs/clock.md)."""
+
+from dorylax.clock.base import Clock, DeadlockError, Timed, Workers
+from dorylax.clock.real import RealClock
+from dorylax.clock.virtual import VirtualClock
+
+__all__ = ["Clock", "DeadlockError", "RealClock", "Timed", "VirtualClock", "Workers"]

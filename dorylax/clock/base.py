@@ -1,0 +1,183 @@
+"""What coroutines may ask of a clock: the time, sleep, and workers that compute; and how a clock runs them.
+
+`dorylax.clock.real` and `dorylax.clock.virtual` are the two clocks. How tasks are driven, failures found and loops closed
+is `dorylax.clock.task_loop`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Literal, TypeVar, final
+
+T = TypeVar("T")
+
+_NAMED = 12  # tasks that a DeadlockError's text names
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Timed(Generic[T]):
+    """What a worker computed, and when.
+
+    Attributes:
+        value: what the work returned.
+        start, end: seconds on the clock; the worker was busy from the one to the other.
+    """
+
+    value: T
+    start: float
+    end: float
+
+
+@final
+class DeadlockError(RuntimeError):
+    """Every task waits and nothing will ever happen. Only the virtual clock can know that.
+
+    Attributes:
+        tasks: the names of the tasks that wait, sorted.
+    """
+
+    def __init__(self, tasks: Iterable[str]) -> None:
+        self.tasks = tuple(sorted(tasks))
+        more = len(self.tasks) - _NAMED
+        named = ", ".join(self.tasks[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        super().__init__(f"every task waits and no event is left on the virtual clock: {named}")
+
+
+class Workers(ABC):
+    """A bounded number of workers (graph threads, tensor workers), each doing one thing at a time.
+
+    Requests are served first come, first served.
+    """
+
+    name: str
+    slots: int
+
+    @abstractmethod
+    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
+        """Does `work` as soon as a worker is free.
+
+        Cancelling the awaiting task gives its place in the queue up. Work that has begun in a thread goes on to its end,
+        and keeps its worker until then, but its result is lost.
+
+        Args:
+            work: what to compute.
+            seconds: how long it takes on the virtual clock, ≥ 0; the real clock takes as long as it takes.
+            order: who goes first on the virtual clock where two things end at the same time: the smaller tuple.
+
+        Returns:
+            The value of `work()` with its start and end.
+
+        Raises:
+            ValueError: `seconds` is negative or not finite.
+            BaseException: whatever `work` raises; the worker is then free at once.
+        """
+
+
+class Clock(ABC):
+    """Time, and an asyncio loop of its own on which tasks live in it.
+
+    A clock may be used as a context manager, which closes it. It is not thread-safe: one thread at a time calls it.
+
+    Attributes:
+        kind: whether time is real or virtual.
+    """
+
+    kind: Literal["real", "virtual"]
+
+    @abstractmethod
+    def now(self) -> float:
+        """Seconds on this clock."""
+
+    @abstractmethod
+    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
+        """Waits.
+
+        Args:
+            seconds: how long, ≥ 0.
+            order: who goes first on the virtual clock where two things happen at the same time: the smaller tuple.
+
+        Raises:
+            ValueError: `seconds` is negative or not finite.
+        """
+
+    @abstractmethod
+    def workers(self, name: str, slots: int) -> Workers:
+        """New workers; `close` ends them.
+
+        Args:
+            name: what they are called: threads, errors.
+            slots: how many there are.
+
+        Raises:
+            ValueError: fewer than 1 slot.
+        """
+
+    @abstractmethod
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """Lets all tasks of this clock run until `awaitable` is done; the others then stay where they are.
+
+        Works where the calling thread already runs an asyncio loop, as in a notebook: the clock's loop then runs in
+        another thread, for which the caller waits.
+
+        Args:
+            awaitable: a coroutine, or a task or future of this clock.
+
+        Returns:
+            The result of `awaitable`.
+
+        Raises:
+            BaseException: whatever `awaitable` raises.
+            Exception: the first exception that ends a task made by `spawn`, as soon as it happens, even where another
+                task awaits that one; or one that asyncio would only have logged. A coroutine that was given is then
+                cancelled.
+            DeadlockError: on the virtual clock, nothing will ever happen again.
+            RuntimeError: the clock is closed, or this is called from one of its own tasks.
+        """
+
+    @abstractmethod
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Makes a task, which starts in the next (or the present) `run`.
+
+        Args:
+            coroutine: what it does.
+            name: what it is called in errors.
+
+        Raises:
+            RuntimeError: the clock is closed.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Cancels all tasks and waits for them, ends the workers, closes the loop. A second call does nothing.
+
+        Raises:
+            Exception: the first that a task raised instead of ending when it was cancelled; everything is closed then
+                all the same.
+            RuntimeError: this is called from one of the clock's own tasks.
+        """
+
+    def __enter__(self) -> Clock:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuses what is no duration, with a ValueError."""
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"seconds must be finite and ≥ 0, got {seconds}")
+
+
+def check_slots(name: str, slots: int) -> None:
+    """Refuses workers that could never work, with a ValueError."""
+    if slots < 1:
+        raise ValueError(f"workers {name!r} need at least 1 slot, got {slots}")

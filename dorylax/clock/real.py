@@ -1,0 +1,79 @@
+"""Real time: work runs in threads, sleep sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeVar, final
+
+from dorylax.clock.base import Clock, Timed, Workers, check_seconds, check_slots
+from dorylax.clock.task_loop import TaskLoop
+
+T = TypeVar("T")
+
+
+@final
+class RealClock(Clock):
+    """Seconds since the clock was made, by the machine's monotonic clock."""
+
+    kind: Literal["real", "virtual"] = "real"
+
+    def __init__(self) -> None:
+        self._origin = time.perf_counter()
+        self._loop = asyncio.new_event_loop()
+        self._tasks = TaskLoop(self._loop)
+        self._pools: list[ThreadPoolExecutor] = []
+
+    def now(self) -> float:
+        """As `Clock.now`."""
+        return time.perf_counter() - self._origin
+
+    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:  # noqa: ARG002
+        """As `Clock.sleep`."""
+        check_seconds(seconds)
+        await asyncio.sleep(seconds)
+
+    def workers(self, name: str, slots: int) -> Workers:
+        """As `Clock.workers`."""
+        check_slots(name, slots)
+        pool = ThreadPoolExecutor(slots, thread_name_prefix=name)
+        self._pools.append(pool)
+        return _Threads(name, slots, pool, self.now)
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """As `Clock.run`."""
+        return self._tasks.run(awaitable)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """As `Clock.spawn`."""
+        return self._tasks.spawn(coroutine, name)
+
+    def close(self) -> None:
+        """As `Clock.close`."""
+        self._tasks.close(self._end_workers)
+
+    def _end_workers(self) -> None:
+        for pool in self._pools:
+            pool.shutdown(cancel_futures=True)
+
+
+@final
+class _Threads(Workers):
+    """A pool of threads, named after the workers."""
+
+    def __init__(self, name: str, slots: int, pool: ThreadPoolExecutor, now: Callable[[], float]) -> None:
+        self.name, self.slots = name, slots
+        self._pool = pool
+        self._now = now
+
+    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:  # noqa: ARG002
+        check_seconds(seconds)
+
+        def timed() -> Timed[T]:
+            start = self._now()
+            value = work()
+            return Timed(value, start, self._now())
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, timed)

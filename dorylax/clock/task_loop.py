@@ -1,0 +1,154 @@
+"""Tasks on an asyncio loop that runs only now and then: until something is done, until the first failure, to the end."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, final
+
+T = TypeVar("T")
+
+
+@final
+class TaskLoop:
+    """Owns a loop and what runs on it; what a clock does besides keeping time (`Clock.run`, `spawn`, `close`).
+
+    Args:
+        loop: a fresh loop, closed by `close`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._spawned: set[asyncio.Task[Any]] = set()  # asyncio itself keeps tasks by weak references only
+        self._failure: BaseException | None = None
+        self._closed = False
+        loop.set_exception_handler(self._unhandled)
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """As `Clock.run`."""
+        if refused := self._refusal("run"):
+            if inspect.iscoroutine(awaitable):
+                awaitable.close()
+            raise refused
+        return self._beside_a_running_loop(lambda: self._run(awaitable))
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None) -> asyncio.Task[T]:
+        """As `Clock.spawn`."""
+        if self._closed:
+            coroutine.close()
+            raise RuntimeError("the clock is closed, no task can be spawned on it")
+        task = self._loop.create_task(coroutine, name=name)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned_done)
+        return task
+
+    def close(self, end_workers: Callable[[], None]) -> None:
+        """As `Clock.close`; `end_workers` is called when no task is left, before the loop closes."""
+        if self._closed:
+            return
+        if refused := self._refusal("closed"):
+            raise refused
+        self._closed = True
+        self._beside_a_running_loop(lambda: self._close(end_workers))
+
+    def _run(self, awaitable: Awaitable[T]) -> T:
+        main: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=self._loop)
+        try:
+            self._until_done(main)
+        except BaseException:
+            self._abandon(main, awaitable)
+            raise
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            self._abandon(main, awaitable)
+            raise failure
+        return main.result()
+
+    def _abandon(self, main: asyncio.Future[T], awaitable: Awaitable[T]) -> None:
+        """Nobody will take the result of `main` any more."""
+        if main.done():
+            if not main.cancelled():
+                main.exception()  # or asyncio would log it as never retrieved
+        elif main is not awaitable:
+            main.cancel()
+
+    def _until_done(self, future: asyncio.Future[Any]) -> None:
+        """Runs the loop until `future` is done or, unless closing, a failure is known."""
+        future.add_done_callback(self._stop)
+        try:
+            while not future.done() and (self._closed or self._failure is None):
+                self._loop.run_forever()
+        finally:
+            future.remove_done_callback(self._stop)
+
+    def _close(self, end_workers: Callable[[], None]) -> None:
+        try:
+            # Clean-up may make tasks of its own.
+            while tasks := sorted(asyncio.all_tasks(self._loop), key=asyncio.Task.get_name):
+                for task in tasks:
+                    task.cancel()
+                self._until_done(asyncio.gather(*tasks, return_exceptions=True))
+                for task in tasks:
+                    self._note_failure(task)
+            self._until_done(self._loop.create_task(self._loop.shutdown_asyncgens()))
+        finally:
+            end_workers()
+            self._loop.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _spawned_done(self, task: asyncio.Task[Any]) -> None:
+        self._spawned.discard(task)
+        self._note_failure(task)
+
+    def _note_failure(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        # KeyboardInterrupt and SystemExit have already left the loop on their own.
+        if isinstance(error, Exception):
+            self._fail(error)
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What asyncio would only log: an exception in a callback, or in a task that nobody awaits."""
+        if loop.is_closed():
+            loop.default_exception_handler(context)
+        else:
+            self._fail(context.get("exception") or RuntimeError(context["message"]))
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._stop()
+
+    def _stop(self, _: object = None) -> None:
+        self._loop.stop()
+
+    def _beside_a_running_loop(self, drive: Callable[[], T]) -> T:
+        """Calls `drive`, in another thread where this one runs a loop already: asyncio allows one per thread."""
+        if not _in_a_running_loop():
+            return drive()
+        with ThreadPoolExecutor(1, thread_name_prefix="clock") as pool:
+            driven = pool.submit(drive)
+            try:
+                return driven.result()
+            except BaseException as error:
+                if not driven.done() and not self._closed:  # Ctrl-C in the calling thread
+                    self._failure = error
+                    self._loop.call_soon_threadsafe(self._loop.stop)
+                raise
+
+    def _refusal(self, verb: str) -> RuntimeError | None:
+        if self._loop.is_running():
+            return RuntimeError(f"a clock cannot be {verb} from one of its own tasks: await instead")
+        return RuntimeError("the clock is closed, nothing can run on it") if self._closed else None
+
+
+def _in_a_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

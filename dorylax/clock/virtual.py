@@ -1,0 +1,117 @@
+"""Virtual time: every task computes its real numbers, in the loop, but takes the time that it is said to take.
+
+The order of everything that happens follows from the coroutines, the seconds and the orders alone: not from the machine, the
+load on it, or the seeds of hashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Literal, TypeVar, final
+
+from dorylax.clock.base import Clock, Timed, Workers, check_seconds, check_slots
+from dorylax.clock.task_loop import TaskLoop
+from dorylax.clock.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
+
+
+@final
+class VirtualClock(Clock):
+    """A clock whose time moves only when nothing is left to do, to the next event, and without waiting.
+
+    Events that fall on the same time happen by their `order`, then in the sequence they were asked for. There is no I/O
+    and there are no threads on this clock.
+
+    Args:
+        start: the time it begins with, in seconds.
+    """
+
+    kind: Literal["real", "virtual"] = "virtual"
+
+    def __init__(self, start: float = 0.0) -> None:
+        self._loop = VirtualLoop(start)
+        self._tasks = TaskLoop(self._loop)
+
+    def now(self) -> float:
+        """As `Clock.now`."""
+        return self._loop.time()
+
+    def jump(self, to: float) -> None:
+        """Moves the time on at once, where nothing is due before: a run that is resumed goes on at the time it stopped.
+
+        Args:
+            to: the new time, in seconds, not before the present.
+
+        Raises:
+            ValueError: it lies before the present, or something is due before it.
+        """
+        self._loop.jump(to)
+
+    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
+        """As `Clock.sleep`."""
+        check_seconds(seconds)
+        await self._loop.wake_at(self._loop.time() + seconds, order)
+
+    def workers(self, name: str, slots: int) -> Workers:
+        """As `Clock.workers`."""
+        return _VirtualWorkers(name, slots, self._loop)
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """As `Clock.run`."""
+        return self._tasks.run(awaitable)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """As `Clock.spawn`."""
+        return self._tasks.spawn(coroutine, name)
+
+    def close(self) -> None:
+        """As `Clock.close`."""
+        self._tasks.close(end_workers=lambda: None)
+
+
+@final
+class _VirtualWorkers(Workers):
+    """Counts free workers. The work is done at its virtual start."""
+
+    def __init__(self, name: str, slots: int, loop: VirtualLoop) -> None:
+        check_slots(name, slots)
+        self.name, self.slots = name, slots
+        self._loop = loop
+        self._free = slots
+        self._queue: deque[asyncio.Future[None]] = deque()  # of those who wait; done where cancelled
+
+    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
+        check_seconds(seconds)
+        await self._take()
+        try:
+            start = self._loop.time()
+            value = work()
+            await self._loop.wake_at(start + seconds, order)
+        finally:
+            self._give_back()
+        return Timed(value, start, self._loop.time())
+
+    async def _take(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._queue.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was handed a worker in the moment it was cancelled
+                self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        """Hands the worker to the first who waits, so that nobody who comes later can overtake."""
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1

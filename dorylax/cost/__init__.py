@@ -1,0 +1,24 @@
+"""What servers and functions take and cost: clusters, the virtual clock's time model, the bill (docs/clock.md)."""
+
+from dorylax.cost.bill import Bill, Calls
+from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters, find_cluster
+from dorylax.cost.errors import ClusterError
+from dorylax.cost.function import Function
+from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.time_model import TimeModel
+from dorylax.cost.variation import Variation
+
+__all__ = [
+    "DEFAULT_CLUSTER",
+    "INSTANCES",
+    "Bill",
+    "Calls",
+    "Cluster",
+    "ClusterError",
+    "Function",
+    "Instance",
+    "TimeModel",
+    "Variation",
+    "clusters",
+    "find_cluster",
+]

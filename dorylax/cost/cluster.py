@@ -1,0 +1,138 @@
+"""A cluster: which servers and functions, by name or from a file. How many servers there are is the pipeline's to say."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import final
+
+from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.function import Function
+from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.variation import Variation
+
+_MEGABIT = 1e6 / 8  # bytes
+
+
+@final
+@dataclass(frozen=True)
+class Cluster:
+    """What a pipeline runs on.
+
+    Attributes:
+        name: what it is called.
+        graph_server: what graph servers are.
+        parameter_server: what parameter servers are.
+        function: what does tensor tasks.
+        functions: functions that a graph server keeps busy at a time, at most.
+        latency: seconds until the first byte of a message between servers arrives.
+
+    Raises:
+        ClusterError: a value out of range.
+    """
+
+    name: str
+    graph_server: Instance
+    parameter_server: Instance
+    function: Function
+    functions: int
+    latency: float
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "functions", 1.0)
+        check_bounds(self, "latency", 0.0, above=True)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Cluster:
+        """Reads a description in YAML (docs/clock.md).
+
+        Raises:
+            ClusterError: unreadable, an unknown or missing key, or a value out of range; names file, line and key.
+        """
+        from dorylax.cost.cluster_file import read
+
+        return read(Path(path))
+
+
+def clusters() -> Mapping[str, Cluster]:
+    """The known clusters by name: "default", and those of the paper's evaluation ("gcn-amazon", …)."""
+    return _CLUSTERS
+
+
+def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
+    """A known cluster by its name, or the one that a YAML file describes.
+
+    What ends in `.yaml` or `.yml`, or has a folder in it, is a file.
+
+    Raises:
+        ClusterError: no such cluster, or as `Cluster.from_file`.
+    """
+    given = os.fspath(name_or_path)
+    if given in _CLUSTERS:
+        return _CLUSTERS[given]
+    if Path(given).suffix in (".yaml", ".yml") or Path(given).name != given:
+        return Cluster.from_file(given)
+    near = difflib.get_close_matches(given, _CLUSTERS, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(_CLUSTERS)}"
+    raise ClusterError("", f"unknown cluster {given!r}: {hint} (or give the path of a .yaml file)")
+
+
+_FUNCTION = Function(
+    memory_mb=1769,
+    # Assumption: a virtual CPU of a function is one of a server.
+    flops=INSTANCES["c5n.2xlarge"].flops,
+    # Assumption, since AWS says nothing: between the 800 Mbit/s of one function and the 200 of one among 100 that the paper
+    # measured (2021), their geometric mean.
+    network_bandwidth=400 * _MEGABIT,
+    # Assumption: a few times the 2.0 ms (99th percentile 7.9) that a warm call takes on AWS's local emulator (measured).
+    overhead=10e-3,
+    # AWS Lambda, us-east-1, x86, July 2026.
+    price_per_gb_second=0.0000166667,
+    price_per_million_requests=0.20,
+    # Assumption: functions share machines with others'. Five times the mean is when the paper gives a function up.
+    variation=Variation(sigma=0.25, straggler_probability=0.01, straggler_factor=5.0),
+)
+DEFAULT_CLUSTER = Cluster(
+    name="default",
+    graph_server=INSTANCES["c5n.2xlarge"],
+    parameter_server=INSTANCES["c5.xlarge"],
+    function=_FUNCTION,
+    functions=100,  # where the paper's autotuner starts, if there are as many intervals
+    latency=200e-6,  # assumption: within one availability zone
+)
+"""A small one: what the pipeline runs on unless told otherwise."""
+
+# The paper's functions: 192 MB, about 0.11 virtual CPUs, and 200 Mbit/s, as measured there with 100 at a time.
+_PAPER_FUNCTION = replace(_FUNCTION, memory_mb=192, network_bandwidth=200 * _MEGABIT)
+
+
+def _paper(name: str, graph_server: str, parameter_server: str, functions: int) -> Cluster:
+    return Cluster(
+        name,
+        INSTANCES[graph_server],
+        INSTANCES[parameter_server],
+        _PAPER_FUNCTION,
+        functions,
+        latency=DEFAULT_CLUSTER.latency,
+    )
+
+
+_CLUSTERS: Mapping[str, Cluster] = MappingProxyType(
+    {
+        cluster.name: cluster
+        for cluster in (
+            DEFAULT_CLUSTER,
+            # Dorylus (OSDI '21), evaluation: model and graph, graph servers, parameter servers, functions per graph server.
+            _paper("gcn-reddit-small", "c5.2xlarge", "c5.xlarge", 80),
+            _paper("gcn-reddit-large", "c5n.2xlarge", "c5.2xlarge", 40),
+            _paper("gcn-amazon", "c5n.2xlarge", "c5.xlarge", 90),
+            _paper("gcn-friendster", "c5n.4xlarge", "c5.2xlarge", 50),
+            _paper("gat-reddit-small", "c5.2xlarge", "c5.xlarge", 40),
+            _paper("gat-amazon", "c5n.2xlarge", "c5.xlarge", 100),
+        )
+    }
+)

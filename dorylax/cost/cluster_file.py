@@ -1,0 +1,104 @@
+"""Cluster descriptions in YAML, strictly read: every key known, every number in range, every error with its line."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster
+from dorylax.cost.errors import ClusterError
+from dorylax.cost.function import Function
+from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.variation import Variation
+
+Part = TypeVar("Part", Cluster, Function, Instance, Variation)
+Where = tuple[str, ...]
+# What the types of fields are called in errors.
+_TYPES = {"str": "text", "int": "a whole number", "float": "a number"}
+
+
+def read(path: Path) -> Cluster:
+    """Reads a cluster description.
+
+    Raises:
+        ClusterError: unreadable, an unknown or missing key, or a value out of range; names file, line and key.
+    """
+    # Late, because the configuration stands above and knows of clusters.
+    from dorylax.config import ConfigError, strict_yaml
+
+    try:
+        document = strict_yaml.parse(path.read_text(encoding="utf-8"), path.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClusterError("", f"the cluster description {path} cannot be read: {error}") from None
+    except ConfigError as error:
+        raise ClusterError("", str(error)) from None
+    try:
+        return _cluster(document.value)
+    except ClusterError as error:
+        raise ClusterError(error.key, error.problem, document.where(*error.key.split("."))) from None
+
+
+def _cluster(value: Any) -> Cluster:
+    values = _mapping(value, (), Cluster)
+    if "name" not in values:
+        raise ClusterError("name", "is missing: say what the cluster is called")
+    for key in ("graph_server", "parameter_server"):
+        if key in values:
+            values[key] = _instance(values[key], (key,))
+    if "function" in values:
+        where = ("function",)
+        values["function"] = _filled(DEFAULT_CLUSTER.function, _mapping(values["function"], where, Function), where)
+    return _filled(DEFAULT_CLUSTER, values, ())
+
+
+def _instance(value: Any, where: Where) -> Instance:
+    """A known type of server by its name, one with other values, or one described in full."""
+    if isinstance(value, str):
+        if value not in INSTANCES:
+            raise ClusterError(".".join(where), f"must be {', '.join(INSTANCES)} or a description, got {value!r}")
+        return INSTANCES[value]
+    values = _mapping(value, where, Instance)
+    if known := INSTANCES.get(values.get("name", "")):
+        return _filled(known, values, where)
+    for field in dataclasses.fields(Instance):
+        if field.name not in values and field.name != "variation":
+            hint = f"name a known type ({', '.join(INSTANCES)}) or give every key"
+            raise ClusterError(".".join((*where, field.name)), f"is missing: {hint}")
+    return _filled(DEFAULT_CLUSTER.graph_server, values, where)
+
+
+def _filled(base: Part, values: dict[str, Any], where: Where) -> Part:
+    """A section; what it leaves out is as in `base`."""
+    if "variation" in values:
+        inside = (*where, "variation")
+        given = _mapping(values["variation"], inside, Variation)
+        variation: Variation = getattr(base, "variation")  # noqa: B009 (of servers and functions only)
+        values["variation"] = _filled(variation, given, inside)
+    try:
+        return dataclasses.replace(base, **values)
+    except ClusterError as error:
+        raise ClusterError(".".join((*where, error.key)), error.problem) from None
+
+
+def _mapping(value: Any, where: Where, kind: type[Part]) -> dict[str, Any]:
+    """The entries of a section: each key known, each value of its type."""
+    types = {field.name: str(field.type) for field in dataclasses.fields(kind)}
+    if not isinstance(value, dict):
+        raise ClusterError(".".join(where), f"must hold keys such as {next(iter(types))}, got {value!r}")
+    for key in value:
+        if key not in types:
+            near = difflib.get_close_matches(key, types, n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(types)}"
+            raise ClusterError(".".join((*where, key)), f"is no key of a cluster: {hint}")
+    return {key: _typed(entry, types[key], (*where, key)) for key, entry in value.items()}
+
+
+def _typed(value: Any, kind: str, where: Where) -> Any:
+    """A value as its type, where that is not a section."""
+    if kind == "float" and type(value) is int:
+        return float(value)
+    if kind in _TYPES and type(value).__name__ != kind:
+        raise ClusterError(".".join(where), f"must be {_TYPES[kind]}, got {value!r}")
+    return value

@@ -1,0 +1,63 @@
+"""Serverless functions (AWS Lambda): what they can do and what they cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.variation import Variation
+
+FULL_CPU_MB = 1769
+"""Memory with which a function has one virtual CPU; its share is proportional (AWS's documentation, July 2026)."""
+
+# AWS's documentation, July 2026.
+_MEMORY_MB = (128, 10240)
+
+
+@final
+@dataclass(frozen=True)
+class Function:
+    """A serverless function that does tensor tasks.
+
+    Attributes:
+        memory_mb: megabytes (2^20 bytes) of memory, 128 … 10240; the share of the processor goes with it.
+        flops: floating-point operations per second of one whole virtual CPU.
+        network_bandwidth: bytes per second, in and out together.
+        overhead: seconds of each call that are neither arithmetic nor data: the request and its answer.
+        price_per_gb_second: US dollars for 2^30 bytes of memory during a second.
+        price_per_million_requests: US dollars.
+        variation: how the durations of its calls differ.
+
+    Raises:
+        ClusterError: a value out of range.
+    """
+
+    memory_mb: int
+    flops: float
+    network_bandwidth: float
+    overhead: float
+    price_per_gb_second: float
+    price_per_million_requests: float
+    variation: Variation
+
+    def __post_init__(self) -> None:
+        least, most = _MEMORY_MB
+        if not least <= self.memory_mb <= most:
+            raise ClusterError("memory_mb", f"must be in {least} … {most}, got {self.memory_mb}")
+        for key in ("flops", "network_bandwidth", "overhead"):
+            check_bounds(self, key, 0.0, above=True)
+        for key in ("price_per_gb_second", "price_per_million_requests"):
+            check_bounds(self, key, 0.0)
+
+    @property
+    def virtual_cpus(self) -> float:
+        """Its share of processors; 1 at `FULL_CPU_MB`."""
+        return self.memory_mb / FULL_CPU_MB
+
+    @staticmethod
+    def billed_milliseconds(seconds: float) -> int:
+        """What a call of this many seconds is billed as: milliseconds, rounded up."""
+        # To a nanosecond first: 2.007 · 1000 is a hair more than 2007.
+        return math.ceil(round(seconds * 1e3, 6))

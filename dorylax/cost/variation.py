@@ -1,0 +1,59 @@
+"""How the durations of equal tasks differ."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import final
+
+from dorylax.cost.errors import check_bounds
+
+_NORMAL = NormalDist()
+_UNIT_BITS = 52  # so that (bits + 1/2) / 2^52 is exact, and never 0 or 1
+
+
+@final
+@dataclass(frozen=True)
+class Variation:
+    """A duration is its median times a lognormal factor, and some are stragglers on top.
+
+    Attributes:
+        sigma: standard deviation of the factor's logarithm, ≥ 0; the factor's median is 1.
+        straggler_probability: share of the tasks that straggle, in [0, 1).
+        straggler_factor: how many times as long those take, ≥ 1.
+
+    Raises:
+        ClusterError: a value out of range.
+    """
+
+    sigma: float
+    straggler_probability: float
+    straggler_factor: float
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "sigma", 0.0)
+        check_bounds(self, "straggler_probability", 0.0, below=1.0)
+        check_bounds(self, "straggler_factor", 1.0)
+
+    def factor(self, seed: int, kind: str, key: tuple[int, ...]) -> float:
+        """What multiplies a task's median duration, > 0.
+
+        A pure function of its arguments: nothing is remembered, so neither the order of the calls nor what else is asked
+        for matters. Draws of different arguments are independent.
+
+        Args:
+            seed: of the run.
+            kind: what kind of task it is, so that kinds may use equal keys.
+            key: which task it is.
+        """
+        text = f"{kind}:{seed}:{','.join(map(str, key))}"
+        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        jitter = math.exp(self.sigma * _NORMAL.inv_cdf(_unit(digest[:8])))
+        return jitter * self.straggler_factor if _unit(digest[8:]) < self.straggler_probability else jitter
+
+
+def _unit(digest: bytes) -> float:
+    """A number in (0, 1) from 8 bytes."""
+    return ((int.from_bytes(digest, "little") >> (64 - _UNIT_BITS)) + 0.5) / (1 << _UNIT_BITS)

@@ -1,0 +1,108 @@
+"""A partition: which server owns each row of a graph.
+
+How one is made is in `partitioners`, how it lies on disk in `files`, what it costs in `quality`, and the order of rows
+that follows from it in `layout`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+from typing import Literal, final
+
+import numpy as np
+from jaxtyping import Int64
+
+from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.files import read, write
+from dorylax.graph.rows import spans
+
+Method = Literal["metis", "ldg", "range", "random"]
+Balance = Literal["vertices", "edges"]
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Partition:
+    """The server of every row of one graph.
+
+    Attributes:
+        parts: the server, 0 … num_parts-1, of each row of the graph it was made for, int32 `[V]`.
+        num_parts: P, the number of servers.
+        method: the partitioner.
+        balance: what it spread evenly.
+        seed: of the partitioner.
+        graph_digest: `graph_digest` of that graph.
+        folder: where it was read from; None where it was made in this process.
+    """
+
+    parts: np.ndarray
+    num_parts: int
+    method: str
+    balance: str
+    seed: int
+    graph_digest: str
+    folder: Path | None = None
+
+    def check(self, graph: Graph) -> None:
+        """Passes for the graph that the partition was made for.
+
+        Raises:
+            PartitionError: it is another graph, or the same one with its rows in another order; names the folder that
+                the partition comes from.
+        """
+        origin = "the partition" if self.folder is None else f"the partition in {self.folder}"
+        told = f"make one for this graph (`dorylax partition`), or give the graph that {origin} was made for"
+        if len(self.parts) != graph.num_vertices:
+            raise PartitionError(
+                f"{origin} is of a graph of {len(self.parts)} vertices, this one has {graph.num_vertices}: {told}"
+            )
+        if (digest := graph_digest(graph)) != self.graph_digest:
+            raise PartitionError(
+                f"{origin} is of another graph (digest {self.graph_digest}, this one has {digest}) or of another order "
+                f"of its rows: {told}"
+            )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Saves the partition, whole or not at all; see `files` for what lies in the folder.
+
+        Args:
+            folder: a new or empty one, or one that holds a saved partition and nothing else, which is then replaced.
+
+        Raises:
+            PartitionError: there is something else at the path.
+            OSError: the file system refuses.
+        """
+        fields = dataclasses.asdict(self)
+        del fields["folder"]
+        write(Path(folder), fields.pop("parts"), fields)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Partition:
+        """A saved partition.
+
+        Raises:
+            PartitionError: there is none in the folder, it is of another version, or it is damaged.
+            OSError: the file system refuses.
+        """
+        parts, fields = read(Path(folder))
+        return cls(parts, **fields, folder=Path(folder))
+
+
+def graph_digest(graph: Graph) -> str:
+    """Of all in-edges, in the order of the graph's rows: 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for array in (as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)):
+        for start, stop in spans(len(array)):
+            digest.update(np.ascontiguousarray(array[start:stop]).data)
+    return digest.hexdigest()[:16]
+
+
+def vertex_weights(graph: Graph, balance: Balance) -> Int64[np.ndarray, " V"]:
+    """What is spread evenly, int64 `[V]`: 1 for each vertex, or its in-degree + 1 (its own row is work too)."""
+    if balance == "vertices":
+        return np.ones(graph.num_vertices, np.int64)
+    return np.diff(as_int64(graph.incoming.offsets)) + 1

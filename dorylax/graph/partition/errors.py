@@ -1,0 +1,7 @@
+"""What goes wrong with partitions."""
+
+from __future__ import annotations
+
+
+class PartitionError(ValueError):
+    """A partition that cannot be made, read or used for a graph; the message says what to do instead."""

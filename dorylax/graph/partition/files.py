@@ -1,0 +1,128 @@
+"""A saved partition.
+
+    FOLDER/partition.json   {"format": "dorylax-partition", "version": 1, "num_vertices": V, "num_parts": P,
+                             "method": …, "balance": …, "seed": …, "graph_digest": …}
+    FOLDER/parts.npy        the server of each row, int32 [V]
+
+Reading is strict: an unknown or missing key, another version, a value or array that does not fit is an error. Writing
+makes a folder beside the wanted one and renames it, so that there is never a half-written partition.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph.partition.errors import PartitionError
+
+FORMAT = "dorylax-partition"
+VERSION = 1
+
+_RECORD, _PARTS = "partition.json", "parts.npy"
+_FIELDS: dict[str, type] = {"num_parts": int, "method": str, "balance": str, "seed": int, "graph_digest": str}
+_KEYS: dict[str, type] = {"format": str, "version": int, "num_vertices": int} | _FIELDS
+
+
+def check_free(folder: Path) -> None:
+    """Passes where a partition may be saved.
+
+    Raises:
+        PartitionError: there is a file at the path, or a folder that holds anything but a saved partition.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise PartitionError(f"{folder} is a file: choose a new folder for the partition")
+    names = {path.name for path in folder.iterdir()}
+    if names and (_RECORD not in names or names - {_RECORD, _PARTS}):
+        other = ", ".join(sorted(names - {_RECORD, _PARTS})[:3]) or _PARTS
+        raise PartitionError(f"{folder} holds something else than a partition ({other}): choose a new folder")
+
+
+def write(folder: Path, parts: np.ndarray, fields: Mapping[str, Any]) -> None:
+    """Saves `parts` and the fields of a partition beside it.
+
+    Args:
+        folder: a free one (`check_free`); parents are made.
+        parts: int32 `[V]`.
+        fields: the values of partition.json that say how it was made.
+
+    Raises:
+        PartitionError: as `check_free`.
+        OSError: the file system refuses.
+    """
+    check_free(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    try:
+        record = {"format": FORMAT, "version": VERSION, "num_vertices": len(parts), **fields}
+        new = beside / "new"
+        new.mkdir()
+        with (new / _PARTS).open("wb") as file:
+            np.save(file, parts, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        with (new / _RECORD).open("w", encoding="utf-8") as text:
+            text.write(json.dumps(record, indent=2, allow_nan=False) + "\n")
+            text.flush()
+            os.fsync(text.fileno())
+        if folder.exists():
+            os.replace(folder, beside / "old")
+        os.replace(new, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
+    """A saved partition: `parts`, int32 `[V]`, and the fields that `write` was given.
+
+    Raises:
+        PartitionError: there is none in the folder, it is of another version, or it is damaged.
+        OSError: the file system refuses.
+    """
+    path = folder / _RECORD
+    if not path.is_file():
+        raise PartitionError(f"{folder} is not a saved partition: it has no {_RECORD} (`dorylax partition` makes one)")
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    _check_record(path, record)
+    path = folder / _PARTS
+    try:
+        parts = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise _damaged(path, str(error)) from error
+    vertices, servers = record["num_vertices"], record["num_parts"]
+    if parts.dtype != np.int32 or parts.shape != (vertices,):
+        raise _damaged(path, f"expected int32 [{vertices}], got {parts.dtype} {list(parts.shape)}")
+    if vertices and not (parts.min() >= 0 and parts.max() < servers):
+        raise _damaged(path, f"servers must be in 0 … {servers - 1}, got {parts.min()} … {parts.max()}")
+    return parts, {name: record[name] for name in _FIELDS}
+
+
+def _check_record(path: Path, record: Any) -> None:
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise PartitionError(f"{path} is not of a dorylax partition: its format must be {FORMAT!r}")
+    if record.get("version") != VERSION:
+        raise PartitionError(
+            f"{path} has version {record.get('version')!r}, this dorylax reads version {VERSION}: make the partition again"
+        )
+    if unknown := sorted(record.keys() - _KEYS.keys()):
+        raise _damaged(path, f"unknown keys: {', '.join(unknown)}")
+    for key, expected in _KEYS.items():
+        if type(record.get(key)) is not expected:  # a bool is an int to isinstance
+            raise _damaged(path, f"{key} must be {expected.__name__}, got {record.get(key)!r}")
+    if record["num_parts"] < 1:
+        raise _damaged(path, f"num_parts must be ≥ 1, got {record['num_parts']}")
+
+
+def _damaged(path: Path, why: str) -> PartitionError:
+    return PartitionError(f"{path} is damaged ({why}): make the partition again")

@@ -1,0 +1,71 @@
+"""An order of rows in which gathers find their neighbours in the cache: communities lie together.
+
+METIS finds the communities: recursive bisection into many small parts, numbered so that the halves of a half are next to
+each other. It sees only a sample of up to 12 neighbours of each vertex, which is enough to tell communities apart and
+makes its time depend on V alone. Measured on `communities` with 100,000 vertices, 10 million edges and rows of 512
+bytes: 1.3 s, and the native gather takes 0.56 … 0.75 of its time in the given order, about 10 % more than by the planted
+communities. More neighbours, k-way METIS and sorting the parts by similarity were no better; label propagation from random
+labels found nothing in that time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Int32, Int64
+
+from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.metis import cut
+from dorylax.graph.partition.undirected import joined
+
+COMMUNITY = 1024
+"""Vertices in a community, about: their rows of a few hundred bytes fit a core's cache together."""
+
+# More parts than this make METIS's time grow for little: communities are larger then.
+_MOST_COMMUNITIES = 4096
+_SAMPLE = 12
+_SEED = 0
+
+
+def locality_order(graph: Graph, *, within: npt.ArrayLike | None = None) -> Int64[np.ndarray, " V"]:
+    """Rows by community, in the graph's order inside one.
+
+    Args:
+        graph: the graph.
+        within: a group of each row, integers `[V]`: rows of a group stay together, groups in ascending order.
+
+    Returns:
+        `order`, int64 `[V]`, for `Graph.reorder`: row `order[i]` comes to row i. The same graph gives the same order.
+
+    Raises:
+        PartitionError: `within` is not of this graph's length.
+    """
+    labels = communities(graph)
+    if within is None:
+        return np.argsort(labels, kind="stable").astype(np.int64, copy=False)
+    groups = np.asarray(within)
+    if groups.shape != labels.shape:
+        raise PartitionError(f"within must have shape [{len(labels)}], one per vertex, got {list(groups.shape)}")
+    return np.lexsort((labels, groups)).astype(np.int64, copy=False)
+
+
+def communities(graph: Graph) -> Int32[np.ndarray, " V"]:
+    """The community of each vertex, int32 `[V]`; near numbers are near each other."""
+    num_communities = min(-(-graph.num_vertices // COMMUNITY), _MOST_COMMUNITIES)
+    if num_communities <= 1:
+        return np.zeros(graph.num_vertices, np.int32)
+    rows = joined(*_sampled(graph), graph.num_vertices)
+    return cut(*rows, num_communities, seed=_SEED, bisect=True)
+
+
+def _sampled(graph: Graph) -> tuple[Int32[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
+    """Pairs (vertex, in-neighbour): up to `_SAMPLE` of each vertex, evenly spread over its row from a random start."""
+    offsets = as_int64(graph.incoming.offsets)
+    degrees = np.diff(offsets)
+    taken = np.minimum(degrees, _SAMPLE)
+    rows = np.repeat(np.arange(len(degrees), dtype=np.int32), taken)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(taken) - taken, taken)
+    start = np.random.default_rng(_SEED).random(len(rows))
+    places = offsets[rows] + ((number + start) * (degrees[rows] / taken[rows])).astype(np.int64)
+    return rows, np.asarray(graph.incoming.neighbours)[np.minimum(places, offsets[rows + 1] - 1)]

@@ -1,0 +1,101 @@
+"""METIS, through pymetis: multilevel graph partitioning.
+
+G. Karypis and V. Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs", SIAM J. Sci.
+Comput. 20(1), 1998. METIS sees an undirected graph without loops or multiple edges, and cuts few of its edges while the
+weights of the parts stay within a few percent of each other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from dorylax.graph.graph import Graph
+from dorylax.graph.partition.base import Balance, vertex_weights
+from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.undirected import undirected
+
+
+def metis(graph: Graph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
+    """Few cut edges; the same arguments give the same parts.
+
+    Args:
+        graph: the graph; directions and multiplicities of edges do not count.
+        num_parts: P ≥ 1.
+        balance: what is even, to within a few percent where no single vertex is too heavy.
+        seed: of METIS's random choices.
+
+    Returns:
+        The part of each vertex, int32 `[V]`; a part may be empty where vertices are few.
+
+    Raises:
+        PartitionError: METIS cannot hold the graph.
+    """
+    weights = None if balance == "vertices" else vertex_weights(graph, balance)
+    return cut(*undirected(graph), num_parts, seed=seed, weights=weights, bisect=num_parts <= _FEW)
+
+
+def cut(
+    offsets: Int64[np.ndarray, " V1"],
+    neighbours: Int32[np.ndarray, " N"],
+    num_parts: int,
+    *,
+    seed: int,
+    bisect: bool,
+    weights: Int64[np.ndarray, " V"] | None = None,
+) -> Int32[np.ndarray, " V"]:
+    """METIS on undirected rows.
+
+    Args:
+        offsets: int64 `[V+1]`.
+        neighbours: int32 `[N]`, without loops and duplicates.
+        num_parts: P ≥ 1.
+        seed: of METIS's random choices.
+        bisect: recursive bisection, whose part numbers are an order: near parts have near numbers. Otherwise k-way.
+        weights: of the vertices, int64 `[V]`; None: all 1.
+
+    Raises:
+        PartitionError: METIS cannot hold the graph.
+    """
+    import pymetis
+
+    if num_parts == 1:
+        return np.zeros(len(offsets) - 1, np.int32)
+    index = _index_type()
+    _check_fits("entries", len(neighbours), index)
+    if weights is not None:
+        _check_fits("vertices and edges", int(weights.sum()), index)
+    rows = pymetis.CSRAdjacency(offsets.astype(index, copy=False), neighbours.astype(index, copy=False))
+    try:
+        found = pymetis.part_graph(
+            num_parts,
+            adjacency=rows,
+            vweights=None if weights is None else weights.astype(index, copy=False),
+            recursive=bisect,
+            options=pymetis.Options(seed=seed),
+        )
+    except (MemoryError, RuntimeError) as error:
+        raise PartitionError(
+            f"METIS cannot partition a graph of {len(neighbours)} entries here ({error}): use the method 'ldg'"
+        ) from error
+    return np.asarray(found.vertex_part).astype(np.int32, copy=False)
+
+
+# METIS's manual: recursive bisection for few parts, k-way for more.
+_FEW = 8
+
+
+def _index_type() -> np.dtype[np.integer]:
+    """METIS's own integer: 32 or 64 bits wide, as pymetis was built."""
+    import pymetis
+
+    return pymetis.zero_copy_dtype()
+
+
+def _check_fits(what: str, number: int, index: np.dtype[np.integer]) -> None:
+    most = int(np.iinfo(index).max)
+    if number > most:
+        raise PartitionError(
+            f"METIS was built with {8 * index.itemsize}-bit indices and holds up to {most} {what} (each undirected edge "
+            f"counts twice), the graph has {number}: use the method 'ldg'"
+        )

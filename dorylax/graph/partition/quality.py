@@ -1,0 +1,152 @@
+"""What a partition costs: cut edges, balance, and the rows that servers send each other.
+
+A *ghost* of a server is a vertex of another server that it reads: for direction "in" the source of one of its in-edges
+(forward gathers), for "out" the target of one of its out-edges (backward gathers). A boundary row goes to each server that
+has it as a ghost, once per exchange.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Literal, final
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.partition.base import Partition
+from dorylax.graph.partition.layout import Layout
+from dorylax.graph.rows import rows_between, spans
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class PartitionReport:
+    """The cost of a partition of a graph over P servers.
+
+    Attributes:
+        num_edges: E.
+        cut_edges: edges between different servers.
+        vertices: of each server; P numbers.
+        edges: in-edges of each server; P numbers.
+        ghosts_in: ghosts over in-edges of each server; P numbers.
+        ghosts_out: ghosts over out-edges of each server; P numbers.
+        received_bytes: what each server receives in an epoch; P numbers.
+        sent_bytes: what each server sends in an epoch; P numbers.
+    """
+
+    num_edges: int
+    cut_edges: int
+    vertices: tuple[int, ...]
+    edges: tuple[int, ...]
+    ghosts_in: tuple[int, ...]
+    ghosts_out: tuple[int, ...]
+    received_bytes: tuple[int, ...]
+    sent_bytes: tuple[int, ...]
+
+    @property
+    def cut_share(self) -> float:
+        """Cut edges as a fraction of all; 0 of a graph without edges."""
+        return self.cut_edges / max(self.num_edges, 1)
+
+    @property
+    def vertex_balance(self) -> float:
+        """Vertices of the largest server relative to the mean, ≥ 1."""
+        return _max_over_mean(self.vertices)
+
+    @property
+    def edge_balance(self) -> float:
+        """In-edges of the heaviest server relative to the mean, ≥ 1; 1 of a graph without edges."""
+        return _max_over_mean(self.edges)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Attributes and properties as plain values."""
+        fields = {
+            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
+        }
+        derived = ("cut_share", "vertex_balance", "edge_balance")
+        return fields | {name: getattr(self, name) for name in derived}
+
+
+def report(
+    graph: Graph, partition: Partition, *, forward: Sequence[int] = (), backward: Sequence[int] = ()
+) -> PartitionReport:
+    """Counts what a partition costs.
+
+    Args:
+        graph: the graph that the partition was made for.
+        partition: the partition.
+        forward: bytes of a row in each exchange over in-edges in an epoch.
+        backward: likewise, over out-edges.
+
+    Raises:
+        PartitionError: the partition is of another graph.
+    """
+    partition.check(graph)
+    parts, servers = partition.parts, partition.num_parts
+    offsets = as_int64(graph.incoming.offsets)
+    sources = np.asarray(graph.incoming.neighbours)
+    edges = np.bincount(parts, np.diff(offsets), servers).astype(np.int64)
+    into = exchanged(offsets, sources, parts, servers, "in")
+    out = into if graph.symmetric else exchanged(offsets, sources, parts, servers, "out")
+    moved = into * sum(forward) + out * sum(backward)
+    return PartitionReport(
+        num_edges=int(graph.num_edges),
+        cut_edges=_cut_edges(offsets, sources, parts),
+        vertices=_tuple(np.bincount(parts, minlength=servers)),
+        edges=_tuple(edges),
+        ghosts_in=_tuple(into.sum(1)),
+        ghosts_out=_tuple(out.sum(1)),
+        received_bytes=_tuple(moved.sum(1)),
+        sent_bytes=_tuple(moved.sum(0)),
+    )
+
+
+def interval_balance(graph: Graph, layout: Layout) -> float:
+    """In-edges of the heaviest interval relative to the mean of its server, the worst over all servers; ≥ 1.
+
+    Args:
+        graph: the graph that the layout was made for, not yet reordered.
+        layout: the layout.
+    """
+    degrees = np.diff(as_int64(graph.incoming.offsets))[layout.order]
+    ends = np.concatenate([[0], np.cumsum(degrees)])
+    return max(_max_over_mean(np.diff(ends[list(bounds)]).tolist()) for bounds in layout.interval_bounds)
+
+
+def exchanged(
+    offsets: Int64[np.ndarray, " V1"],
+    sources: Int32[np.ndarray, " E"],
+    parts: Int32[np.ndarray, " V"],
+    num_parts: int,
+    direction: Literal["in", "out"],
+) -> Int64[np.ndarray, "P P"]:
+    """Rows that server q sends to server p in one exchange, at `[p, q]`; int64 `[P, P]`."""
+    needed = np.zeros((num_parts, len(parts)), bool)
+    for start, stop in spans(len(sources)):
+        targets, ends = rows_between(offsets, start, stop), sources[start:stop]
+        if direction == "in":
+            needed[parts[targets], ends] = True
+        else:
+            needed[parts[ends], targets] = True
+    needed[parts, np.arange(len(parts))] = False
+    return np.stack([np.bincount(parts[row], minlength=num_parts) for row in needed])
+
+
+def _cut_edges(
+    offsets: Int64[np.ndarray, " V1"], sources: Int32[np.ndarray, " E"], parts: Int32[np.ndarray, " V"]
+) -> int:
+    return sum(
+        int(np.count_nonzero(parts[rows_between(offsets, start, stop)] != parts[sources[start:stop]]))
+        for start, stop in spans(len(sources))
+    )
+
+
+def _max_over_mean(values: Sequence[int]) -> float:
+    total = sum(values)
+    return max(values) * len(values) / total if total else 1.0
+
+
+def _tuple(values: np.ndarray) -> tuple[int, ...]:
+    return tuple(values.tolist())

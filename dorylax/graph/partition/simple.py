@@ -1,0 +1,44 @@
+"""Partitions that do not look at edges: consecutive ranges of rows, and random parts."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int32, Int64, Integer
+
+from dorylax.graph.graph import Graph
+from dorylax.graph.partition.base import Balance, vertex_weights
+
+
+def ranges(graph: Graph, num_parts: int, balance: Balance) -> Int32[np.ndarray, " V"]:
+    """Consecutive rows, of equal number (to within one) or of about equal in-edges; none empty if P ≤ V."""
+    return _ranges(vertex_weights(graph, balance), num_parts)
+
+
+def random(graph: Graph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
+    """As `ranges`, of rows in random order."""
+    order = np.random.default_rng(seed).permutation(graph.num_vertices)
+    parts = np.empty(graph.num_vertices, np.int32)
+    parts[order] = _ranges(vertex_weights(graph, balance)[order], num_parts)
+    return parts
+
+
+def even_bounds(size: int, num_parts: int) -> Int64[np.ndarray, " P1"]:
+    """Bounds of consecutive ranges whose sizes differ by at most one, int64 `[P+1]`."""
+    return np.arange(num_parts + 1, dtype=np.int64) * size // num_parts
+
+
+def _ranges(weights: Int64[np.ndarray, " V"], num_parts: int) -> Int32[np.ndarray, " V"]:
+    """Cuts where the running sum of weights comes nearest to even shares."""
+    size = len(weights)
+    ends = np.cumsum(weights)
+    shares = np.arange(1, num_parts) * (float(ends[-1]) / num_parts)
+    cuts = np.searchsorted(ends - weights / 2, shares)
+    numbers = np.arange(1, num_parts)
+    # No part without a vertex, in front of a heavy vertex or behind it.
+    cuts = np.maximum.accumulate(np.maximum(cuts, 1) - numbers) + numbers
+    cuts = np.minimum(cuts, size - num_parts + numbers)
+    return np.repeat(np.arange(num_parts, dtype=np.int32), _sizes(cuts, size))
+
+
+def _sizes(cuts: Integer[np.ndarray, " C"], size: int) -> Integer[np.ndarray, " P"]:
+    return np.diff(cuts, prepend=0, append=size)

@@ -1,0 +1,278 @@
+"""The part of a laid-out graph that one server holds: its rows in local numbering, its ghosts, what it sends to whom.
+
+The laid-out graph is `graph.reorder(layout.order)`: server s owns rows `layout.server_bounds[s]:layout.server_bounds[s+1]`.
+Locally these are rows 0 … n-1; *ghosts*, vertices of other servers at the other end of its edges, follow them as rows
+n … n+G-1, ascending. Ghosts over in-edges and over out-edges are numbered apart (in a symmetric graph they are the same).
+
+Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`Shard.sends`). *Pushed*:
+every interval makes partial sums for the sources of its in-edges (`Shard.transposed`); those for ghosts are added up over
+the intervals of the server and sent to the owner, who adds up all that it has and gets (`Merge`), in a fixed order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, final
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from dorylax.graph.graph import Adjacency, Graph, as_int64
+from dorylax.graph.partition.layout import Layout
+from dorylax.graph.transpose import transpose
+
+Direction = Literal["in", "out"]
+Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """Compressed rows in local numbering.
+
+    Attributes:
+        offsets: row r's entries are `offsets[r]:offsets[r+1]`, from 0; int64 `[R+1]`.
+        neighbours: what each entry points to, int32 `[N]`.
+        edges: the local edge of each entry, int32 `[N]`; None where entry k is edge k, or where edges are of no interest.
+    """
+
+    offsets: np.ndarray
+    neighbours: np.ndarray
+    edges: np.ndarray | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """R."""
+        return len(self.offsets) - 1
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Merge:
+    """How the partial sums of a server's intervals, and those it receives, become sums per source.
+
+    They lie in one array of `size` rows: those of interval i at `starts[i]:starts[i+1]`, in the order of
+    `Shard.unique_sources(i)`, then those of each peer.
+
+    Attributes:
+        starts: int64 `[k+1]`.
+        received: `(peer, first, last)`: the peer's sums lie at `first:last`, in the order of its ghosts of this server's
+            rows; peers ascending, only those that have some.
+        size: rows of the array.
+        rows: entries of the array that make up each local row, `[n + G_in]` rows, int32: for own rows those of own
+            intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
+        contributors: own intervals that have an edge from each ghost, ascending, `[G_in]` rows.
+    """
+
+    starts: np.ndarray
+    received: tuple[tuple[int, int, int], ...]
+    size: int
+    rows: Rows
+    contributors: Rows
+
+
+@final
+class Shard:
+    """What one server holds of a laid-out graph; made by `shards`. Arrays are shared: they are not to be written to.
+
+    Attributes:
+        server: s.
+        first, last: rows of the laid-out graph that it owns; n = last - first.
+        first_edge, last_edge: ids of its in-edges in the laid-out graph.
+        bounds: its intervals in local rows, 0 … n; k + 1 numbers.
+        edge_bounds: their in-edges in local edges; k + 1 numbers.
+        incoming: its in-edges by target, n rows; neighbours 0 … n+G_in-1. Entry k is local edge k.
+        outgoing: its out-edges by source, n rows; neighbours 0 … n+G_out-1.
+        ghosts: by direction, their rows in the laid-out graph, int64 `[G]`, ascending.
+        ghost_bounds: by direction, int64 `[K+1]`: the ghosts that belong to interval k, of all servers' intervals, are
+            `ghosts[ghost_bounds[k]:ghost_bounds[k+1]]`.
+        sends: by direction and own interval, `((peer, rows), …)`, peers ascending: the local rows of that interval, int64,
+            ascending, that the peer has as ghosts of that direction.
+    """
+
+    def __init__(
+        self,
+        *,
+        server: int,
+        rows: tuple[int, int],
+        edges: tuple[int, int],
+        bounds: tuple[int, ...],
+        edge_bounds: tuple[int, ...],
+        incoming: Rows,
+        outgoing: Rows,
+        ghosts: dict[Direction, np.ndarray],
+        ghost_bounds: dict[Direction, np.ndarray],
+        sends: dict[Direction, Sends],
+        pushes: tuple[tuple[int, np.ndarray], ...],
+    ) -> None:
+        self.server = server
+        self.first, self.last = rows
+        self.first_edge, self.last_edge = edges
+        self.bounds = bounds
+        self.edge_bounds = edge_bounds
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self.ghosts = ghosts
+        self.ghost_bounds = ghost_bounds
+        self.sends = sends
+        self._pushes = pushes  # (peer, own local rows that it pushes sums for)
+        self._sources: dict[int, np.ndarray] = {}
+        self._compact: dict[int, Rows] = {}
+        self._transposed: dict[int, Rows] = {}
+        self._merge: Merge | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """n, the rows that the server owns."""
+        return self.last - self.first
+
+    @property
+    def num_intervals(self) -> int:
+        """k, the intervals of this server."""
+        return len(self.bounds) - 1
+
+    def unique_sources(self, interval: int) -> Int32[np.ndarray, " U"]:
+        """The sources of an interval's in-edges, once each: local ids 0 … n+G_in-1, ascending, int32 `[U]`."""
+        self.compact(interval)
+        return self._sources[interval]
+
+    def compact(self, interval: int) -> Rows:
+        """The in-edges of an interval by target: n_I rows, neighbours are places in `unique_sources`."""
+        if interval not in self._compact:
+            bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
+            neighbours = self.incoming.neighbours[bounds[0] : bounds[-1]]
+            sources, places = _numbered(neighbours, self.num_rows + len(self.ghosts["in"]))
+            self._sources[interval] = sources
+            self._compact[interval] = Rows(bounds - bounds[0], places)
+        return self._compact[interval]
+
+    def transposed(self, interval: int) -> Rows:
+        """The in-edges of an interval by source: a row for each of `unique_sources`.
+
+        Neighbours are rows of the interval, 0 … n_I-1, and `edges` its in-edges, 0 … e_I-1, both ascending inside a row.
+        """
+        if interval not in self._transposed:
+            rows = self.compact(interval)
+            sources = len(self.unique_sources(interval))
+            self._transposed[interval] = Rows(*transpose(rows.offsets, rows.neighbours, sources))
+        return self._transposed[interval]
+
+    def merge(self) -> Merge:
+        """How partial sums become sums per source."""
+        if self._merge is None:
+            self._merge = self._make_merge()
+        return self._merge
+
+    def _make_merge(self) -> Merge:
+        parts = [self.unique_sources(interval) for interval in range(self.num_intervals)]
+        starts = _offsets([len(part) for part in parts])
+        parts += [rows.astype(np.int32) for _, rows in self._pushes]
+        ends = _offsets([len(part) for part in parts])
+        received = tuple(
+            (peer, int(ends[self.num_intervals + i]), int(ends[self.num_intervals + i + 1]))
+            for i, (peer, _) in enumerate(self._pushes)
+        )
+        ids = np.concatenate(parts)
+        num_rows = self.num_rows + len(self.ghosts["in"])
+        offsets, _, places = transpose(np.array([0, len(ids)], np.int64), ids, num_rows)
+        assert places is not None  # a laid-out graph has edge ids, and there are no more sums than edges
+        of_ghosts = offsets[self.num_rows :]
+        owners = np.searchsorted(starts, places[of_ghosts[0] :], side="right") - 1
+        return Merge(
+            starts=starts,
+            received=received,
+            size=len(ids),
+            rows=Rows(offsets, places),
+            contributors=Rows(of_ghosts - of_ghosts[0], owners.astype(np.int32)),
+        )
+
+
+def shards(graph: Graph, layout: Layout) -> tuple[Shard, ...]:
+    """The shards of all servers, in order, in O(V·P + E).
+
+    Args:
+        graph: the laid-out graph, `given.reorder(layout.order)`.
+        layout: the layout.
+
+    Raises:
+        ValueError: the layout is of a graph of another size.
+    """
+    if layout.server_bounds[-1] != graph.num_vertices:
+        raise ValueError(f"the layout has {layout.server_bounds[-1]} rows, the graph {graph.num_vertices}")
+    servers = range(layout.num_servers)
+    bounds = list(zip(layout.server_bounds[:-1], layout.server_bounds[1:], strict=True))
+    # In a symmetric graph both directions are the same rows, whose edge ids, costly to make, nobody asks for.
+    incoming = [_local_rows(graph.incoming, *bounds[s]) for s in servers]
+    outgoing = incoming if graph.symmetric else [_local_rows(graph.outgoing, *bounds[s]) for s in servers]
+    by_direction: dict[Direction, list[tuple[Rows, np.ndarray]]] = {"in": incoming, "out": outgoing}
+    directions: tuple[Direction, ...] = ("in", "out")
+    all_bounds = layout.all_bounds
+    offsets = as_int64(graph.incoming.offsets)
+    ghosts = {d: [by_direction[d][s][1] for s in servers] for d in directions}
+    ghost_bounds = {d: [np.searchsorted(found, all_bounds).astype(np.int64) for found in ghosts[d]] for d in directions}
+    found = []
+    for s, (first, last) in enumerate(bounds):
+        own = np.array(layout.interval_bounds[s], np.int64)
+        ids = int(np.searchsorted(all_bounds, first))  # the id of its first interval
+        edges = offsets[own]
+        found.append(
+            Shard(
+                server=s,
+                rows=(first, last),
+                edges=(int(edges[0]), int(edges[-1])),
+                bounds=tuple((own - first).tolist()),
+                edge_bounds=tuple((edges - edges[0]).tolist()),
+                incoming=incoming[s][0],
+                outgoing=outgoing[s][0],
+                ghosts={d: ghosts[d][s] for d in directions},
+                ghost_bounds={d: ghost_bounds[d][s] for d in directions},
+                sends={
+                    d: tuple(
+                        _wanted(ghosts[d], [b[k : k + 2] for b in ghost_bounds[d]], first)
+                        for k in range(ids, ids + len(own) - 1)
+                    )
+                    for d in directions
+                },
+                pushes=_wanted(ghosts["in"], [b[[ids, ids + len(own) - 1]] for b in ghost_bounds["in"]], first),
+            )
+        )
+    return tuple(found)
+
+
+def _wanted(
+    ghosts: list[np.ndarray], bounds: list[np.ndarray], first: int
+) -> tuple[tuple[int, Int64[np.ndarray, " n"]], ...]:
+    """`(peer, rows)` of the peers that have ghosts between two bounds, in the numbering of a server from row `first`."""
+    return tuple(
+        (peer, held[start:stop] - first)
+        for peer, (held, (start, stop)) in enumerate(zip(ghosts, bounds, strict=True))
+        if start < stop
+    )
+
+
+def _local_rows(rows: Adjacency, first: int, last: int) -> tuple[Rows, Int64[np.ndarray, " G"]]:
+    """Rows `first:last` in local numbering, and their ghosts."""
+    offsets = as_int64(rows.offsets)[first : last + 1]
+    neighbours = np.asarray(rows.neighbours)[offsets[0] : offsets[-1]]
+    seen = np.zeros(rows.num_rows, bool)
+    seen[neighbours] = True
+    seen[first:last] = False
+    ghosts = np.flatnonzero(seen)
+    local = np.empty(rows.num_rows, np.int32)
+    local[first:last] = np.arange(last - first, dtype=np.int32)
+    local[ghosts] = np.arange(last - first, last - first + len(ghosts), dtype=np.int32)
+    return Rows(offsets - offsets[0], local[neighbours]), ghosts
+
+
+def _numbered(values: Int32[np.ndarray, " N"], size: int) -> tuple[Int32[np.ndarray, " U"], Int32[np.ndarray, " N"]]:
+    """The different values, ascending, and the place of each value among them; values are in 0 … size-1."""
+    seen = np.zeros(size, bool)
+    seen[values] = True
+    different = np.flatnonzero(seen).astype(np.int32)
+    place = np.empty(size, np.int32)
+    place[different] = np.arange(len(different), dtype=np.int32)
+    return different, place[values]
+
+
+def _offsets(lengths: list[int]) -> Int64[np.ndarray, " R1"]:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)

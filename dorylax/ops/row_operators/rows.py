@@ -1,0 +1,80 @@
+"""A slice of compressed rows, as graph operators take it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class RowRange(NamedTuple):
+    """R consecutive rows of a longer structure, of which nothing is copied.
+
+    Attributes:
+        offsets: int64 `[R+1]`; entries of row r are `offsets[r]:offsets[r+1]` of `neighbours`, so they need not begin at 0.
+        neighbours: int32 `[≥ offsets[R]]`, the row of a neighbour operand that each entry reads.
+        edges: int32 `[≥ offsets[R]]`, the row of an edge operand that each entry reads; None where entry k reads row
+            k - offsets[0].
+        first_row: the number that row 0 has among the neighbours, which tells self-loops.
+    """
+
+    offsets: np.ndarray
+    neighbours: np.ndarray
+    edges: np.ndarray | None = None
+    first_row: int = 0
+
+
+class Entries(NamedTuple):
+    """A row range that has been checked.
+
+    Attributes:
+        offsets, neighbours, edges, first_row: as in `RowRange`, contiguous.
+        num_rows: R.
+        first: offsets[0].
+        last: offsets[R].
+    """
+
+    offsets: np.ndarray
+    neighbours: np.ndarray
+    edges: np.ndarray | None
+    first_row: int
+    num_rows: int
+    first: int
+    last: int
+
+    @property
+    def num_entries(self) -> int:
+        """How many entries the rows have."""
+        return self.last - self.first
+
+
+def checked(rows: RowRange) -> Entries:
+    """Checks what takes no time: dtypes, shapes and the ends, but not each offset or neighbour.
+
+    Raises:
+        ValueError: an array has the wrong dtype or shape, or the rows end past it.
+    """
+    offsets = _indices("offsets", rows.offsets, np.int64)
+    neighbours = _indices("neighbours", rows.neighbours, np.int32)
+    edges = None if rows.edges is None else _indices("edges", rows.edges, np.int32)
+    if not len(offsets):
+        raise ValueError("offsets must have shape [R+1], got [0]")
+    first, last = int(offsets[0]), int(offsets[-1])
+    length = len(neighbours) if edges is None else min(len(neighbours), len(edges))
+    if not 0 <= first <= last <= length:
+        raise ValueError(
+            f"offsets must begin and end in 0 … {length}, the length of neighbours and edges; got {first} … {last}"
+        )
+    return Entries(offsets, neighbours, edges, rows.first_row, len(offsets) - 1, first, last)
+
+
+def contiguous(array: np.ndarray) -> np.ndarray:
+    """The array, copied if it is not C-contiguous and aligned."""
+    flags = array.flags
+    return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=("C", "A"))
+
+
+def _indices(name: str, array: np.ndarray, dtype: Any) -> np.ndarray:
+    if array.dtype != dtype or array.ndim != 1:
+        raise ValueError(f"{name} must be {np.dtype(dtype)} with one axis, got {array.dtype} {list(array.shape)}")
+    return contiguous(array)

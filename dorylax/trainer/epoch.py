@@ -1,0 +1,44 @@
+"""One epoch of a run, whoever trains it: trained, checked, evaluated where it is due, and recorded."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from dorylax.trainer.evaluation import Evaluation
+from dorylax.trainer.loop_state import LoopState
+from dorylax.trainer.options import TrainOptions
+from dorylax.trainer.result import EpochRecord, TrainingError
+from dorylax.trainer.runners.base import EpochRunner
+
+_WHAT_TO_TRY = (
+    "Try a lower optimizer.learning_rate, data.row_normalise=true or optax.clip_by_global_norm; "
+    "jax.config.update('jax_debug_nans', True) finds the operation"
+)
+
+
+def run_epoch(runner: EpochRunner, evaluation: Evaluation, options: TrainOptions, loop: LoopState) -> EpochRecord:
+    """Runs the next epoch and adds it to the state.
+
+    Raises:
+        TrainingError: the loss is NaN or infinite, or an output is NaN after the update; the state is then marked as
+            diverged, and the epoch is not in its history.
+    """
+    epoch = loop.epochs
+    loss, seconds = runner.run(loop)
+    loop.spend("train", seconds)
+    if not math.isfinite(loss):
+        loop.diverged = True
+        raise TrainingError(f"the training loss is {loss} in epoch {epoch}. {_WHAT_TO_TRY}")
+    accuracies: list[float | None] | None = [None, None, None]
+    if options.evaluates(epoch):
+        begin = time.perf_counter()
+        accuracies = evaluation(loop.params, loop.state)
+        loop.spend("evaluate", time.perf_counter() - begin)
+    if accuracies is None:
+        loop.diverged = True
+        raise TrainingError(f"the model's outputs are NaN after the update of epoch {epoch}. {_WHAT_TO_TRY}")
+    train, val, test = accuracies
+    record = EpochRecord(epoch, loss, train, val, test, seconds)
+    loop.add(record, regular=options.evaluates_regularly(epoch))
+    return record

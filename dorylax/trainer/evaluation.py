@@ -1,0 +1,45 @@
+"""How good a run's parameters are: one exact forward without dropout, compiled once, outside training time."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from dorylax.program.loss import micro_f1
+from dorylax.program.model.base import Tree
+from dorylax.trainer.arrays import TrainingArrays
+from dorylax.trainer.loop_state import LoopState
+from dorylax.trainer.step import StepFunctions
+
+
+@final
+class Evaluation:
+    """Evaluates one run.
+
+    Args:
+        functions: of the run's model.
+        arrays: the data set on the device.
+        streams: the model's random streams.
+        loop: a state like those that will be evaluated; the time it takes to compile is charged to it.
+    """
+
+    def __init__(self, functions: StepFunctions, arrays: TrainingArrays, streams: Tree, *, loop: LoopState) -> None:
+        self._arrays = arrays
+        self._streams = streams
+        self._not_empty = [bool(np.asarray(mask).any()) for mask in arrays.masks]
+        self._evaluate, seconds = functions.evaluate.prepare(loop.params, loop.state, streams, arrays)
+        loop.spend("compile", seconds)
+
+    def __call__(self, params: Tree, state: Tree) -> list[float | None] | None:
+        """Accuracy (micro-F1 for multi-label data) on the three masks, None where one is empty.
+
+        Returns:
+            Those; None instead where an output is NaN.
+        """
+        result: Any = self._evaluate(params, state, self._streams, self._arrays)
+        counts, nan = jax.device_get(result)
+        if nan:
+            return None
+        return [micro_f1(row) if some else None for row, some in zip(counts, self._not_empty, strict=True)]

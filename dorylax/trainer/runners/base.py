@@ -1,0 +1,71 @@
+"""The contract of whatever trains one epoch after the other; judging, recording and saving them is the trainer's."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dorylax.trainer.arrays import TrainingArrays
+from dorylax.trainer.loop_state import Carried, LoopState
+
+
+class RanEpoch(NamedTuple):
+    """One epoch that was trained.
+
+    Attributes:
+        loss: masked training loss, without penalty, before the update; may be NaN or infinite.
+        seconds: that training took, on the runner's clock.
+    """
+
+    loss: float
+    seconds: float
+
+
+class EpochRunner(ABC):
+    """Trains epochs. `start` once, then `run` for each epoch, `close` in any case."""
+
+    @property
+    @abstractmethod
+    def passes(self) -> tuple[str, ...] | None:
+        """Passes of the program that it runs; None where there is none."""
+
+    @abstractmethod
+    def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
+        """Gets ready for the epochs from `loop.epochs` on.
+
+        Args:
+            loop: the state to go on from; its timings are charged.
+            arrays: the data set on the device, as evaluations take it.
+        """
+
+    @abstractmethod
+    def run(self, loop: LoopState) -> RanEpoch:
+        """Trains the next epoch, and leaves in the state what there is after it: params, opt_state, state."""
+
+    @abstractmethod
+    def drain(self, epochs: int) -> int:
+        """Asks for an end after as few more epochs as can be.
+
+        Args:
+            epochs: how many are finished.
+
+        Returns:
+            After how many finished epochs the state can be saved whole; as many at least.
+        """
+
+    @abstractmethod
+    def carried(self) -> Carried | None:
+        """What a checkpoint must hold besides the state, to go on bit for bit; None where there is nothing such."""
+
+    @abstractmethod
+    def report(self) -> dict[str, Any] | None:
+        """What a summary says about how the epochs were run, as JSON values; None where there is nothing to say."""
+
+    @abstractmethod
+    def trace(self) -> Sequence[dict[str, Any]] | None:
+        """The tasks that were run as events of Chrome's trace format; None where they are not recorded."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of threads and buffers; harmless where nothing was started."""

@@ -1,0 +1,120 @@
+"""Servers and intervals: epochs by `dorylax.pipeline`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, final
+
+import optax
+
+from dorylax.graph.dataset import Dataset
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.program.model.base import ModelParts
+from dorylax.trainer.arrays import TrainingArrays
+from dorylax.trainer.loop_state import Carried, LoopState, to_host
+from dorylax.trainer.options import TrainOptions
+from dorylax.trainer.result import EpochRecord
+from dorylax.trainer.runners.base import EpochRunner, RanEpoch
+
+
+@final
+class PipelineRunner(EpochRunner):
+    """Runs epochs on a pipeline, and tells it where checkpoints, the end and the switch to synchronous epochs are.
+
+    Args:
+        parts: the model.
+        data: the data set, in the order in which it was given.
+        optimizer: an optax transformation.
+        config: of the pipeline.
+        options: of the run.
+
+    Raises:
+        SplitError: the model cannot be split.
+        PipelineConfigError: the pipeline and the data do not fit.
+    """
+
+    def __init__(
+        self,
+        parts: ModelParts,
+        data: Dataset,
+        optimizer: optax.GradientTransformation,
+        config: PipelineConfig,
+        options: TrainOptions,
+    ) -> None:
+        # Late: runs on one machine need none of it.
+        from dorylax.pipeline.engine import Pipeline
+
+        begin = time.perf_counter()
+        self._pipeline = Pipeline.of(parts, data, optimizer, config, seed=options.seed)
+        self._build_seconds = time.perf_counter() - begin
+        self._config = config
+        self._options = options
+        self._started = False
+        self._switched = False
+
+    @property
+    def passes(self) -> tuple[str, ...] | None:
+        """See `EpochRunner`."""
+        return self._pipeline.passes
+
+    def start(self, loop: LoopState, arrays: TrainingArrays) -> None:  # noqa: ARG002
+        """Starts the pipeline where the state stands."""
+        from dorylax.pipeline.saved import Saved
+
+        begin = time.perf_counter()
+        saved = None if loop.carried is None else Saved(arrays=loop.carried.arrays, record=loop.carried.record)
+        trees = [to_host(tree) for tree in (loop.params, loop.opt_state, loop.state)]
+        self._pipeline.start(*trees, epoch=loop.epochs, saved=saved)
+        self._started = True
+        for epoch in range(loop.epochs, self._options.epochs):
+            if self._options.saves(epoch) or epoch + 1 == self._options.epochs:
+                self._pipeline.barrier(epoch + 1)
+        self._switch_after(loop.history)
+        loop.spend("compile", self._build_seconds + time.perf_counter() - begin)
+
+    def run(self, loop: LoopState) -> RanEpoch:
+        """See `EpochRunner`. Seconds are those of the pipeline's clock."""
+        self._switch_after(loop.history[-1:])
+        epoch = self._pipeline.run_epoch()
+        loop.params, loop.opt_state, loop.state = epoch.params, epoch.opt_state, epoch.state
+        return RanEpoch(float(epoch.loss), float(epoch.seconds))
+
+    def drain(self, epochs: int) -> int:
+        """Closes the gate: intervals that are ahead are waited for."""
+        return max(epochs, self._pipeline.drain())
+
+    def carried(self) -> Carried | None:
+        """What the servers hold; None where intervals stand in different epochs."""
+        saved = self._pipeline.save() if self._started else None
+        return None if saved is None else Carried(saved.arrays, saved.record)
+
+    def report(self) -> dict[str, Any] | None:
+        """What was run, and the pipeline's counters."""
+        if not self._started:
+            return None
+        config = self._config
+        return {
+            "mode": config.mode,
+            "staleness": config.staleness,
+            "servers": config.servers,
+            "intervals": config.intervals,
+            "counters": self._pipeline.counters(),
+        }
+
+    def trace(self) -> Sequence[dict[str, Any]] | None:
+        """Every task."""
+        return self._pipeline.trace_events() if self._started else None
+
+    def close(self) -> None:
+        """See `EpochRunner`."""
+        self._pipeline.close()
+
+    def _switch_after(self, records: Sequence[EpochRecord]) -> None:
+        """Goes on synchronously, once, if one of these epochs came near the target."""
+        margin, target = self._config.switch_margin, self._options.target_accuracy
+        if self._switched or margin is None or target is None:
+            return
+        if any(record.val_accuracy is not None and record.val_accuracy >= target - margin for record in records):
+            self._pipeline.synchronise()
+            self._switched = True

@@ -1,0 +1,82 @@
+"""One machine: the compiled step, applied to a run's state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.program.model.base import Tree
+from dorylax.trainer.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.gradient import Gradient
+from dorylax.trainer.loop_state import Carried, LoopState
+from dorylax.trainer.runners.base import EpochRunner, RanEpoch
+from dorylax.trainer.step import StepFunctions
+
+
+@final
+class SingleRunner(EpochRunner):
+    """Runs each epoch as one jitted function.
+
+    Args:
+        functions: of the run's model and optimizer.
+        gradient: how loss and gradients are computed.
+        streams: the model's random streams.
+        seed: of the run.
+        trace_seconds: spent on making the gradient, to be charged.
+    """
+
+    def __init__(
+        self, functions: StepFunctions, gradient: Gradient, streams: Tree, *, seed: int, trace_seconds: float
+    ) -> None:
+        self._functions = functions
+        self._gradient = gradient
+        self._streams = streams
+        self._seed = seed
+        self._trace_seconds = trace_seconds
+        self._step: Any = None
+        self._inputs: Any = None
+
+    @property
+    def passes(self) -> tuple[str, ...] | None:
+        """See `EpochRunner`."""
+        return self._gradient.passes
+
+    def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
+        """Compiles, and computes what is the same in every epoch."""
+        kept = self._gradient.keep(arrays)
+        self._inputs = EpochInputs(self._streams, kept.arrays, arrays, np.uint32(self._seed), np.uint32(0))
+        carry = (loop.params, loop.opt_state, loop.state)
+        self._step, step_seconds = self._functions.step(self._gradient).prepare(carry, self._inputs)
+        loop.spend("compile", self._trace_seconds + kept.compile_seconds + step_seconds)
+        loop.spend("train", kept.seconds)
+
+    def run(self, loop: LoopState) -> RanEpoch:
+        """See `EpochRunner`."""
+        begin = time.perf_counter()
+        carry = (loop.params, loop.opt_state, loop.state)
+        carry, device_loss = self._step(carry, self._inputs._replace(epoch=np.uint32(loop.epochs)))
+        loop.params, loop.opt_state, loop.state = carry
+        loss = float(device_loss)  # waits for the whole step
+        return RanEpoch(loss, time.perf_counter() - begin)
+
+    def drain(self, epochs: int) -> int:
+        """Between two epochs everything can be saved."""
+        return epochs
+
+    def carried(self) -> Carried | None:
+        """Nothing."""
+        return None
+
+    def report(self) -> dict[str, Any] | None:
+        """Nothing."""
+        return None
+
+    def trace(self) -> Sequence[dict[str, Any]] | None:
+        """Nothing."""
+        return None
+
+    def close(self) -> None:
+        """Nothing."""

@@ -1,0 +1,231 @@
+"""The mutable buffers of a graph server: rows that other intervals read through edges.
+
+`RowBuffer` holds the newest rows of one published value: those of the server's own vertices, then those of its ghosts.
+`MergeBuffer` holds partial sums per source, as pushed by the server's intervals and received from peers. Both stamp
+every block with the epoch that it is of; writes go through a guard, so that readers on threads see whole rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from dorylax.graph.shard import Shard
+from dorylax.ops.primitives.base import Direction
+from dorylax.pipeline.guard import Guard
+from dorylax.pipeline.stamps import NEVER, Stamps
+
+
+class Reads(NamedTuple):
+    """What an interval has read through edges.
+
+    Attributes:
+        rows: how many different rows.
+        stale: how many of them were of an earlier epoch than the interval's.
+        oldest: the oldest epoch among them; None where there were none.
+    """
+
+    rows: int
+    stale: int
+    oldest: int | None
+
+
+@final
+class RowBuffer:
+    """Rows of one published value.
+
+    Args:
+        shard: whose rows.
+        direction: which ghosts lie behind the server's own rows.
+        shape: of one row.
+        dtype: of the rows.
+    """
+
+    def __init__(self, shard: Shard, direction: Direction, shape: Sequence[int], dtype: Any) -> None:
+        self._shard = shard
+        self._own = len(shard.bounds) - 1
+        ghosts = shard.ghost_bounds[direction]
+        num_rows = shard.last - shard.first
+        self.rows = np.zeros((num_rows + len(shard.ghosts[direction]), *shape), dtype)
+        held = np.flatnonzero(np.diff(ghosts))
+        self._places = {int(k): self._own + place for place, k in enumerate(held)}
+        self._bounds = [
+            *zip(shard.bounds[:-1], shard.bounds[1:], strict=True),
+            *((num_rows + int(ghosts[k]), num_rows + int(ghosts[k + 1])) for k in held),
+        ]
+        self.stamps = Stamps(len(self._bounds))
+        self.guard = Guard()
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """First row of each block and the row after its last: own intervals, then ghosts by their interval."""
+        return self._bounds
+
+    async def publish(self, interval: int, rows: Any, epoch: int) -> None:
+        """Writes the rows of one of the server's own intervals.
+
+        Args:
+            interval: its number on the server.
+            rows: all of them.
+            epoch: which they are of.
+        """
+        await self._write(interval, rows, epoch)
+
+    async def receive(self, interval: int, rows: Any, epoch: int) -> None:
+        """Writes the ghosts that belong to an interval of a peer; what is older than what is there is dropped.
+
+        Args:
+            interval: its number in the whole graph.
+            rows: all of its rows that are ghosts here, in order.
+            epoch: which they are of.
+        """
+        await self._write(self._places[interval], rows, epoch)
+
+    async def _write(self, block: int, rows: Any, epoch: int) -> None:
+        first, last = self._bounds[block]
+
+        def write() -> None:
+            if epoch >= self.stamps.epochs[block]:  # a message that was sent again may come late
+                self.rows[first:last] = rows
+                self.stamps.epochs[block] = epoch
+
+        await settled(self.guard.write(write))
+        self.stamps.changed()
+
+    def reads(self, counts: np.ndarray, epoch: int) -> Reads:
+        """What reading `counts[b]` rows of each block b in this epoch amounts to; to be called while reading."""
+        return reads(counts, self.stamps.epochs, epoch)
+
+
+@final
+class MergeBuffer:
+    """Sums per source that the in-edges of several intervals, on several servers, contribute to.
+
+    Args:
+        shard: of the server.
+        shape: of one row.
+        dtype: of the rows.
+    """
+
+    def __init__(self, shard: Shard, shape: Sequence[int], dtype: Any) -> None:
+        self._merge = shard.merge()
+        self._num_rows = shard.last - shard.first
+        self.rows = np.zeros((self._merge.size, *shape), dtype)
+        self._own = len(shard.bounds) - 1
+        first = int(self._merge.starts[-1])
+        self._places = {peer: (begin, end) for peer, begin, end in self._merge.received}
+        self._first_received = first
+        self.stamps = Stamps(self._own)
+        self.received = Stamps(self._merge.size - first)
+        self._shipped = np.full(len(shard.ghosts["in"]), NEVER, np.int64)
+        contributors = self._merge.contributors
+        ghosts = np.repeat(np.arange(len(self._shipped)), np.diff(contributors.offsets))
+        self._touched = [ghosts[contributors.neighbours == interval] for interval in range(self._own)]
+        self.guard = Guard()
+
+    async def wait(self, epoch: int) -> None:
+        """Until everything that the server's rows are summed from is of this epoch or a later one."""
+        await self.stamps.wait(epoch)
+        await self.received.wait(epoch)
+
+    async def publish(self, interval: int, rows: Any, epoch: int) -> None:
+        """Writes the partial sums of one of the server's own intervals, in order of its sources."""
+        first, last = int(self._merge.starts[interval]), int(self._merge.starts[interval + 1])
+
+        def write() -> None:
+            self.rows[first:last] = rows
+            self.stamps.epochs[interval] = epoch
+
+        await settled(self.guard.write(write))
+        self.stamps.changed()
+
+    async def receive(self, peer: int, places: np.ndarray, epochs: np.ndarray, rows: np.ndarray) -> None:
+        """Writes sums that a peer has computed; each row that is older than what is there is dropped.
+
+        Args:
+            peer: the server.
+            places: int64 `[M]`, which of the rows that this peer sends.
+            epochs: int64 `[M]`, the oldest contribution to each.
+            rows: `[M, …]`.
+        """
+        begin, _ = self._places[peer]
+        where = begin + places
+
+        def write() -> None:
+            newer = epochs >= self.received.epochs[where - self._first_received]
+            self.rows[where[newer]] = rows[newer]
+            self.received.epochs[where[newer] - self._first_received] = epochs[newer]
+
+        await settled(self.guard.write(write))
+        self.received.changed()
+
+    def due(self, interval: int) -> tuple[np.ndarray, np.ndarray]:
+        """Ghosts of which an interval just completed a newer sum: to be sent to their owners, once per epoch.
+
+        Returns:
+            Numbers of the ghosts, int64 `[M]` ascending, and the epoch of the oldest contribution to each, `[M]`; they
+            count as sent from now on.
+        """
+        contributors = self._merge.contributors
+        mine = self._touched[interval]
+        if not mine.size:
+            return mine, mine
+        counts = np.diff(contributors.offsets)[mine]
+        entries = _ranges(contributors.offsets[mine], counts)
+        starts = np.cumsum(counts) - counts
+        oldest = np.minimum.reduceat(self.stamps.epochs[contributors.neighbours[entries]], starts)
+        newer = oldest > self._shipped[mine]
+        chosen = mine[newer]
+        self._shipped[chosen] = oldest[newer]
+        return chosen, oldest[newer]
+
+    def ghost_sums(self, ghosts: np.ndarray) -> np.ndarray:
+        """The sums for these ghosts, `[M, …]`, of the server's own intervals in order; to be called while reading."""
+        rows = self._merge.rows
+        at = self._num_rows + ghosts
+        counts = np.diff(rows.offsets)[at]
+        entries = rows.neighbours[_ranges(rows.offsets[at], counts)]
+        sums: np.ndarray = np.add.reduceat(self.rows[entries], np.cumsum(counts) - counts, axis=0)
+        return sums
+
+    @property
+    def shipped(self) -> np.ndarray:
+        """The epoch of what was last sent of each ghost, int64 `[G]`."""
+        return self._shipped
+
+    def reads(self, first: int, last: int, epoch: int) -> Reads:
+        """What summing the entries of rows `first:last` in this epoch amounts to; to be called while reading."""
+        offsets = self._merge.rows.offsets
+        entries = self._merge.rows.neighbours[offsets[first] : offsets[last]]
+        blocks = np.searchsorted(self._merge.starts, entries, side="right") - 1
+        received = entries >= self._first_received
+        epochs = np.empty(len(entries), np.int64)
+        epochs[~received] = self.stamps.epochs[blocks[~received]]
+        epochs[received] = self.received.epochs[entries[received] - self._first_received]
+        return reads(np.ones(len(entries), np.int64), epochs, epoch)
+
+
+def reads(counts: np.ndarray, epochs: np.ndarray, epoch: int) -> Reads:
+    """Sums up reading `counts[b]` rows of epoch `epochs[b]` for every b."""
+    some = counts > 0
+    oldest = int(epochs[some].min()) if some.any() else None
+    return Reads(int(counts.sum()), int(counts[epochs < epoch].sum()), oldest)
+
+
+async def settled(write: Future[None]) -> None:
+    """Waits for a write; without a turn of the event loop where it is done."""
+    if write.done():
+        write.result()
+    else:
+        await asyncio.wrap_future(write)
+
+
+def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """`start, start + 1, …` of each range, one after the other."""
+    total = int(counts.sum())
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(total)

@@ -1,0 +1,6 @@
+"""Parameter servers: weight gradients in, weight versions out (docs: architecture, "Pipeline")."""
+
+from dorylax.pipeline.parameters.group import ParameterServers
+from dorylax.pipeline.parameters.messages import Applied, Complete, Pulled, ServerState
+
+__all__ = ["Applied", "Complete", "ParameterServers", "Pulled", "ServerState"]

@@ -1,0 +1,33 @@
+"""Asking until there is an answer."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from dorylax.pipeline.transport.base import Address, Transport
+
+ATTEMPTS = 8
+
+
+async def deliver(
+    transport: Transport,
+    sender: Address,
+    receiver: Address,
+    kind: str,
+    payload: Any,
+    *,
+    num_bytes: int,
+    order: tuple[int, ...],
+) -> Any:
+    """Makes a request, and makes it again where it may not have been delivered; arguments as `Transport.request`.
+
+    Waiting between two attempts is the transport's.
+
+    Raises:
+        ConnectionError: none of several attempts was answered.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(ConnectionError):
+            return await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+    return await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)

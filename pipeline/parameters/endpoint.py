@@ -1,0 +1,169 @@
+"""A parameter server on the network: messages in, computation, messages out.
+
+What there is to do is decided in `server` and `sequencer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar, final, runtime_checkable
+
+from dorylax.pipeline.parameters.delivery import deliver
+from dorylax.pipeline.parameters.messages import Applied, Arrived, Finish, Update
+from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
+from dorylax.pipeline.parameters.server import ParameterServer, Whole
+from dorylax.pipeline.parameters.update import OptimizerStep
+from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
+
+T = TypeVar("T")
+
+# What the second number (of `order`) of a message or a computation says it is, after the epoch or the version.
+PULL, PUSH, FINISH, ARRIVED, UPDATES, APPLY = range(6)
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""Makes a task of a coroutine, and stops the run if it fails: `Clock.spawn`."""
+
+
+@runtime_checkable
+class Compute(Protocol):
+    """Where parameter servers compute: in place, on threads, or for as long as a model of their cost says."""
+
+    async def __call__(
+        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...]
+    ) -> T:
+        """Does some work of a parameter server.
+
+        Args:
+            server: which one.
+            kind: "finish" (an interval's complete gradient) or "update" (an optimizer step).
+            work: what to compute; touches nothing that others change.
+            num_bytes: of the parameters.
+            order: unlike that of any other work of the server: `(epoch, FINISH, interval)`, `(version, APPLY)`.
+
+        Returns:
+            What `work` returns.
+        """
+        ...
+
+
+async def in_place(server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...]) -> T:  # noqa: ARG001
+    """Computes at once, on the event loop."""
+    return work()
+
+
+@final
+class ParameterEndpoint:
+    """Answers "pull", "push", "arrived" and "updates".
+
+    A push is answered as soon as it has come: what follows from it goes on in tasks of its own.
+
+    Args:
+        index: which parameter server this is.
+        num_servers: how many there are.
+        server: its state.
+        sequencer: on server 0, who numbers; None on the others.
+        step: the optimizer.
+        finish: makes the complete gradient of an interval.
+        transport: to the other servers.
+        compute: where to compute.
+        spawn: makes tasks.
+        on_applied: told of applied gradients, on server 0.
+
+    Attributes:
+        server: its state.
+        sequencer: likewise.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        num_servers: int,
+        server: ParameterServer,
+        sequencer: Sequencer | None,
+        *,
+        step: OptimizerStep,
+        finish: Finish,
+        transport: Transport,
+        compute: Compute,
+        spawn: Spawn,
+        on_applied: Callable[[Applied], None],
+    ) -> None:
+        self.server, self.sequencer = server, sequencer
+        self._index, self._address = index, Address("parameter", index)
+        self._peers = [Address("parameter", peer) for peer in range(num_servers) if peer != index]
+        self._step, self._finish_with, self._transport = step, finish, transport
+        self._compute, self._spawn, self._on_applied = compute, spawn, on_applied
+        self._num_bytes = payload_bytes(server.state.params)
+        self._turn = asyncio.Condition()
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        """See `Endpoint`.
+
+        Raises:
+            ValueError: an unknown kind.
+        """
+        match kind:
+            case "pull":
+                return self.server.pull(*payload)
+            case "push":
+                whole = self.server.push(payload)
+                if whole is not None:
+                    self._spawn(self._finish(whole))
+            case "arrived":
+                self._arrived(payload)
+            case "updates":
+                self.server.receive(payload)
+                await self._reach(payload[-1].number)
+            case _:
+                raise ValueError(f"parameter server {self._index} cannot answer {kind!r} from {sender}")
+        return None
+
+    async def _finish(self, whole: Whole) -> None:
+        interval, epoch = whole.pair
+        complete = await self._compute(
+            self._index, "finish", lambda: whole.finish(self._finish_with), self._num_bytes, (epoch, FINISH, interval)
+        )
+        arrived = Arrived(interval, epoch, complete)
+        if self.sequencer is not None:
+            self._arrived(arrived)
+        else:
+            first, size = Address("parameter", 0), payload_bytes(complete)
+            order = (epoch, ARRIVED, interval)
+            await deliver(self._transport, self._address, first, "arrived", arrived, num_bytes=size, order=order)
+
+    def _arrived(self, arrived: Arrived) -> None:
+        if self.sequencer is None:
+            raise ValueError(f"parameter server {self._index} does not number gradients: server 0 does")
+        for numbered in self.sequencer.add(arrived):
+            self.server.receive([numbered.update])
+            forwards = [self._spawn(self._forward(peer, numbered.forward)) for peer in self._peers if numbered.forward]
+            self._spawn(self._apply(self.sequencer, numbered, forwards))
+
+    async def _apply(self, sequencer: Sequencer, numbered: Numbered, forwards: Sequence[asyncio.Task[None]]) -> None:
+        await self._reach(numbered.update.number)
+        if numbered.everywhere:
+            await asyncio.gather(*forwards)
+        for applied in sequencer.confirm(numbered.update.number):
+            self._on_applied(applied)
+
+    async def _forward(self, peer: Address, updates: tuple[Update, ...]) -> None:
+        size = payload_bytes([update.gradients for update in updates])
+        order = (updates[-1].number, UPDATES)
+        await deliver(self._transport, self._address, peer, "updates", updates, num_bytes=size, order=order)
+
+    async def _reach(self, version: int) -> None:
+        """Applies updates up to a version, waiting for those that have not come."""
+        async with self._turn:
+            while self.server.state.version < version:
+                update = self.server.next_update()
+                if update is None:
+                    await self._turn.wait()
+                    continue
+                self.server.advance(await self._computed(update))
+                self._turn.notify_all()
+
+    async def _computed(self, update: Update) -> Any:
+        state = self.server.state
+        order = (update.number, APPLY)
+        return await self._compute(self._index, "update", lambda: self._step(state, update), self._num_bytes, order)

@@ -1,0 +1,46 @@
+"""The contract of update policies."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from dorylax.pipeline.parameters.messages import Complete, Pair, Tree
+
+
+class Step(NamedTuple):
+    """An optimizer step to be.
+
+    Attributes:
+        pairs: the (interval, epoch) of the complete gradients in it.
+        losses: the part of the loss of each.
+        extras: `Complete.extra` of each.
+        gradients: their sum.
+        factor: see `OptimizerStep`.
+    """
+
+    pairs: tuple[Pair, ...]
+    losses: tuple[float, ...]
+    extras: tuple[Any, ...]
+    gradients: Tree
+    factor: int
+
+
+@runtime_checkable
+class UpdatePolicy(Protocol):
+    """Makes steps of complete gradients.
+
+    Each gradient is in exactly one step. The gradients of all intervals up to an epoch give steps that end with it.
+    """
+
+    @property
+    def waiting(self) -> int:
+        """How many gradients have come and are in no step yet."""
+        ...
+
+    def add(self, interval: int, epoch: int, complete: Complete) -> list[Step]:
+        """Takes a complete gradient: each pair once, the epochs of an interval in order.
+
+        Returns:
+            The steps that can be made now, in order.
+        """
+        ...

@@ -1,0 +1,145 @@
+"""Numbers complete gradients: the order in which all parameter servers apply updates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple, final
+
+from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete, Update
+from dorylax.pipeline.parameters.policy import PerEpoch, PerInterval, Step, Switching, UpdatePolicy
+
+
+class Numbered(NamedTuple):
+    """An update with its place in the order.
+
+    Attributes:
+        update: for all servers.
+        forward: the updates, this one last, that are to be sent to the other servers now; none where later.
+        everywhere: its gradients count as applied only when all servers have applied it; elsewhere when this one has.
+    """
+
+    update: Update
+    forward: tuple[Update, ...]
+    everywhere: bool
+
+
+@final
+class Sequencer:
+    """Takes complete gradients in any order and any number of times; gives each update once.
+
+    Args:
+        num_intervals: K.
+        update: "per_epoch", or "per_interval".
+        interval_step_scaling: under "per_interval", a step moves a K-th as far as one with the whole gradient would.
+        sync_every: under "per_interval", updates go to the other servers this many at a time, and all that are left with
+            the last one of an epoch. Under "per_epoch" each goes at once.
+        first: the first epoch.
+        version: how many updates were applied before.
+
+    Raises:
+        ValueError: an unknown `update`, or `sync_every` below 1.
+    """
+
+    def __init__(
+        self,
+        num_intervals: int,
+        update: str,
+        *,
+        interval_step_scaling: bool = True,
+        sync_every: int = 1,
+        first: int = 0,
+        version: int = 0,
+    ) -> None:
+        if sync_every < 1:
+            raise ValueError(f"sync_every must be ≥ 1, got {sync_every}")
+        self._policy: UpdatePolicy
+        match update:
+            case "per_epoch":
+                self._policy = PerEpoch(num_intervals)
+            case "per_interval":
+                self._policy = PerInterval(num_intervals if interval_step_scaling else 1)
+            case _:
+                raise ValueError(f"update must be 'per_epoch' or 'per_interval', got {update!r}")
+        self._switched = update == "per_epoch"
+        self._num_intervals, self._sync_every = num_intervals, sync_every
+        self._due = [first] * num_intervals  # the epoch of each interval's next gradient
+        self._early: dict[tuple[int, int], Complete] = {}
+        self._version = version
+        self._in_epoch: Counter[int] = Counter()  # gradients in updates so far, of epochs that are not whole
+        self._unsent: list[Update] = []
+        self._unconfirmed: dict[int, Applied] = {}
+        self._done: set[int] = set()
+        self._confirmed = version
+
+    @property
+    def pending(self) -> int:
+        """Gradients and updates that have not gone all their way."""
+        return len(self._early) + self._policy.waiting + len(self._unsent) + len(self._unconfirmed)
+
+    def switch(self, epoch: int) -> None:
+        """From this epoch on there is one step per epoch. Nothing changes where that is so already.
+
+        Raises:
+            ValueError: a gradient of that epoch, or a later one, has come already.
+        """
+        if self._switched:
+            return
+        newest = max([due - 1 for due in self._due] + [early for _, early in self._early])
+        if newest >= epoch:
+            raise ValueError(
+                f"updates cannot become per_epoch from epoch {epoch} on: gradients of epoch {newest} have come"
+            )
+        self._policy = Switching(self._policy, PerEpoch(self._num_intervals), epoch)
+        self._switched = True
+
+    def add(self, arrived: Arrived) -> list[Numbered]:
+        """Takes a complete gradient. A repeat gives nothing.
+
+        Returns:
+            The updates that follow from it, in order.
+        """
+        interval, epoch, complete = arrived
+        if epoch < self._due[interval]:
+            return []
+        self._early.setdefault((interval, epoch), complete)
+        numbered = []
+        # A message may overtake another; the epochs of an interval go in order all the same.
+        while (pair := (interval, self._due[interval])) in self._early:
+            steps = self._policy.add(*pair, self._early.pop(pair))
+            self._due[interval] += 1
+            numbered += [self._number(step) for step in steps]
+        return numbered
+
+    def confirm(self, number: int) -> list[Applied]:
+        """Notes that an update is applied, on all servers where it says so.
+
+        Returns:
+            What may be told now: in the order of numbers, each once.
+        """
+        self._done.add(number)
+        told = []
+        while self._confirmed + 1 in self._done:
+            self._confirmed += 1
+            self._done.remove(self._confirmed)
+            told.append(self._unconfirmed.pop(self._confirmed))
+        return told
+
+    def _number(self, step: Step) -> Numbered:
+        self._version += 1
+        update = Update(self._version, step.gradients, sum(step.losses), step.factor)
+        self._unconfirmed[update.number] = Applied(update.number, step.pairs, step.losses, step.extras)
+        everywhere = self._closes_epoch(step)
+        self._unsent.append(update)
+        forward: tuple[Update, ...] = ()
+        if everywhere or len(self._unsent) >= self._sync_every:
+            forward, self._unsent = tuple(self._unsent), []
+        return Numbered(update, forward, everywhere)
+
+    def _closes_epoch(self, step: Step) -> bool:
+        """Whether the gradients of all intervals up to its epoch are in updates now."""
+        epoch = step.pairs[-1][1]
+        self._in_epoch[epoch] += len(step.pairs)
+        if self._in_epoch[epoch] < self._num_intervals:
+            return False
+        del self._in_epoch[epoch]
+        return True

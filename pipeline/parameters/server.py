@@ -1,0 +1,95 @@
+"""What a parameter server knows and decides, without messages or time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, final
+
+from dorylax.pipeline.parameters.assembly import Assembly
+from dorylax.pipeline.parameters.messages import Complete, Finish, Pair, Pulled, Push, ServerState, Sums, Update
+from dorylax.pipeline.parameters.stash import Stash
+
+
+class Whole(NamedTuple):
+    """All sums of an interval in an epoch, with the weights that they were computed with."""
+
+    pair: Pair
+    pulled: Pulled
+    sums: Mapping[int, Sums]
+
+    def finish(self, finish: Finish) -> Complete:
+        """The interval's complete gradient."""
+        return finish(self.pulled.params, self.pair[1], self.sums)
+
+
+@final
+class ParameterServer:
+    """One parameter server: newest weights, stashed weights and half-come gradients of the intervals bound to it.
+
+    Args:
+        state: what it starts from.
+        stages: the stages that push in every interval and epoch.
+        first: the first epoch.
+
+    Attributes:
+        state: the newest version.
+    """
+
+    def __init__(self, state: ServerState, stages: Sequence[int], first: int) -> None:
+        self.state = state
+        self._assembly = Assembly(stages, first)
+        self._stash = Stash(first)
+        self._updates: dict[int, Update] = {}
+
+    @property
+    def live_stashes(self) -> int:
+        """How many intervals hold weights."""
+        return len(self._stash)
+
+    @property
+    def pending(self) -> int:
+        """Gradients and updates that have come in part, or before their time."""
+        return len(self._assembly) + len(self._updates)
+
+    def pull(self, interval: int, epoch: int) -> Pulled:
+        """The weights of an interval in an epoch: the newest at first, those very ones ever after.
+
+        Raises:
+            StashError: see `Stash.pull`.
+        """
+        return self._stash.pull(interval, epoch, Pulled(self.state.version, self.state.params))
+
+    def push(self, push: Push) -> Whole | None:
+        """Takes what a stage gives; a repeat changes nothing.
+
+        Returns:
+            All there is, when this was what was missing; the stash is then released.
+
+        Raises:
+            ValueError: see `Assembly.add`.
+            StashError: the interval has pulled no weights for this epoch.
+        """
+        sums = self._assembly.add(push)
+        if sums is None:
+            return None
+        pair = (push.interval, push.epoch)
+        return Whole(pair, self._stash.release(*pair), sums)
+
+    def receive(self, updates: Sequence[Update]) -> None:
+        """Takes updates to apply, in any order and any number of times."""
+        self._updates |= {update.number: update for update in updates if update.number > self.state.version}
+
+    def next_update(self) -> Update | None:
+        """The update that follows the newest version; None where it has not come."""
+        return self._updates.get(self.state.version + 1)
+
+    def advance(self, state: ServerState) -> None:
+        """Makes what `next_update` led to the newest version.
+
+        Raises:
+            ValueError: it is another version.
+        """
+        if state.version != self.state.version + 1:
+            raise ValueError(f"version {state.version} does not follow version {self.state.version}")
+        self._updates.pop(state.version, None)
+        self.state = state

@@ -1,0 +1,299 @@
+"""What an interval does in an epoch: the tasks of a program as steps, with what crosses between intervals.
+
+A program says which task reads and writes which value. For intervals that run by themselves it also matters *through
+what* a value is read: by the interval's own rows (then it stays with the interval), through the edges of other
+intervals' rows (then it is published in a buffer of the graph server, and boundary rows travel to peers), or summed per
+source (then partial sums travel). A plan is that analysis and nothing else; it depends on no graph and no cluster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, final
+
+from dorylax.jax_internals import JaxprEqn, Var, is_literal
+from dorylax.ops.primitives.base import Direction
+from dorylax.ops.row_operators import Role, is_push, roles, rows_side
+from dorylax.program.describe import task_label
+from dorylax.program.errors import SplitError
+from dorylax.program.program import Program
+from dorylax.program.rows.types import Free, Rows, Summed
+from dorylax.program.symbols import Space
+from dorylax.program.task import Task
+
+Kind = Literal["stage", "gather", "push", "driver"]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Publication:
+    """A value that intervals read through edges.
+
+    Attributes:
+        var: the value, rows of vertices.
+        direction: "in" where it is read by sources of in-edges, "out" by destinations of out-edges.
+        constant: whether it is the same in every epoch.
+        kept: whether an interval must read the same rows each time in an epoch, because its backward pass, or a second
+            operator, reads what its forward pass has read.
+    """
+
+    var: Var
+    direction: Direction
+    constant: bool
+    kept: bool
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """A dense operand of a graph operator.
+
+    Attributes:
+        var: the value.
+        role: whose row an entry reads: the row's own, the neighbour's, or the edge's.
+        publication: where the rows of neighbours are found: its number in `Plan.publications`; None for other roles.
+    """
+
+    var: Var
+    role: Role
+    publication: int | None
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Step:
+    """One task of the program, as each interval runs it.
+
+    Attributes:
+        index: the number of the task in the program.
+        kind: "stage"; "gather" for graph operators that compute an interval's own rows or in-edges; "push" for those that
+            sum what in-edges hold per source, which are summed by the destinations' servers first; "driver".
+        label: in the paper's vocabulary: GA, AV, SC, AE, ∇….
+        reads, writes: values that cross the task's boundary, without the graph's arrays.
+        space: whose rows it writes; None for the driver.
+        on_worker: whether a tensor worker runs it, rather than the graph server.
+        operands: of a graph operator.
+        equations: what it computes.
+        publishes: numbers of the publications of what it writes.
+        sums: those of its writes that are sums over rows, to be pushed to the parameter servers.
+        forget: private values that no later step of the epoch reads.
+    """
+
+    index: int
+    kind: Kind
+    label: str
+    reads: tuple[Var, ...]
+    writes: tuple[Var, ...]
+    space: Space | None
+    on_worker: bool
+    operands: tuple[Operand, ...]
+    equations: tuple[JaxprEqn, ...]
+    publishes: tuple[int, ...]
+    sums: tuple[Var, ...]
+    forget: tuple[Var, ...]
+
+    @property
+    def operator(self) -> str:
+        """The name of a graph operator's primitive."""
+        return self.equations[0].primitive.name
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """A graph operator's static parameters."""
+        return self.equations[0].params
+
+    @property
+    def side(self) -> Direction:
+        """Whether a graph operator runs over in-edges or out-edges of the rows."""
+        return rows_side(self.operator, self.params)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """The steps of every interval.
+
+    Attributes:
+        program: what is run.
+        once: steps before training.
+        epoch: steps of an epoch, in the order in which an interval runs them.
+        publications: what is read through edges.
+        before: tasks of the driver that need no rows, run once per weight version and epoch.
+        after: tasks of the driver that finish an interval's sums.
+        constants: values that stay the same from epoch to epoch: data, and what steps of `once` write.
+    """
+
+    program: Program
+    once: tuple[Step, ...]
+    epoch: tuple[Step, ...]
+    publications: tuple[Publication, ...]
+    before: tuple[Task, ...]
+    after: tuple[Task, ...]
+    constants: frozenset[Var]
+
+    @classmethod
+    def of(cls, program: Program) -> Plan:
+        """The plan of a program with a loss.
+
+        Raises:
+            SplitError: its loss does not depend on the vertices.
+        """
+        return _Planner(program).plan()
+
+    @property
+    def stages_with_sums(self) -> tuple[int, ...]:
+        """The tasks that push sums over rows, in order."""
+        return tuple(step.index for step in self.epoch if step.sums)
+
+
+class _Planner:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._types = program.facts.types
+        traced = program.traced
+        entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
+        self._data = {var for var, entry in entries if entry.of_data}
+        self._publications: dict[tuple[Var, Direction], Publication] = {}
+
+    def plan(self) -> Plan:
+        self._check_outputs()
+        program = self._program
+        pairs = list(enumerate(program.tasks))
+        before, after, between = self._driver()
+        constants = set(self._data)
+        for k, task in pairs:
+            if task.when == "once":
+                constants.update(program.interfaces[k].writes)
+        for k, task in pairs:
+            if task.kind == "graph":
+                self._publish(k, task, constants)
+        numbers = {key: number for number, key in enumerate(self._publications)}
+        last_read: dict[Var, int] = {}
+        for k, task in pairs:
+            for var in program.interfaces[k].reads:
+                if task.when == "epoch" and k not in before:
+                    last_read[var] = k
+        steps: dict[str, list[Step]] = {"once": [], "epoch": []}
+        for k, task in pairs:
+            if task.kind != "driver" or k in between or task.when == "once":
+                forget = [] if task.when == "once" else self._forgotten(k, last_read, constants)
+                steps[task.when].append(self._step(k, task, numbers, forget))
+        return Plan(
+            program=program,
+            once=tuple(steps["once"]),
+            epoch=tuple(steps["epoch"]),
+            publications=tuple(self._publications.values()),
+            before=tuple(program.tasks[k] for k in before),
+            after=tuple(program.tasks[k] for k in after),
+            constants=frozenset(constants),
+        )
+
+    def _check_outputs(self) -> None:
+        traced = self._program.traced
+        for output, atom in zip(traced.outputs, traced.step.jaxpr.outvars, strict=True):
+            if output.role in ("state", "input_gradient") or is_literal(atom):
+                continue
+            found = self._types[atom]
+            if not (isinstance(found, Summed) or (isinstance(found, Free) and found.zero)):
+                raise SplitError(
+                    f"{output.role} {output.name} of {traced.name} does not depend on any vertex: a pipeline adds up what "
+                    "intervals contribute. Leave it out of the model's outputs"
+                )
+
+    def _driver(self) -> tuple[list[int], list[int], list[int]]:
+        """The driver's tasks of an epoch: before all rows, after all rows, and (rarely) in between."""
+        program = self._program
+        traced = program.traced
+        entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
+        free = {var for var, entry in entries if isinstance(self._types[var], Free) or entry.role == "constant"}
+        for k, task in enumerate(program.tasks):
+            if task.when == "once" and task.kind == "driver":
+                free.update(program.interfaces[k].writes)
+        before: list[int] = []
+        rest: list[int] = []
+        for k, task in enumerate(program.tasks):
+            if task.kind != "driver" or task.when == "once":
+                continue
+            if set(program.interfaces[k].reads) <= free:
+                before.append(k)
+                free.update(program.interfaces[k].writes)
+            else:
+                rest.append(k)
+        read_by_rows = {
+            var
+            for k, task in enumerate(program.tasks)
+            if task.kind != "driver" and task.when == "epoch"
+            for var in program.interfaces[k].reads
+        }
+        between: list[int] = []
+        for k in reversed(rest):
+            if not read_by_rows.isdisjoint(program.interfaces[k].writes):
+                between.append(k)
+                read_by_rows.update(program.interfaces[k].reads)
+        after = [k for k in rest if k not in between]
+        return before, after, between[::-1]
+
+    def _publish(self, index: int, task: Task, constants: set[Var]) -> None:
+        equation = task.equations[0]
+        name, params = equation.primitive.name, equation.params
+        side: Direction = "in" if is_push(name, params) else rows_side(name, params)
+        # Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
+        through = "own" if is_push(name, params) else "neighbour"
+        for var, role in _dense(equation):
+            if role != through:
+                continue
+            old = self._publications.get((var, side))
+            again = old is not None or task.phase == "backward"
+            forward = var not in self._program.facts.backward
+            kept = var not in constants and side == "in" and forward and again
+            self._publications[var, side] = Publication(var, side, var in constants, kept)
+
+    def _forgotten(self, index: int, last_read: Mapping[Var, int], constants: set[Var]) -> list[Var]:
+        interface = self._program.interfaces[index]
+        return [
+            var
+            for var in dict.fromkeys((*interface.reads, *interface.writes))
+            if var not in constants and isinstance(self._types[var], Rows) and last_read.get(var, index) == index
+        ]
+
+    def _step(
+        self, index: int, task: Task, numbers: Mapping[tuple[Var, Direction], int], forget: Sequence[Var]
+    ) -> Step:
+        program = self._program
+        interface = program.interfaces[index]
+        operands: list[Operand] = []
+        kind: Kind = "driver" if task.kind == "driver" else "stage"
+        if task.kind == "graph":
+            equation = task.equations[0]
+            push = is_push(equation.primitive.name, equation.params)
+            kind = "push" if push else "gather"
+            side: Direction = "in" if push else rows_side(equation.primitive.name, equation.params)
+            through = "own" if push else "neighbour"
+            operands = [
+                Operand(var, role, numbers[var, side] if role == through else None) for var, role in _dense(equation)
+            ]
+        publishes = [number for (var, _), number in numbers.items() if var in interface.writes]
+        return Step(
+            index=index,
+            kind=kind,
+            label=task_label(program, index),
+            reads=tuple(_without_graph(interface.reads, self._types)),
+            writes=interface.writes,
+            space=task.space,
+            on_worker=task.kind == "stage" and task.place == "worker",
+            operands=tuple(operands),
+            equations=task.equations,
+            publishes=tuple(publishes),
+            sums=tuple(var for var in interface.writes if isinstance(self._types[var], Summed)),
+            forget=tuple(forget),
+        )
+
+
+def _dense(equation: JaxprEqn) -> list[tuple[Var, Role]]:
+    found = roles(equation.primitive.name, equation.params)
+    return [(atom, role) for atom, role in zip(equation.invars, found, strict=False) if isinstance(atom, Var)]
+
+
+def _without_graph(values: Iterable[Var], types: Mapping[Var, Any]) -> list[Var]:
+    return [var for var in values if isinstance(types[var], Free | Rows | Summed)]

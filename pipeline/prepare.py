@@ -1,0 +1,86 @@
+"""From a model to what a pipeline runs: program, plan, compiled functions; kept for runs that differ in their seed only."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, final
+
+from dorylax.graph.dataset import Dataset
+from dorylax.pipeline.driver import DriverFunctions
+from dorylax.pipeline.plan import Plan
+from dorylax.pipeline.stages import StageFunction, StageSizes, compile_stages, warm_up
+from dorylax.program.model.base import ModelParts, signature
+from dorylax.program.passes import PASSES, optimise
+from dorylax.program.spec import DataSpec
+from dorylax.program.tracing import trace
+
+
+@final
+@dataclasses.dataclass(eq=False)
+class Prepared:
+    """A model, ready to be run on data of one kind.
+
+    Attributes:
+        plan: the steps.
+        driver: the driver's functions.
+    """
+
+    plan: Plan
+    driver: DriverFunctions
+    _functions: dict[tuple[int, int], dict[int, StageFunction]] = dataclasses.field(default_factory=dict)
+
+    def functions(self, sizes: StageSizes) -> dict[int, StageFunction]:
+        """The stages, compiled for these sizes."""
+        key = (sizes.vertices, sizes.edges)
+        if key not in self._functions:
+            functions = compile_stages(self.plan, sizes)
+            warm_up(self.plan, sizes, functions)
+            self._functions[key] = functions
+        return self._functions[key]
+
+
+def prepare(parts: ModelParts, data: Dataset, *, reorder: bool) -> Prepared:
+    """Traces, splits and plans a model; the same model and kind of data give the same object.
+
+    Args:
+        parts: the model.
+        data: what it will run on.
+        reorder: whether weights may be moved across gathers.
+
+    Raises:
+        SplitError: the model cannot be split.
+    """
+    passes = tuple(name for name in PASSES if reorder or name != "reorder")
+    question = _Question(parts, DataSpec.of(data), passes)
+    try:
+        return _prepared(question)
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        return question.answer()
+
+
+@final
+class _Question:
+    """What decides which program it is, hashable where the model's structure is."""
+
+    def __init__(self, parts: ModelParts, spec: DataSpec, passes: tuple[str, ...]) -> None:
+        self._parts, self._spec, self._passes = parts, spec, passes
+        self._key: Any = (parts.structure, spec, passes, signature((parts.params, parts.streams, parts.state)))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Question) and self._key == other._key
+
+    def answer(self) -> Prepared:
+        program = optimise(trace(self._parts, self._spec, metrics=None), passes=self._passes)
+        plan = Plan.of(program)
+        return Prepared(plan, DriverFunctions(plan))
+
+
+@functools.lru_cache(maxsize=8)
+def _prepared(question: _Question) -> Prepared:
+    return question.answer()

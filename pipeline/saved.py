@@ -1,0 +1,66 @@
+"""What an asynchronous run needs besides weights to go on bit for bit: the rows that intervals will read, and their epochs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.pipeline.graph_server import GraphServer
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Saved:
+    """A pipeline between two epochs, where all intervals stand.
+
+    Attributes:
+        arrays: buffers and their epochs, by name; none where the next epoch is synchronous.
+        record: JSON values: "version" of the weights, "clock" in seconds, "counters", and "synchronous": whether an
+            asynchronous run has gone over to synchronous epochs.
+    """
+
+    arrays: dict[str, np.ndarray]
+    record: dict[str, Any]
+
+
+def save_buffers(servers: Sequence[GraphServer]) -> dict[str, np.ndarray]:
+    """Copies of all buffers that change from epoch to epoch."""
+    return {name: array.copy() for name, array in _named(servers)}
+
+
+def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
+    """Puts back what was saved.
+
+    Raises:
+        ValueError: it was saved by a pipeline of other servers, intervals or another model.
+    """
+    if not saved.arrays:
+        return
+    named = dict(_named(servers))
+    if named.keys() != saved.arrays.keys():
+        differing = sorted(named.keys() ^ saved.arrays.keys())
+        raise ValueError(f"the checkpoint is of another pipeline: {', '.join(differing[:3])} are in one of them only")
+    for name, array in named.items():
+        if array.shape != saved.arrays[name].shape or array.dtype != saved.arrays[name].dtype:
+            raise ValueError(
+                f"the checkpoint is of another pipeline: {name} is {saved.arrays[name].dtype}"
+                f"{list(saved.arrays[name].shape)} there, {array.dtype}{list(array.shape)} here"
+            )
+    for name, array in named.items():
+        array[...] = saved.arrays[name]
+
+
+def _named(servers: Sequence[GraphServer]) -> Iterator[tuple[str, np.ndarray]]:
+    for server in servers:
+        where = f"server {server.shard.server}"
+        for number, buffer in server.changing_buffers():
+            yield f"{where}/rows {number}", buffer.rows
+            yield f"{where}/epochs {number}", buffer.stamps.epochs
+        for number, merge in server.merges.items():
+            yield f"{where}/sums {number}", merge.rows
+            yield f"{where}/sums {number} epochs", merge.stamps.epochs
+            yield f"{where}/sums {number} received", merge.received.epochs
+            yield f"{where}/sums {number} shipped", merge.shipped

@@ -1,0 +1,141 @@
+"""Stages on the rows of one interval: compiled once for a fixed number of rows, to which intervals are padded."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import jax
+import numpy as np
+
+from dorylax.jax_internals import eval_jaxpr, size_at, type_of
+from dorylax.pipeline.plan import Plan, Step
+from dorylax.program.flops import equation_flops, value_bytes
+from dorylax.program.instantiate import instantiate
+from dorylax.program.rows.types import Rows, Summed
+from dorylax.program.symbols import SYMBOLS
+
+StageFunction = Callable[..., Sequence[Any]]
+
+
+@final
+class StageSizes:
+    """Rows of each call: `vertices` for all intervals, `edges` for a chunk of in-edges."""
+
+    def __init__(self, vertices: int, edges: int) -> None:
+        self.vertices, self.edges = vertices, edges
+
+    def of(self, step: Step) -> int:
+        """Rows of each call of a stage."""
+        return self.vertices if step.space == "vertex" else self.edges
+
+
+def compile_stages(plan: Plan, sizes: StageSizes) -> dict[int, StageFunction]:
+    """The jitted function of each stage, by the number of its task; compiled when first called."""
+    functions: dict[int, StageFunction] = {}
+    for step in (*plan.once, *plan.epoch):
+        if step.kind == "stage" and step.space is not None:
+            closed = instantiate(plan.program.function_of(step.index), {SYMBOLS[step.space]: sizes.of(step)})
+            functions[step.index] = jax.jit(_evaluator(closed))
+        elif step.kind == "driver":
+            functions[step.index] = jax.jit(_evaluator(plan.program.function_of(step.index)))
+    return functions
+
+
+def _evaluator(closed: Any) -> StageFunction:
+    return lambda *values: eval_jaxpr(closed.jaxpr, closed.consts, *values)
+
+
+def warm_up(plan: Plan, sizes: StageSizes, functions: dict[int, StageFunction]) -> None:
+    """Compiles every stage, by calling it on ones: so no epoch pays for it, and no two threads compile the same."""
+    for step in (*plan.once, *plan.epoch):
+        if step.kind != "stage" or step.space is None:
+            continue
+        at = {SYMBOLS[step.space]: sizes.of(step)}
+        operands = []
+        for var in plan.program.interfaces[step.index].reads:
+            aval = type_of(var)
+            operands.append(np.ones([int(size_at(dim, at)) for dim in aval.shape], aval.dtype))
+        jax.block_until_ready(functions[step.index](*operands))
+
+
+class StageCost(NamedTuple):
+    """What one call of a stage takes: operations, bytes that it reads and bytes that it writes."""
+
+    flops: int
+    bytes_in: int
+    bytes_out: int
+
+
+@functools.lru_cache(maxsize=4096)
+def stage_cost(step: Step, rows: int) -> StageCost:
+    """The cost of a stage on so many vertices or edges, an estimate."""
+    assert step.space is not None
+    at = {SYMBOLS[step.space]: rows}
+    return StageCost(
+        sum(equation_flops(equation, at) for equation in step.equations),
+        sum(value_bytes(var.aval, at) for var in step.reads),
+        sum(value_bytes(var.aval, at) for var in step.writes),
+    )
+
+
+def pad(rows: Any, found: Rows, count: int, size: int, *, zero: bool) -> Any:
+    """Rows of one interval padded to the size of the stage's calls.
+
+    What is missing repeats the last real row: rows of zeros could be NaN in a derivative.
+
+    Args:
+        rows: `count` rows along `found.axis`, or `size` of them where it is padded already.
+        found: along which axis.
+        count: how many rows are real.
+        size: how many there must be.
+        zero: the padding must be 0, as cotangents of padding are.
+    """
+    length = rows.shape[found.axis]
+    full = size * found.factor
+    if length == full and (not zero or count == size):
+        return rows
+    before = (slice(None),) * found.axis
+    padded = np.empty((*rows.shape[: found.axis], full, *rows.shape[found.axis + 1 :]), rows.dtype)
+    real = count * found.factor
+    padded[(*before, slice(0, real))] = np.asarray(rows)[(*before, slice(0, real))]
+    if count < size:
+        missing = (*before, slice(real, full))
+        if zero or not count:
+            padded[missing] = 0
+        else:
+            last = padded[(*before, slice(real - found.factor, real))]
+            repeats = [1] * padded.ndim
+            repeats[found.axis] = size - count
+            padded[missing] = np.tile(last, repeats)
+    return padded
+
+
+def cut(rows: Any, found: Rows, first: int, last: int) -> Any:
+    """Rows `first:last` along their axis, a view."""
+    chosen = slice(first * found.factor, last * found.factor)
+    return np.asarray(rows)[(*(slice(None),) * found.axis, chosen)]
+
+
+def together(step: Step, parts: Sequence[Sequence[Any]], counts: Sequence[int], types: Any) -> list[Any]:
+    """The results of a stage of edges, from those of its chunks.
+
+    Args:
+        step: the stage.
+        parts: of each chunk, what the stage writes.
+        counts: real rows of each chunk; a chunk of 0 is there for the results without rows.
+        types: row types of values.
+    """
+    results: list[Any] = []
+    for place, var in enumerate(step.writes):
+        found, pieces = types[var], [part[place] for part in parts]
+        if isinstance(found, Rows):
+            heads = [cut(piece, found, 0, count) for piece, count in zip(pieces, counts, strict=True)]
+            results.append(heads[0] if len(heads) == 1 else np.concatenate(heads, axis=found.axis))
+        elif isinstance(found, Summed):
+            real = [piece for piece, count in zip(pieces, counts, strict=True) if count]
+            results.append(sum(real[1:], start=real[0]) if real else np.zeros_like(pieces[0]))
+        else:
+            results.append(pieces[0])
+    return results

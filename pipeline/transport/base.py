@@ -1,0 +1,77 @@
+"""The contract of transports: addresses, who answers, and how a request is carried."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, Protocol, final, runtime_checkable
+
+import jax
+
+
+@final
+@dataclasses.dataclass(frozen=True, slots=True)
+class Address:
+    """Who a server is.
+
+    Attributes:
+        role: what kind of server.
+        index: which of that kind, from 0.
+    """
+
+    role: Literal["graph", "parameter"]
+    index: int
+
+
+@runtime_checkable
+class Endpoint(Protocol):
+    """Who answers requests."""
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        """Answers one request.
+
+        A request may be delivered more than once, also while an earlier delivery is still being answered: a repeat must
+        change nothing.
+
+        Args:
+            kind: what is asked.
+            payload: a pytree; its arrays are never written to afterwards, by neither side.
+            sender: who asks.
+
+        Returns:
+            The reply, a pytree.
+        """
+        ...
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """What carries requests between servers."""
+
+    def register(self, address: Address, endpoint: Endpoint) -> None:
+        """Says who answers at an address from now on, also instead of another."""
+        ...
+
+    async def request(
+        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
+    ) -> Any:
+        """Delivers a request, at least once, and returns the reply.
+
+        Args:
+            sender: who asks.
+            receiver: who is asked.
+            kind: as `Endpoint.handle` takes it.
+            payload: likewise.
+            num_bytes: how much is sent.
+            order: the same for a repeat of the same request and unlike that of any other between the two: breaks ties
+                and seeds latencies on the virtual clock.
+
+        Raises:
+            LookupError: nobody is registered there.
+            ConnectionError: it is unknown whether the request was delivered; it may be made again.
+        """
+        ...
+
+
+def payload_bytes(payload: Any) -> int:
+    """Bytes of the arrays in a pytree."""
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in jax.tree.leaves(payload))

@@ -1,0 +1,43 @@
+"""A visit: one interval in one epoch, and the values that belong to it alone."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, final
+
+from dorylax.jax_internals import Var
+
+
+@final
+@dataclasses.dataclass(eq=False)
+class Visit:
+    """One interval in one epoch.
+
+    Attributes:
+        interval: its number on its server.
+        number: its number in the whole graph.
+        epoch: of the interval; -1 for what is computed once.
+        free: values without rows: parameters of one version, keys, constants.
+        constants: the interval's rows that stay the same from epoch to epoch.
+        values: what its steps have written so far and later steps read.
+        kept: rows of neighbours as its forward pass has read them, by number of the publication.
+        background: messages on their way.
+    """
+
+    interval: int
+    number: int
+    epoch: int
+    free: Mapping[Var, Any]
+    constants: dict[Var, Any]
+    values: dict[Var, Any] = dataclasses.field(default_factory=dict)
+    kept: dict[int, Any] = dataclasses.field(default_factory=dict)
+    background: list[asyncio.Task[None]] = dataclasses.field(default_factory=list)
+
+    def value(self, var: Var) -> Any:
+        """A value that a step reads."""
+        for place in (self.values, self.constants):
+            if var in place:
+                return place[var]
+        return self.free[var]

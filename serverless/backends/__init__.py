@@ -1,0 +1,1 @@
+"""Backends: who runs tensor tasks. `base.Backend` is the contract."""

@@ -1,0 +1,54 @@
+"""`inline`: tensor tasks run in this process, on threads of their own on the real clock, in the event loop in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.clock import Clock
+from dorylax.cost import TimeModel
+from dorylax.serverless.task import TensorResult, TensorTask
+
+
+@final
+class InlineBackend:
+    """Runs tasks here.
+
+    Args:
+        functions: of each stage, by its number: `(*operands) -> results`.
+        clock: where time comes from.
+        slots: how many tasks of one graph server run at a time.
+        num_servers: how many graph servers there are.
+        times: how long a task takes in virtual time; None on the real clock.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[int, Callable[..., Sequence[Any]]],
+        clock: Clock,
+        *,
+        slots: int,
+        num_servers: int,
+        times: TimeModel | None,
+    ) -> None:
+        self._functions = functions
+        self._workers = [clock.workers(f"tensor {server}", slots) for server in range(num_servers)]
+        self._times = times
+
+    async def run(self, task: TensorTask) -> TensorResult:
+        """See `Backend`; nothing fails here but the stage itself."""
+        function = self._functions[task.key.stage]
+        seconds = 0.0
+        if self._times is not None:
+            seconds = self._times.tensor_task(
+                task.key, flops=task.flops, bytes_in=task.bytes_in, bytes_out=task.bytes_out
+            )
+
+        def work() -> tuple[Any, ...]:
+            # As NumPy arrays: this waits for the result, so that the task ends when it is computed.
+            return tuple(np.asarray(value) for value in function(*task.operands))
+
+        timed = await self._workers[task.server].run(work, seconds=seconds, order=task.key)
+        return TensorResult(timed.value, timed.start, timed.end)

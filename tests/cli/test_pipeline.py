@@ -1,0 +1,112 @@
+"""Pipelines on the command line, trained by a fake; what the commands show and leave behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support import fake_pipeline
+
+from dorylax.cli.outcome import time_title
+from dorylax.cli.train import pipeline_label
+from dorylax.config import RunConfig
+from dorylax.program.passes import PASSES
+
+TINY = ("--set", "data.size=tiny", "--epochs", "3", "--model", "mlp")
+ASYNC = ("--set", "pipeline.mode=async", "--set", "pipeline.servers=4", "--set", "pipeline.clock=virtual")
+NEAR = ("--set", "train.target_accuracy=1.0", "--set", "pipeline.switch_margin=0.01")
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch: pytest.MonkeyPatch) -> list[fake_pipeline.FakePipeline]:
+    return fake_pipeline.install(monkeypatch)
+
+
+def test_train_and_train_again_from_its_file(dorylax, made, tmp_path: Path) -> None:
+    code, out, err = dorylax("train", *TINY, *ASYNC, "--json", "--out", str(tmp_path / "a"))
+    assert (code, err) == (0, "")
+    content = json.loads(out)
+    assert content["seconds_per_epoch"] == fake_pipeline.SECONDS
+    assert content["config"]["pipeline"]["update"] == "per_interval"
+    assert content["pipeline"][0]["counters"] == {"tasks": 3, "dollars": 0.5}
+    assert (made[0].config.servers, made[0].config.clock) == (4, "virtual")
+    assert (tmp_path / "a" / "seed-0" / "trace.json").is_file()
+    again = dorylax("train", "--config", str(tmp_path / "a" / "seed-0" / "config.yaml"), "--json", "--no-save")
+    assert json.loads(again.out)["config"] == content["config"]
+    assert json.loads(again.out)["final_loss"] == content["final_loss"]
+    assert made[1].config == made[0].config
+
+
+def test_finished_seeds_are_kept(dorylax, made, tmp_path: Path) -> None:
+    first = dorylax("train", *TINY, *ASYNC, "--json", "--out", str(tmp_path / "run")).out
+    again = dorylax("train", *TINY, *ASYNC, "--json", "--out", str(tmp_path / "run"), "--resume").out
+    assert json.loads(first) == json.loads(again)
+    assert len(made) == 1
+
+
+def test_the_table_says_that_times_are_virtual(dorylax) -> None:
+    assert "virtual time per epoch" in dorylax("train", *TINY, *ASYNC, "--no-save").out
+    out = dorylax("train", *TINY, "--set", "pipeline.servers=2", "--no-save").out
+    assert "time per epoch" in out
+    assert "virtual" not in out
+
+
+def test_times_of_two_clocks_are_told_apart() -> None:
+    single, virtual = RunConfig.resolve(), RunConfig.resolve({"pipeline.clock": "virtual"})
+    assert [time_title(configs) for configs in ([], [single], [virtual], [single, virtual])] == [
+        "time per epoch",
+        "time per epoch",
+        "virtual time per epoch",
+        "time per epoch (of either clock)",
+    ]
+
+
+def test_what_the_progress_line_says() -> None:
+    given = {"pipeline.mode": "async", "pipeline.staleness": 1, "pipeline.servers": 4, "pipeline.clock": "virtual"}
+    assert pipeline_label(RunConfig.resolve()) == ""
+    assert pipeline_label(RunConfig.resolve({"pipeline.mode": "pipe"})) == ", pipe on 1 server"
+    assert pipeline_label(RunConfig.resolve(given)) == ", async S=1 on 4 servers, virtual time"
+
+
+def test_predict_needs_no_pipeline(dorylax, made, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert dorylax("train", *TINY, *ASYNC, *NEAR, "--out", str(folder)).code == 0
+    summary = json.loads((folder / "seed-0" / "summary.json").read_text())
+    same = dorylax("predict", "--run", str(folder), "--json")
+    other = dorylax("predict", "--run", str(folder), "--data", "communities", "--json")
+    for answer in (same, other):
+        assert answer.code == 0
+        assert json.loads(answer.out)["accuracy"]["val"] == pytest.approx(summary["val_accuracy"])
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("pipeline.staleness=1",), "pipeline.staleness = 1 needs pipeline.mode=async, got pipe"),
+        (("pipeline.mode=async", "pipeline.staleness=-1"), "pipeline.staleness must be ≥ 0, got -1"),
+        (("pipeline.servers=2", "single.optimize=false"), "single.optimize=false and pipeline.servers exclude"),
+        (("pipeline.clock=virtual", "pipeline.cluster=defalt"), "pipeline.cluster cannot be used: "),
+    ],
+)
+def test_pipelines_that_cannot_be(dorylax, made, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    options = [word for setting in words for word in ("--set", setting)]
+    code, out, err = dorylax("train", *TINY, *options, "--out", str(tmp_path / "run"))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "applied"),
+    [
+        (("pipeline.mode=pipe",), list(PASSES)),
+        (("pipeline.mode=async",), [name for name in PASSES if name != "reorder"]),
+        (("pipeline.mode=async", "pipeline.reorder=true"), list(PASSES)),
+    ],
+)
+def test_describe_shows_the_program_that_the_pipeline_runs(dorylax, words: tuple[str, ...], applied: list[str]) -> None:
+    options = [word for setting in words for word in ("--set", setting)]
+    out = dorylax("describe", "--set", "data.size=tiny", "--model", "mlp", *options, "--json").out
+    assert json.loads(out)["passes"] == applied

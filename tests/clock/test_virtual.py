@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dorylax.clock import DeadlockError, VirtualClock
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_time_jumps_and_is_exact():
+    with VirtualClock(start=0.1) as clock:
+        assert clock.now() == 0.1
+        began = time.perf_counter()
+        clock.run(clock.sleep(1e6, ()))
+        assert time.perf_counter() - began < 1000
+        assert clock.now() == 0.1 + 1e6
+
+
+def test_computes_at_the_start_and_returns_at_the_end():
+    with VirtualClock() as clock:
+        workers, computed = clock.workers("graph", 1), []
+
+        async def main():
+            return await asyncio.gather(
+                *(workers.run(lambda: computed.append(clock.now()), seconds=s, order=()) for s in (2.0, 0.0, 3.0))
+            )
+
+        times = clock.run(main())
+    assert computed == [0.0, 2.0, 2.0]
+    assert [(t.start, t.end) for t in times] == [(0.0, 2.0), (2.0, 2.0), (2.0, 5.0)]
+
+
+def test_ties_go_by_order_then_sequence():
+    happened = []
+
+    async def one(clock, name, order):
+        await clock.sleep(1.0, order)
+        happened.append(name)
+
+    with VirtualClock() as clock:
+
+        async def main():
+            orders = {"a": (2, 0), "b": (1, 5), "c": (1,), "d": (1, 5)}
+            await asyncio.gather(*(one(clock, name, order) for name, order in orders.items()))
+
+        clock.run(main())
+    assert happened == ["c", "b", "d", "a"]
+
+
+def test_what_is_ready_runs_before_the_next_event():
+    happened = []
+
+    async def main(clock):
+        first = asyncio.Event()
+
+        async def sleeper(order):
+            await clock.sleep(1.0, (order,))
+            happened.append(order)
+            first.set()
+
+        async def follower():
+            await first.wait()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            happened.append("follower")
+
+        await asyncio.gather(follower(), sleeper(0), sleeper(1))
+
+    with VirtualClock() as clock:
+        clock.run(main(clock))
+    assert happened == [0, "follower", 1]
+
+
+def test_nobody_overtakes_who_waits_for_a_worker():
+    served = []
+
+    async def main(clock):
+        workers = clock.workers("graph", 1)
+
+        async def one(name, arrival, order):
+            await clock.sleep(arrival, order)
+            await workers.run(lambda: served.append(name), seconds=1.0, order=order)
+            if name == "a":  # back in the moment its worker is free
+                await workers.run(lambda: served.append("again"), seconds=1.0, order=order)
+
+        await asyncio.gather(one("a", 0.0, (3,)), one("b", 0.2, (2,)), one("c", 0.1, (9,)))
+
+    with VirtualClock() as clock:
+        clock.run(main(clock))
+    assert served == ["a", "c", "b", "again"]
+
+
+def test_cancelled_work_frees_its_worker_at_once_and_leaves_no_event():
+    with VirtualClock() as clock:
+        workers = clock.workers("graph", 1)
+
+        async def main():
+            long = asyncio.create_task(workers.run(lambda: None, seconds=100.0, order=()))
+            await clock.sleep(1.0, ())
+            long.cancel()
+            next_one = await workers.run(lambda: None, seconds=1.0, order=())
+            assert (next_one.start, next_one.end) == (1.0, 2.0)
+            await asyncio.Event().wait()
+
+        with pytest.raises(DeadlockError):
+            clock.run(main())
+        assert clock.now() == 2.0
+
+
+def test_a_worker_handed_to_a_task_in_the_moment_it_is_cancelled_goes_to_the_next():
+    with VirtualClock() as clock:
+        workers = clock.workers("graph", 1)
+
+        async def one():
+            return await workers.run(clock.now, seconds=1.0, order=(0,))
+
+        async def main():
+            async def first():
+                await one()
+                second.cancel()  # which has the worker already, but is not awake yet
+
+            asyncio.create_task(first())  # noqa: RUF006
+            await asyncio.sleep(0)
+            second, third = asyncio.create_task(one()), asyncio.create_task(one())
+            return (await third).start
+
+        assert clock.run(main()) == 1.0
+
+
+def test_timers_of_asyncio_are_virtual():
+    with VirtualClock() as clock:
+
+        async def main():
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5000.0):
+                    await asyncio.Event().wait()
+            async with asyncio.timeout(1e9):  # in time: its timer is gone
+                await asyncio.sleep(1000.0)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.sleep(10.0), 0.25)
+
+        clock.run(main())
+        assert clock.now() == 6000.25
+
+
+def test_deadlock_names_who_waits_and_more_can_run():
+    with VirtualClock() as clock:
+        gate = asyncio.Event()
+
+        async def waiter():
+            await gate.wait()
+
+        async def main():
+            await clock.sleep(1.0, ())
+            await gate.wait()
+
+        for name in ("interval 7", "interval 3"):
+            clock.spawn(waiter(), name=name)
+        run = clock.spawn(main(), name="epoch")
+        with pytest.raises(
+            DeadlockError, match="no event is left on the virtual clock: epoch, interval 3, interval 7"
+        ) as error:
+            clock.run(run)
+        assert error.value.tasks == ("epoch", "interval 3", "interval 7")
+        gate.set()
+        clock.run(run)
+
+
+def test_a_long_list_of_who_waits_is_cut():
+    assert str(DeadlockError(f"{k:02}" for k in range(20))).endswith("10, 11 and 8 more")
+
+
+def events(
+    clock: VirtualClock, plan: list[tuple[int, list[tuple[int, int]]]], slots: int
+) -> list[tuple[float, float, int]]:
+    """Runs coroutines that use workers, wait for each other and are cancelled; returns what happened, in order."""
+    workers, happened = clock.workers("graph", slots), []
+
+    async def one(k, delay, tasks):
+        await clock.sleep(float(delay), (k,))
+        for seconds, order in tasks:
+            timed = await workers.run(lambda: None, seconds=float(seconds), order=(order, k))
+            happened.append((timed.start, timed.end, k))
+
+    async def main():
+        made = [asyncio.create_task(one(k, delay, tasks)) for k, (delay, tasks) in enumerate(plan)]
+        await clock.sleep(3.0, ())
+        for task in made[::4]:
+            task.cancel()
+        await asyncio.gather(*made, return_exceptions=True)
+
+    clock.run(main())
+    return happened
+
+
+PLANS = st.lists(
+    st.tuples(st.integers(0, 3), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=4)), max_size=8
+)
+
+
+@given(plan=PLANS, slots=st.integers(1, 3))
+def test_work_keeps_slots_busy_and_nothing_is_lost(plan, slots):
+    with VirtualClock() as clock:
+        happened = events(clock, plan, slots)
+    done = [k for _, _, k in happened]
+    for k, (_, tasks) in enumerate(plan):
+        assert done.count(k) == len(tasks) or (k % 4 == 0 and done.count(k) < len(tasks))
+    assert [end for _, end, _ in happened] == sorted(end for _, end, _ in happened)
+    for instant, _, _ in happened:
+        assert sum(start <= instant < end for start, end, _ in happened) <= slots
+
+
+SCRIPT = """
+import random
+from dorylax.clock import VirtualClock
+from test_virtual import events
+draw = random.Random(5)
+plan = [(draw.randrange(3), [(draw.randrange(3), draw.randrange(3)) for _ in range(5)]) for _ in range(40)]
+with VirtualClock() as clock:
+    print(events(clock, plan, 3), {name for name in "abcdefgh"})
+"""
+
+
+def test_the_same_sequence_of_events_whatever_the_seeds_of_hashes():
+    paths = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT],
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.rsplit("{", 1)
+        for seed in ("1", "2")
+    ]
+    assert printed[0][0] == printed[1][0]
+    assert printed[0][1] != printed[1][1]  # the seeds did something

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+
+from dorylax.cost import (
+    DEFAULT_CLUSTER,
+    INSTANCES,
+    Cluster,
+    ClusterError,
+    Function,
+    Instance,
+    Variation,
+    clusters,
+    find_cluster,
+)
+
+FULL = """
+name: mine
+graph_server:
+  name: box
+  threads: 2
+  flops: 5e10
+  memory_bandwidth: 4e9
+  network_bandwidth: 1e8
+  overhead: 1e-4
+  price: 1
+  variation: {sigma: 0.5, straggler_probability: 0.25, straggler_factor: 2}
+parameter_server: c7g.2xlarge
+function:
+  memory_mb: 3008
+  price_per_gb_second: 0.0000133334
+  variation: {sigma: 0.125}
+functions: 12
+latency: 1e-3
+"""
+
+
+def test_names():
+    assert find_cluster("default") is DEFAULT_CLUSTER
+    assert all(find_cluster(name) is cluster and cluster.name == name for name, cluster in clusters().items())
+    assert all(instance.name == name for name, instance in INSTANCES.items())
+
+
+def test_the_papers_clusters_are_its_table():
+    """Dorylus, evaluation: graph servers, parameter servers, functions per graph server."""
+    chosen = {
+        name: (one.graph_server.name, one.parameter_server.name, one.functions, one.function.memory_mb)
+        for name, one in clusters().items()
+        if name != "default"
+    }
+    assert chosen == {
+        "gcn-reddit-small": ("c5.2xlarge", "c5.xlarge", 80, 192),
+        "gcn-reddit-large": ("c5n.2xlarge", "c5.2xlarge", 40, 192),
+        "gcn-amazon": ("c5n.2xlarge", "c5.xlarge", 90, 192),
+        "gcn-friendster": ("c5n.4xlarge", "c5.2xlarge", 50, 192),
+        "gat-reddit-small": ("c5.2xlarge", "c5.xlarge", 40, 192),
+        "gat-amazon": ("c5n.2xlarge", "c5.xlarge", 100, 192),
+    }
+    assert clusters()["gcn-amazon"].function.virtual_cpus == pytest.approx(0.11, abs=0.005)
+
+
+def test_the_table_in_the_documentation_is_the_default_cluster():
+    page = (Path(__file__).parent.parent.parent / "docs" / "clock.md").read_text()
+    rows = re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", page.split("## The default cluster")[1], re.MULTILINE)
+    assert {key: text.strip() for key, text in rows if key.endswith(".name")} == {
+        "graph_server.name": "c5n.2xlarge",
+        "parameter_server.name": "c5.xlarge",
+    }
+    numbers = {key: float(text) for key, text in rows if not key.endswith(".name")}
+    assert numbers == {key: attrgetter(key)(DEFAULT_CLUSTER) for key in numbers}
+    server, function, variation = (
+        {field.name for field in fields(part)} - {"variation"} for part in (Instance, Function, Variation)
+    )
+    varied = {f"{part}.variation.{name}" for part in ("graph_server", "function") for name in variation}
+    expected = {f"graph_server.{name}" for name in server} | {f"function.{name}" for name in function} | varied
+    assert expected | {"functions", "latency"} <= {key for key, _ in rows}
+
+
+def test_a_file_says_it_all(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(FULL)
+    cluster = find_cluster(path)
+    assert cluster == Cluster.from_file(path) == find_cluster(str(path))
+    server = cluster.graph_server
+    assert (server.name, server.threads, server.flops, server.price) == ("box", 2, 5e10, 1.0)
+    assert (server.variation.sigma, server.variation.straggler_factor) == (0.5, 2.0)
+    assert cluster.parameter_server is INSTANCES["c7g.2xlarge"]
+    function = DEFAULT_CLUSTER.function
+    assert cluster.function == replace(
+        function,
+        memory_mb=3008,
+        price_per_gb_second=0.0000133334,
+        variation=replace(function.variation, sigma=0.125),
+    )
+    assert (cluster.name, cluster.functions, cluster.latency) == ("mine", 12, 1e-3)
+
+
+def test_what_a_file_leaves_out_is_the_default_clusters(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: cheap\ngraph_server: {name: c5.2xlarge, price: 0.1}\n")
+    server = replace(INSTANCES["c5.2xlarge"], price=0.1)
+    assert find_cluster(path) == replace(DEFAULT_CLUSTER, name="cheap", graph_server=server)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("threads: 2", "threads: 0", "mine.yaml:5: graph_server.threads must be ≥ 1, got 0"),
+        ("threads: 2", "threads: 2.5", "mine.yaml:5: graph_server.threads must be a whole number, got 2.5"),
+        ("threads: 2", "threads: true", "mine.yaml:5: graph_server.threads must be a whole number, got True"),
+        ("threads: 2", "treads: 2", "mine.yaml:5: graph_server.treads is no key of a cluster: did you mean threads?"),
+        ("  threads: 2\n", "", "mine.yaml:3: graph_server.threads is missing: name a known type (c5.xlarge, "),
+        ("flops: 5e10", "flops: fast", "mine.yaml:6: graph_server.flops must be a number, got 'fast'"),
+        ("flops: 5e10", "flops: 0", "mine.yaml:6: graph_server.flops must be > 0, got 0.0"),
+        ("price: 1", "price: -1", "mine.yaml:10: graph_server.price must be ≥ 0, got -1.0"),
+        ("price: 1", "price: .inf", "mine.yaml:10: graph_server.price must be ≥ 0 and finite, got inf"),
+        ("sigma: 0.5", "sigma: -1", "mine.yaml:11: graph_server.variation.sigma must be ≥ 0, got -1.0"),
+        ("sigma: 0.5", "mu: 1", "mine.yaml:11: graph_server.variation.mu is no key of a cluster: choose from sigma, "),
+        ("c7g.2xlarge", "c9.huge", "mine.yaml:12: parameter_server must be c5.xlarge, "),
+        ("c7g.2xlarge", "3", "mine.yaml:12: parameter_server must hold keys such as name, got 3"),
+        ("memory_mb: 3008", "memory_mb: 64", "mine.yaml:14: function.memory_mb must be in 128 … 10240"),
+        ("functions: 12", "functions: 0", "mine.yaml:17: functions must be ≥ 1, got 0"),
+        ("latency: 1e-3", "latency: 0", "mine.yaml:18: latency must be > 0, got 0.0"),
+        ("latency: 1e-3", "variation: {}", "mine.yaml:18: variation is no key of a cluster: choose from name, "),
+        ("latency: 1e-3", "latency: [", "mine.yaml:19: not valid YAML"),
+        ("name: mine\n", "", "name is missing: say what the cluster is called"),
+        ("name: mine", "name: 3", "mine.yaml:2: name must be text, got 3"),
+        (FULL, "", "mine.yaml: must hold keys such as name, got None"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_line_and_key(tmp_path, before, after, problem):
+    assert before in FULL
+    path = tmp_path / "mine.yaml"
+    path.write_text(FULL.replace(before, after, 1))
+    with pytest.raises(ClusterError, match=re.escape(problem)):
+        find_cluster(path)
+
+
+def test_unknown_clusters_are_refused():
+    with pytest.raises(ClusterError, match=r"unknown cluster 'defualt': did you mean default\? \(or give the path"):
+        find_cluster("defualt")
+    with pytest.raises(ClusterError, match="unknown cluster 'zzz': choose from default, gcn-reddit-small, "):
+        find_cluster("zzz")
+    for missing in ("nowhere.yaml", Path("folder") / "nowhere"):
+        with pytest.raises(ClusterError, match=r"the cluster description .*nowhere.* cannot be read"):
+            find_cluster(missing)

@@ -1,0 +1,74 @@
+"""Layouts: servers consecutive, intervals of equal size and about equal in-edges, communities together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.graphs import messy_graph
+
+from dorylax.graph.datasets import load
+from dorylax.graph.partition import PartitionError, lay_out, partition
+from dorylax.graph.partition.layout import choose_intervals
+from dorylax.graph.partition.quality import interval_balance
+from dorylax.graph.partition.simple import even_bounds
+
+
+@pytest.mark.parametrize("servers", [1, 2, 5])
+@pytest.mark.parametrize("intervals", [1, 3])
+@pytest.mark.parametrize("method", ["metis", "random"])
+def test_every_server_has_its_rows_and_even_intervals(servers: int, intervals: int, method) -> None:
+    graph = messy_graph(30, 100)
+    made = partition(graph, servers, method=method)
+    layout = lay_out(graph, made, intervals)
+    assert sorted(layout.order.tolist()) == list(range(30))
+    assert (layout.num_servers, layout.num_intervals) == (servers, servers * intervals)
+    assert (layout.server_bounds[0], layout.server_bounds[-1]) == (0, 30)
+    for server, bounds in enumerate(layout.interval_bounds):
+        assert (bounds[0], bounds[-1]) == layout.server_bounds[server : server + 2]
+        assert len(bounds) == intervals + 1
+        assert np.ptp(np.diff(bounds)) <= 1
+        assert (made.parts[layout.order[bounds[0] : bounds[-1]]] == server).all()
+    flat = [b for bounds in layout.interval_bounds for b in bounds[:-1]] + [30]
+    assert layout.all_bounds.tolist() == flat
+    np.testing.assert_array_equal(lay_out(graph, made, intervals).order, layout.order)
+
+
+def test_in_edges_are_balanced_and_communities_together() -> None:
+    data = load("communities", size="small", num_features=1, label_noise=0.0, homophily=0.9)
+    graph = data.graph
+    layout = lay_out(graph, partition(graph, 2), 8)
+    assert interval_balance(graph, layout) < 1.02
+    changes = np.count_nonzero(np.diff(data.labels[layout.order]))
+    assert changes < 0.15 * np.count_nonzero(np.diff(data.labels))
+
+
+@pytest.mark.parametrize(("intervals", "most"), [(2, 12), (8, 40), (30, 160)])  # at random: 24, 96 and about 350
+def test_communities_of_very_different_density(intervals: int, most: int) -> None:
+    labels = np.repeat(np.arange(12, dtype=np.int32), 100)
+    degrees = np.random.default_rng(0).poisson((1 + labels) ** 2).astype(np.int64)
+    counts = np.diff(even_bounds(1200, intervals))
+    chosen = choose_intervals(labels, degrees, counts)
+    np.testing.assert_array_equal(np.bincount(chosen), counts)
+    loads = np.bincount(chosen, degrees)
+    assert loads.max() / loads.mean() < 1.03
+    pieces = len(np.unique(np.stack([labels, chosen]), axis=1).T)
+    assert pieces <= most
+
+
+def test_a_hub_is_left_where_nothing_balances_it() -> None:
+    degrees = np.array([1, 1000, 3, 1, 2, 1], np.int64)
+    chosen = choose_intervals(np.zeros(6, np.int32), degrees, np.array([2, 2, 2]))
+    np.testing.assert_array_equal(np.bincount(chosen), [2, 2, 2])
+    loads = np.bincount(chosen, degrees, 3)
+    assert loads.max() == 1001  # the lightest company that it can have
+
+
+def test_what_cannot_be() -> None:
+    graph = messy_graph(20, 50)
+    made = partition(graph, 3, method="range")
+    with pytest.raises(PartitionError, match=r"7 intervals per server are more than the 6 vertices of server 1"):
+        lay_out(graph, made, 7)
+    with pytest.raises(PartitionError, match="at least 1 interval, got 0"):
+        lay_out(graph, made, 0)
+    with pytest.raises(PartitionError, match="another graph"):
+        lay_out(messy_graph(20, 50, seed=1), made, 1)

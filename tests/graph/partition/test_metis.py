@@ -1,0 +1,61 @@
+"""METIS: what it is given, and what it cannot hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dorylax.graph import Graph
+from dorylax.graph.partition import PartitionError
+from dorylax.graph.partition.metis import metis
+
+# Two cliques joined by an edge, one way; vertex 0 has many in-edges.
+_IN = [(i, j) for i in range(4) for j in range(i)] + [(i, j) for i in range(4, 8) for j in range(4, i)]
+CLIQUES = Graph.from_coo([a for a, _ in _IN] + [7], [b for _, b in _IN] + [0], 8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cuts_where_few_edges_are(seed: int) -> None:
+    parts = metis(CLIQUES, 2, "vertices", seed)
+    assert parts.tolist() in ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4)
+
+
+def test_directions_loops_and_multiplicities_do_not_count() -> None:
+    sources = np.concatenate([CLIQUES.incoming.neighbours, [3, 3, 3], np.arange(8)])
+    rows = np.repeat(np.arange(8), np.diff(CLIQUES.incoming.offsets))
+    targets = np.concatenate([rows, [7, 7, 7], np.arange(8)])
+    more = Graph.from_coo(np.concatenate([sources, targets]), np.concatenate([targets, sources]), 8)
+    simple = Graph.from_coo(np.append(CLIQUES.incoming.neighbours, 3), np.append(rows, 7), 8)
+    np.testing.assert_array_equal(metis(more, 3, "vertices", 0), metis(simple, 3, "vertices", 0))
+
+
+def test_balanced_by_edges() -> None:
+    ring = np.arange(40)
+    sources = np.concatenate([ring, np.arange(1, 31)])
+    graph = Graph.from_coo(sources, np.concatenate([(ring + 1) % 40, np.zeros(30, int)]), 40)
+    sizes = np.bincount(metis(graph, 2, "edges", 0))
+    hub = metis(graph, 2, "edges", 0)[0]
+    assert 11 <= sizes[hub] <= 14  # with its 31 in-edges it weighs as much as 16 others, of 55 in all
+    assert np.bincount(metis(graph, 2, "vertices", 0)).min() >= 19
+
+
+RING = Graph.from_coo(range(64), [*range(1, 64), 0], 64)
+MULTIPLE = Graph.from_coo([0] * 120, [1] * 120, 8)
+
+
+@pytest.mark.parametrize(
+    ("graph", "found"), [(RING, "127 entries.*has 128"), (MULTIPLE, "127 vertices and edges.*has 128")]
+)
+def test_a_graph_too_large_for_its_indices(monkeypatch: pytest.MonkeyPatch, graph: Graph, found: str) -> None:
+    monkeypatch.setattr("dorylax.graph.partition.metis._index_type", lambda: np.dtype(np.int8))
+    with pytest.raises(PartitionError, match=rf"8-bit indices and holds up to {found}: use the method 'ldg'"):
+        metis(graph, 2, "edges", 0)
+
+
+def test_metis_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise RuntimeError("METIS_ERROR_MEMORY")
+
+    monkeypatch.setattr("pymetis.part_graph", fail)
+    with pytest.raises(PartitionError, match=r"26 entries here \(METIS_ERROR_MEMORY\): use the method 'ldg'"):
+        metis(CLIQUES, 2, "vertices", 0)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete
+from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
+
+EPOCHS = 3
+
+
+def arrived(interval: int, epoch: int) -> Arrived:
+    return Arrived(interval, epoch, Complete(np.float32(interval), 1.0 + interval, (interval, epoch)))
+
+
+@given(
+    st.integers(1, 4),
+    st.sampled_from(["per_epoch", "per_interval"]),
+    st.integers(1, 5),
+    st.none() | st.integers(0, EPOCHS),
+    st.randoms(use_true_random=False),
+)
+def test_any_order_and_any_repetition(
+    count: int, update: str, sync_every: int, switch: int | None, random: Any
+) -> None:
+    sequencer = Sequencer(count, update, sync_every=sync_every, first=2, version=10)
+    if switch is not None:
+        sequencer.switch(2 + switch)
+    messages = [arrived(k, 2 + epoch) for k in range(count) for epoch in range(EPOCHS)] * 2
+    random.shuffle(messages)
+    numbered: list[Numbered] = []
+    told: list[Applied] = []
+    unconfirmed: list[int] = []
+    for message in messages:
+        new = sequencer.add(message)
+        numbered += new
+        unconfirmed += [each.update.number for each in new]
+        while unconfirmed and random.random() < 0.5:
+            told += sequencer.confirm(unconfirmed.pop(random.randrange(len(unconfirmed))))
+    random.shuffle(unconfirmed)
+    for number in unconfirmed:
+        told += sequencer.confirm(number)
+
+    numbers = [each.update.number for each in numbered]
+    assert numbers == list(range(11, 11 + len(numbered)))
+    assert [each.version for each in told] == numbers
+    pairs = [pair for each in told for pair in each.pairs]
+    assert sorted(pairs) == [(k, 2 + epoch) for k in range(count) for epoch in range(EPOCHS)]
+    for k in range(count):
+        epochs = [epoch for interval, epoch in pairs if interval == k]
+        assert epochs == sorted(epochs)
+    assert [pair for each in told for pair in each.extras] == pairs
+
+    forwarded = [update.number for each in numbered for update in each.forward]
+    assert forwarded == numbers
+    assert all(each.forward[-1] is each.update for each in numbered if each.forward)
+    assert all(len(each.forward) <= sync_every for each in numbered)
+    seen: list[tuple[int, int]] = []
+    for each, applied in zip(numbered, told, strict=True):
+        seen += applied.pairs
+        epoch = applied.pairs[-1][1]
+        closes = sum(other == epoch for _, other in seen) == count
+        assert each.everywhere == closes
+        assert each.forward or not closes
+        per_epoch = update == "per_epoch" or (switch is not None and epoch >= 2 + switch)
+        assert each.update.factor == (1 if per_epoch else count)
+        assert len(applied.pairs) == (count if per_epoch else 1)
+        assert each.update.loss == sum(1.0 + k for k, _ in applied.pairs)
+    assert sequencer.pending == 0
+
+
+def test_the_epochs_of_an_interval_go_in_order() -> None:
+    sequencer = Sequencer(2, "per_interval")
+    assert sequencer.add(arrived(0, 1)) == []
+    assert sequencer.pending == 1
+    first, second = sequencer.add(arrived(0, 0))
+    assert sequencer.confirm(second.update.number) == []
+    told = sequencer.confirm(first.update.number)
+    assert [applied.pairs for applied in told] == [((0, 0),), ((0, 1),)]
+
+
+def test_pending_counts_what_is_on_its_way() -> None:
+    sequencer = Sequencer(2, "per_interval", sync_every=2)
+    (numbered,) = sequencer.add(arrived(0, 0))
+    assert numbered.forward == ()
+    assert sequencer.pending == 2  # neither sent nor applied
+    sequencer.confirm(1)
+    assert sequencer.pending == 1
+    per_epoch = Sequencer(2, "per_epoch")
+    per_epoch.add(arrived(0, 0))
+    assert per_epoch.pending == 1
+
+
+def test_scaling_can_be_left_off() -> None:
+    (numbered,) = Sequencer(4, "per_interval", interval_step_scaling=False).add(arrived(1, 0))
+    assert numbered.update.factor == 1
+
+
+def test_a_switch_that_comes_too_late_is_refused() -> None:
+    sequencer = Sequencer(2, "per_interval")
+    sequencer.add(arrived(0, 0))
+    sequencer.add(arrived(0, 2))
+    with pytest.raises(ValueError, match="per_epoch from epoch 2 on: gradients of epoch 2 have come"):
+        sequencer.switch(2)
+    sequencer.switch(3)
+    sequencer.switch(0)  # it is switched: no matter
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"update": "never"}, "update must be 'per_epoch' or 'per_interval', got 'never'"),
+        ({"update": "per_interval", "sync_every": 0}, "sync_every must be ≥ 1, got 0"),
+    ],
+)
+def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Sequencer(1, **options)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from dorylax.graph.graph import Graph
+from dorylax.pipeline.parameters.messages import ServerState, Update
+from dorylax.pipeline.parameters.update import OptimizerStep
+from dorylax.trainer.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.gradient import Kept
+from dorylax.trainer.step import StepFunctions
+
+PARAMS = {"w": np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), "b": np.zeros(3, np.float32)}
+STEPS = 4
+OPTIMIZERS = {
+    "sgd": optax.sgd(0.1),
+    "adamw with a schedule": optax.adamw(optax.cosine_decay_schedule(0.1, STEPS), weight_decay=1e-2),
+    "clipped adam": optax.chain(optax.clip_by_global_norm(0.5), optax.adam(optax.linear_schedule(0.1, 0.0, 4))),
+    "of the loss": optax.chain(optax.adam(0.01), optax.contrib.reduce_on_plateau(patience=1, factor=0.5)),
+    "of the loss and gradient": optax.polyak_sgd(),
+}
+
+
+def gradients(step: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(step)
+    return {name: rng.standard_normal(leaf.shape).astype(leaf.dtype) for name, leaf in PARAMS.items()}
+
+
+def loss(step: int) -> float:
+    return 1.5 if step > 1 else 2.25 - step
+
+
+def assert_identical(first: Any, second: Any) -> None:
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        assert one.dtype == other.dtype
+        assert not getattr(one, "weak_type", False)
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+def served(optimizer: optax.GradientTransformation, factor: int = 1, steps: int = STEPS) -> ServerState:
+    step = OptimizerStep(optimizer, PARAMS)
+    state = step.start(PARAMS)
+    for number in range(steps):
+        state = step(state, Update(number + 1, gradients(number), loss(number), factor))
+    return state
+
+
+class GivenGradient:
+    """Gradient and loss that come with the inputs, for the single-machine trainer."""
+
+    passes: tuple[str, ...] | None = None
+
+    def keep(self, arrays: TrainingArrays) -> Kept:
+        return Kept()
+
+    def __call__(self, params: Any, state: Any, inputs: EpochInputs) -> tuple[Any, Any, Any]:
+        return *inputs.kept, state
+
+
+class NoStructure:
+    def apply_train(self, *args: Any) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+    def apply_evaluate(self, *args: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_like_the_single_machine_trainer_bit_for_bit(name: str) -> None:
+    functions = StepFunctions(NoStructure(), OPTIMIZERS[name])
+    nothing = TrainingArrays(Graph.from_coo([0], [0], 1), *[jnp.zeros(1)] * 4)
+    start, _ = functions.start.prepare(PARAMS, {})
+    carry = start(PARAMS, {})
+    for number in range(STEPS):
+        kept = (jnp.float32(loss(number)), jax.tree.map(jnp.asarray, gradients(number)))
+        inputs = EpochInputs({}, kept, nothing, jnp.uint32(0), jnp.uint32(number))
+        step, _ = functions.step(GivenGradient()).prepare(carry, inputs)
+        carry, _ = step(carry, inputs)
+    state = served(OPTIMIZERS[name])
+    assert state.version == STEPS
+    assert_identical((state.params, state.opt_state), carry[:2])
+
+
+@pytest.mark.parametrize("name", ["sgd", "clipped adam", "of the loss"])
+def test_a_factor_scales_around_the_optimizer(name: str) -> None:
+    chained = optax.chain(optax.scale(5), OPTIMIZERS[name], optax.scale(1 / 5))
+    step = OptimizerStep(chained, PARAMS)
+    expected = step.start(PARAMS)
+    for number in range(STEPS):
+        expected = step(expected, Update(number + 1, gradients(number), 5 * loss(number), 1))
+    state = served(OPTIMIZERS[name], factor=5)
+    assert_identical(state.params, expected.params)
+    assert_identical(state.opt_state, expected.opt_state[1])
+
+
+def test_an_optimizer_sees_loss_and_gradient_of_the_same_function() -> None:
+    """Polyak's step is loss / |gradient|²; of K times the function it is a K-th as long, on a K-fold gradient."""
+    expected = served(optax.polyak_sgd(max_learning_rate=1e9), steps=1).params
+    moved = served(optax.polyak_sgd(max_learning_rate=1e9), factor=4, steps=1).params
+    for name, before in PARAMS.items():
+        np.testing.assert_allclose(4 * (moved[name] - before), expected[name] - before, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_dtypes_are_kept(dtype: str) -> None:
+    params = {"w": np.ones(3, jnp.dtype(dtype))}
+    step = OptimizerStep(optax.adam(0.1), params)
+    state = step.start(params)
+    after = step(state, Update(1, {"w": np.ones(3, jnp.dtype(dtype))}, 1.0, 3))
+    for new, old in zip(jax.tree.leaves(after[1:]), jax.tree.leaves(state[1:]), strict=True):
+        assert new.dtype == old.dtype
+    assert (after.params["w"] < 1).all()
+
+
+def test_the_state_before_stays_valid_and_shares_nothing_with_what_was_given() -> None:
+    params = {"w": np.ones(64, np.float32)}
+    step = OptimizerStep(optax.sgd(1.0), params)
+    state = step.start(params)
+    params["w"][:] = 5
+    step(state, Update(1, {"w": np.ones(64, np.float32)}, 0.0, 1))
+    np.testing.assert_array_equal(state.params["w"], 1)
+
+
+def test_it_goes_on_from_a_given_state() -> None:
+    first = served(OPTIMIZERS["clipped adam"], steps=2)
+    step = OptimizerStep(OPTIMIZERS["clipped adam"], PARAMS)
+    state = step.start(jax.tree.map(np.asarray, first.params), jax.tree.map(np.asarray, first.opt_state), 2)
+    for number in range(2, STEPS):
+        state = step(state, Update(number + 1, gradients(number), loss(number), 1))
+    assert_identical(state[1:], served(OPTIMIZERS["clipped adam"])[1:])
+
+
+def test_versions_follow_one_another() -> None:
+    step = OptimizerStep(optax.sgd(1.0), PARAMS)
+    with pytest.raises(ValueError, match="update 2 does not follow version 0"):
+        step(step.start(PARAMS), Update(2, gradients(0), 0.0, 1))
+
+
+def test_optimizers_of_local_functions_are_shipped() -> None:
+    base = 0.5
+
+    def schedule(count: Any) -> Any:
+        return base / (1 + count)
+
+    state = served(optax.sgd(schedule), steps=2)
+    expected = {name: leaf - 0.5 * gradients(0)[name] - 0.25 * gradients(1)[name] for name, leaf in PARAMS.items()}
+    np.testing.assert_allclose(state.params["w"], expected["w"], rtol=1e-5)
+    pickled = OptimizerStep(optax.sgd(schedule), PARAMS).pickled
+    assert OptimizerStep(pickled, PARAMS).pickled == pickled
+
+
+def test_an_optimizer_that_cannot_be_shipped_is_refused() -> None:
+    lock = threading.Lock()
+
+    def schedule(count: Any) -> Any:
+        with lock:
+            return 0.1
+
+    with pytest.raises(ValueError, match="cannot be sent to parameter servers"):
+        OptimizerStep(optax.sgd(schedule), PARAMS)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [optax.lbfgs(), optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(max_backtracking_steps=3))],
+    ids=["lbfgs", "backtracking"],
+)
+def test_line_searches_are_refused(optimizer: optax.GradientTransformation) -> None:
+    with pytest.raises(ValueError, match="evaluates the loss at other parameters"):
+        OptimizerStep(optimizer, PARAMS)

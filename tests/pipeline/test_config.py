@@ -1,0 +1,119 @@
+"""A pipeline's configuration: what is filled in, and what each wrong one says."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dorylax.config.schema import PipelineSection
+from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+
+
+@pytest.mark.parametrize(
+    ("given", "staleness", "update"),
+    [
+        ({}, None, "per_epoch"),
+        ({"mode": "no-pipe"}, None, "per_epoch"),
+        ({"mode": "async"}, 0, "per_interval"),
+        ({"mode": "async", "staleness": 3, "update": "per_epoch"}, 3, "per_epoch"),
+    ],
+)
+def test_what_the_mode_fills_in(given: dict[str, Any], staleness: int | None, update: str) -> None:
+    config = PipelineConfig(**given)
+    assert (config.staleness, config.update) == (staleness, update)
+    assert PipelineConfig(**config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("given", "synchronous", "may_reorder"),
+    [
+        ({}, True, True),
+        ({"mode": "no-pipe"}, True, True),
+        ({"mode": "async"}, False, False),
+        ({"mode": "async", "reorder": True}, False, True),
+    ],
+)
+def test_what_follows_from_the_mode(given: dict[str, Any], synchronous: bool, may_reorder: bool) -> None:
+    config = PipelineConfig(**given)
+    assert (config.synchronous, config.may_reorder) == (synchronous, may_reorder)
+
+
+def test_a_path_becomes_text() -> None:
+    assert PipelineConfig(partition=Path("parts/four")) == PipelineConfig(partition="parts/four")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"servers": 0}, "servers must be ≥ 1, got 0"),
+        ({"servers": 2.0}, "servers must be a whole number ≥ 1, got 2.0"),
+        ({"intervals": 0}, "intervals must be ≥ 1, got 0"),
+        ({"intervals": True}, "intervals must be a whole number ≥ 1, got True"),
+        ({"intervals": None}, "intervals must be a whole number ≥ 1, got None"),
+        ({"mode": "asynch"}, "mode must be one of no-pipe, pipe, async, got 'asynch' (did you mean async?)"),
+        ({"mode": None}, "mode must be one of no-pipe, pipe, async, got None"),
+        ({"mode": "async", "staleness": -1}, "staleness must be ≥ 0, got -1"),
+        ({"staleness": 1}, "staleness = 1 needs pipeline.mode=async, got pipe: change one of them"),
+        (
+            {"mode": "no-pipe", "staleness": 0},
+            "staleness = 0 needs pipeline.mode=async, got no-pipe: change one of them",
+        ),
+        (
+            {"update": "per_interval"},
+            "update = per_interval needs pipeline.mode=async, got pipe, whose update is per_epoch",
+        ),
+        ({"mode": "async", "update": "each"}, "update must be one of per_epoch, per_interval, got 'each'"),
+        (
+            {"interval_step_scaling": False},
+            "interval_step_scaling = false needs pipeline.update=per_interval: change one of them",
+        ),
+        ({"mode": "async", "interval_step_scaling": 1}, "interval_step_scaling must be true or false, got 1"),
+        ({"sync_every": 0}, "sync_every must be ≥ 1, got 0"),
+        ({"parameter_servers": 0}, "parameter_servers must be ≥ 1, got 0"),
+        ({"clock": "wall"}, "clock must be one of real, virtual, got 'wall'"),
+        ({"cluster": "large"}, "cluster = large needs pipeline.clock=virtual, got real: change one of them"),
+        (
+            {"partitioner": "metiss"},
+            "partitioner must be one of metis, ldg, range, random, got 'metiss' (did you mean metis?)",
+        ),
+        ({"balance": "rows"}, "balance must be one of vertices, edges, got 'rows'"),
+        ({"partition": ""}, "partition must be the folder of a saved partition, got ''"),
+        (
+            {"partition": "parts", "partitioner": "ldg"},
+            "partition is made already, so pipeline.partitioner says nothing: leave one of them away",
+        ),
+        (
+            {"partition": "parts", "balance": "edges"},
+            "partition is made already, so pipeline.balance says nothing: leave one of them away",
+        ),
+        ({"graph_threads": 0}, "graph_threads must be ≥ 1, got 0"),
+        ({"tensor_slots": 0}, "tensor_slots must be ≥ 1, got 0"),
+        ({"edge_chunk": 0}, "edge_chunk must be ≥ 1, got 0"),
+        ({"backend": "aws"}, "backend must be one of inline, got 'aws'"),
+        ({"reorder": True}, "reorder = true needs pipeline.mode=async, got pipe, which always reorders: leave it away"),
+        ({"switch_margin": 0.1}, "switch_margin = 0.1 needs pipeline.mode=async, got pipe: change one of them"),
+        ({"mode": "async", "switch_margin": 0.0}, "switch_margin must be a fraction > 0 and < 1, got 0.0"),
+        ({"mode": "async", "switch_margin": float("nan")}, "switch_margin must be a number > 0 and < 1, got nan"),
+    ],
+)
+def test_wrong_values_name_their_key(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineConfigError) as caught:
+        PipelineConfig(**given)
+    assert str(caught.value) == f"pipeline.{message}"
+    assert caught.value.key == f"pipeline.{message.partition(' ')[0]}"
+
+
+def test_an_unknown_cluster() -> None:
+    with pytest.raises(
+        PipelineConfigError, match=r"^pipeline\.cluster cannot be used: .*'defalt': did you mean default\?"
+    ):
+        PipelineConfig(clock="virtual", cluster="defalt")
+
+
+def test_the_configuration_section_has_the_same_keys_and_defaults() -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}
+    assert {name: field.default for name, field in PipelineSection.model_fields.items()} == fields
+    assert list(PipelineSection.model_fields) == list(fields)

@@ -1,0 +1,87 @@
+"""Synchronous pipelines against the un-partitioned model under `jax.value_and_grad`, on one machine."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import pytest
+from support.covering import pairwise
+from support.pipelines import OPTIONS, Trained, farthest, messy_data, train_pipeline, train_single
+
+from dorylax.graph.dataset import Dataset
+from dorylax.pipeline import engine
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.stages import StageSizes
+
+EPOCHS = 20
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
+FACTORS: dict[str, Any] = {
+    "model": list(OPTIONS),
+    "servers": [1, 2, 3, 5, 8],
+    "intervals": [1, 2, 5, 16],
+    "mode": ["pipe", "no-pipe"],
+    "clock": ["real", "virtual"],
+    "dtype": ["float64", "float32"],
+    "partitioner": ["metis", "ldg", "range", "random"],
+    "parameter_servers": [1, 3],
+    "edge_chunk": [65536, 40],
+}
+
+
+@pytest.fixture(autouse=True)
+def quick_compilation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    jax.config.update("jax_disable_most_optimizations", True)
+    # Always as many rows in a call, so that one compilation serves every number of servers and intervals; that those of
+    # an interval suffice is tested by `test_rows_of_calls_are_those_of_the_largest_interval`.
+    monkeypatch.setattr(engine, "stage_sizes", lambda pieces, edge_chunk: StageSizes(256, min(edge_chunk, 1024)))
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_enable_x64", False)
+
+
+def graph() -> Dataset:
+    return messy_data(140, 700)
+
+
+@functools.cache
+def single(model: str, dtype: str) -> Trained:
+    return train_single(model, graph(), EPOCHS, dtype=dtype)
+
+
+def check(case: dict[str, Any]) -> None:
+    options = dict(case)
+    model, dtype = options.pop("model"), options.pop("dtype")
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    found = train_pipeline(model, graph(), EPOCHS, PipelineConfig(**options), dtype=dtype)
+    assert farthest(found, single(model, dtype)) <= TOLERANCE[dtype]
+
+
+def named(case: dict[str, Any]) -> str:
+    return "-".join(str(value) for value in case.values())
+
+
+@pytest.mark.parametrize("case", pairwise(FACTORS), ids=named)
+def test_losses_and_parameters_after_twenty_epochs(case: dict[str, Any]) -> None:
+    check(case)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("model", OPTIONS)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("servers", range(1, 9))
+def test_everything_with_everything(model: str, dtype: str, servers: int) -> None:
+    for intervals, mode, clock in itertools.product(range(1, 17), FACTORS["mode"], FACTORS["clock"]):
+        check(
+            {
+                "model": model,
+                "servers": servers,
+                "intervals": intervals,
+                "mode": mode,
+                "clock": clock,
+                "dtype": dtype,
+            }
+        )

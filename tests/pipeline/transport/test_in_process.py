@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dorylax.clock import Clock, RealClock, VirtualClock
+from dorylax.pipeline.transport import Address, Endpoint, InProcessTransport, Transport, payload_bytes
+
+HERE, THERE = Address("graph", 0), Address("parameter", 1)
+
+
+class Echo:
+    """Answers with what it was asked, twice."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.asked = clock, list[Any]()
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        self.asked.append((kind, sender, self.clock.now()))
+        return [payload, payload]
+
+
+def request(transport: Transport, payload: Any) -> Any:
+    return transport.request(HERE, THERE, "ask", payload, num_bytes=payload_bytes(payload), order=(7,))
+
+
+def test_request_and_reply_take_their_time_on_the_virtual_clock() -> None:
+    travelled = []
+
+    def seconds(sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> float:
+        travelled.append((sender, receiver, num_bytes, order))
+        return float(num_bytes)
+
+    payload = {"x": np.zeros(4, np.float32), "y": 1}
+    with VirtualClock() as clock:
+        transport, echo = InProcessTransport(clock, seconds), Echo(clock)
+        assert isinstance(transport, Transport)
+        assert isinstance(echo, Endpoint)
+        transport.register(THERE, echo)
+        reply = clock.run(request(transport, payload))
+        assert clock.now() == 48
+    assert reply[0] is payload
+    assert echo.asked == [("ask", HERE, 16.0)]
+    assert travelled == [(HERE, THERE, 16, (7, 0)), (THERE, HERE, 32, (7, 1))]
+
+
+def test_nobody_asks_how_long_on_the_real_clock() -> None:
+    def seconds(*_: Any) -> float:
+        raise AssertionError("asked")
+
+    with RealClock() as clock:
+        transport = InProcessTransport(clock, seconds)
+        transport.register(THERE, Echo(clock))
+        assert clock.run(request(transport, 5)) == [5, 5]
+
+
+def test_the_last_to_register_answers() -> None:
+    with VirtualClock() as clock:
+        transport = InProcessTransport(clock, lambda *_: 0.0)
+        with pytest.raises(LookupError, match="nobody is registered as parameter server 1 to answer 'ask'"):
+            clock.run(request(transport, 1))
+        first, second = Echo(clock), Echo(clock)
+        transport.register(THERE, first)
+        transport.register(THERE, second)
+        clock.run(request(transport, 1))
+        assert (len(first.asked), len(second.asked)) == (0, 1)

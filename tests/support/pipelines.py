@@ -1,0 +1,129 @@
+"""Training by a pipeline and on one machine, with the same model, data and optimizer, for tests that compare them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.datasets import load
+from dorylax.layers import registry
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.engine import Pipeline
+from dorylax.program.model.base import ModelParts
+from dorylax.program.model.flax_nnx import put_back, take_apart
+from dorylax.trainer import Trainer
+from support.graphs import messy_graph
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "gcn": {"dropout": 0.5, "hidden_features": 8},
+    "gat": {"dropout": 0.4, "attention_dropout": 0.3, "hidden_features": 4, "heads": 2},
+    "sage": {"dropout": 0.5, "hidden_features": 8, "aggregation": "max"},
+    "gin": {"dropout": 0.5, "hidden_features": 8},
+}
+"""Models with dropout on, small."""
+
+
+class Trained(NamedTuple):
+    """What training gave: the loss of each epoch, and the last parameters by path."""
+
+    losses: list[float]
+    params: dict[str, np.ndarray]
+
+
+@functools.cache
+def small_data() -> Dataset:
+    """The smallest `communities`: 1000 vertices, symmetric."""
+    return load("communities", size="tiny")
+
+
+@functools.cache
+def messy_data(num_vertices: int = 60, num_edges: int = 240) -> Dataset:
+    """A small directed graph with everything in it that goes wrong."""
+    graph = messy_graph(num_vertices, num_edges)
+    rng = np.random.default_rng(1)
+    split = rng.permutation(num_vertices) % 3
+    return Dataset(
+        name="messy",
+        graph=graph,
+        features=rng.normal(size=(num_vertices, 5)).astype(np.float32),
+        labels=rng.integers(0, 3, num_vertices).astype(np.int32),
+        num_classes=3,
+        train_mask=split == 0,
+        val_mask=split == 1,
+        test_mask=split == 2,
+    )
+
+
+def in_dtype(data: Dataset, dtype: str) -> Dataset:
+    """The data set with features of this dtype; `Dataset` itself makes them float32."""
+    copy = dataclasses.replace(data)
+    object.__setattr__(copy, "features", data.features.astype(dtype))
+    return copy
+
+
+def make_model(name: str, data: Dataset, dtype: str = "float32", seed: int = 0) -> nnx.Module:
+    """A small model with dropout, its parameters of this dtype."""
+    model = registry.build(
+        name, data.num_features, data.num_classes, OPTIONS[name], nnx.Rngs(params=seed, dropout=seed)
+    )
+    parts = take_apart(model)
+    put_back(model, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parts.params), parts.state)
+    return model
+
+
+def train_single(name: str, data: Dataset, epochs: int, *, dtype: str = "float32", seed: int = 0) -> Trained:
+    """The un-partitioned model under `jax.value_and_grad`."""
+    model = make_model(name, data, dtype, seed)
+    result = Trainer(
+        model, in_dtype(data, dtype), optimizer=optimizer(), epochs=epochs, seed=seed, eval_every=epochs, optimize=False
+    ).fit()
+    return Trained([record.loss for record in result.history], named(result.last_params))
+
+
+def optimizer() -> optax.GradientTransformation:
+    """Adam, whose state a lost or doubled gradient would show in."""
+    return optax.adam(0.01)
+
+
+def make_pipeline(
+    name: str, data: Dataset, config: PipelineConfig, *, dtype: str = "float32", seed: int = 0
+) -> tuple[Pipeline, ModelParts]:
+    """A pipeline that is not started yet."""
+    parts = take_apart(make_model(name, data, dtype, seed))
+    return Pipeline.of(parts, in_dtype(data, dtype), optimizer(), config, seed=seed), parts
+
+
+def train_pipeline(
+    name: str, data: Dataset, epochs: int, config: PipelineConfig, *, dtype: str = "float32", seed: int = 0
+) -> Trained:
+    """The same by a pipeline."""
+    pipeline, parts = make_pipeline(name, data, config, dtype=dtype, seed=seed)
+    pipeline.start(parts.params, None, parts.state)
+    try:
+        pipeline.barrier(epochs)
+        records = [pipeline.run_epoch() for _ in range(epochs)]
+        return Trained([record.loss for record in records], named(records[-1].params))
+    finally:
+        pipeline.close()
+
+
+def named(params: Any) -> dict[str, np.ndarray]:
+    """Path → array."""
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(params)}
+
+
+def farthest(one: Trained, other: Trained) -> float:
+    """The largest relative L2 distance of any parameter tensor, and relative distance of any epoch's loss."""
+    assert one.params.keys() == other.params.keys()
+    assert len(one.losses) == len(other.losses)
+    tensors = [np.linalg.norm(one.params[k] - other.params[k]) / np.linalg.norm(other.params[k]) for k in one.params]
+    losses = [abs(a - b) / abs(b) for a, b in zip(one.losses, other.losses, strict=True)]
+    return float(max(*tensors, *losses))

@@ -1,0 +1,94 @@
+"""The order of vertices in memory: when it changes, and that nothing else does."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pytest
+
+from dorylax.checkpoint import CheckpointMismatchError
+from dorylax.trainer import vertex_order
+from dorylax.trainer.vertex_order import effective_order, in_order
+
+# A checkout without the built kernel says so once; that is not what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
+
+
+@pytest.fixture
+def shuffled(monkeypatch):
+    """Communities of so small a graph are one; a shuffle stands for them. The list grows with each call."""
+    made = []
+
+    def order(graph):
+        made.append(np.random.default_rng(3).permutation(graph.num_vertices))
+        return made[-1]
+
+    monkeypatch.setattr("dorylax.graph.partition.locality_order", order)
+    monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
+    return made
+
+
+def test_auto_is_community_where_features_are_larger_than_the_cache(data, monkeypatch):
+    assert effective_order("auto", data) == "given"
+    monkeypatch.setattr(vertex_order, "CACHE_BYTES", data.features.size * 4)
+    assert effective_order("auto", data) == "given"
+    monkeypatch.setattr(vertex_order, "CACHE_BYTES", data.features.size * 4 - 1)
+    assert effective_order("auto", data) == "community"
+
+
+def test_auto_leaves_alone_what_it_must(data, monkeypatch):
+    monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
+    assert effective_order("auto", data) == "community"
+    assert effective_order("auto", data, reference=True) == "given"
+    assert effective_order("auto", data.reorder(np.arange(data.graph.num_vertices)[::-1])) == "given"
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", data.graph.num_edges - 1)
+    assert effective_order("auto", data) == "given"
+
+
+def test_what_is_asked_for_is_done(data, monkeypatch):
+    assert effective_order("community", data) == "community"
+    monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
+    assert effective_order("given", data) == "given"
+
+
+def test_trainers_of_one_data_set_share_its_order(data, shuffled):
+    assert in_order(data, "given") == (data, 0.0)
+    first, seconds = in_order(data, "community")
+    assert seconds > 0
+    assert in_order(data, "community") == (first, 0.0)
+    assert len(shuffled) == 1
+    np.testing.assert_array_equal(first.features, data.features[shuffled[0]])
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["as built", "reordered before"])
+def test_only_rounding_changes(trainer, data, shuffled, *, before):
+    """Dropout included, which is drawn by the user's ids."""
+    chosen = data.reorder(np.random.default_rng(5).permutation(data.graph.num_vertices)) if before else data
+    there, here = trainer(data=chosen, order="community", epochs=5), trainer(order="given", epochs=5)
+    losses = [[record.loss for record in run.fit().history] for run in (there, here)]
+    assert len(shuffled) == 1
+    np.testing.assert_allclose(*losses, rtol=1e-4)
+    np.testing.assert_allclose(there.predict(), here.predict(), atol=1e-3)
+
+
+def test_the_time_it_takes_is_charged_once(trainer, monkeypatch):
+    monkeypatch.setattr("dorylax.trainer.trainer.in_order", lambda data, order: (data, 1000.0))
+    runner = trainer(epochs=1)
+    assert runner.fit().timings.compile >= 1000
+    assert runner.fit().timings.compile < 1000
+
+
+def test_a_run_goes_on_only_in_the_order_that_it_began_in(trainer, shuffled, tmp_path):
+    options = {"run_directory": tmp_path, "resume": True}
+    trainer(epochs=2, order="auto", **options).fit()
+    assert trainer(epochs=3, order="given", **options).fit().first_epoch == 2
+    with pytest.raises(CheckpointMismatchError, match=r'settings\.single\.order: null there, "community" here'):
+        trainer(epochs=4, order="community", **options).fit()
+
+
+def test_a_wrong_order_is_refused(trainer):
+    from dorylax.trainer.validate import check_order
+
+    with pytest.raises(ValueError, match=r"single\.order must be one of auto, given, community, got 'metis'"):
+        check_order("metis")
