@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from flax import nnx
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.layers import registry
+from dorylax.pipeline import engine
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.stages import StageSizes
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import put_back, take_apart
 from dorylax.trainer import Trainer
@@ -127,3 +132,13 @@ def farthest(one: Trained, other: Trained) -> float:
     tensors = [np.linalg.norm(one.params[k] - other.params[k]) / np.linalg.norm(other.params[k]) for k in one.params]
     losses = [abs(a - b) / abs(b) for a, b in zip(one.losses, other.losses, strict=True)]
     return float(max(*tensors, *losses))
+
+
+@contextlib.contextmanager
+def compiled_once(vertices: int, edges: int) -> Iterator[None]:
+    """Stages are compiled fast, and for these numbers of rows whatever the intervals are: once for all tests of a file."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "stage_sizes", lambda pieces, edge_chunk: StageSizes(vertices, edges))
+        yield
+    jax.config.update("jax_disable_most_optimizations", False)
