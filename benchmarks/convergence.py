@@ -80,7 +80,9 @@ def run(study: str, folder: Path, seeds: int) -> None:
 
 def read(folder: Path, variant: str) -> list[dict[str, Any]]:
     """The runs of a variant, by seed."""
-    paths = sorted(folder.glob(f"{variant.replace(' ', '_')}-*.json"), key=lambda path: int(path.stem.rsplit("-", 1)[1]))
+    paths = sorted(
+        folder.glob(f"{variant.replace(' ', '_')}-*.json"), key=lambda path: int(path.stem.rsplit("-", 1)[1])
+    )
     return [json.loads(path.read_text()) for path in paths]
 
 
@@ -137,7 +139,8 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
             f"| {row['variant']} | {row['epochs']:.1f} | {row['censored']} "
             f"| {ratio.estimate:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] | {100 * row['test_accuracy']:.2f} % "
             f"| {100 * difference.estimate:+.2f} [{100 * difference.low:+.2f}, {100 * difference.high:+.2f}] "
-            f"| {'yes' if row['as_accurate'] else 'no'} | {100 * row['stale']:.0f} % | {1e3 * row['seconds_per_epoch']:.1f} |"
+            f"| {'yes' if row['as_accurate'] else 'no'} | {100 * row['stale']:.0f} % "
+            f"| {1e3 * row['seconds_per_epoch']:.1f} |"
         )
 
 

@@ -79,7 +79,8 @@ def paired_ratio(values: npt.ArrayLike, baseline: npt.ArrayLike, seed: int = 0) 
     """The ratio of means, `mean(values) / mean(baseline)`; seeds are resampled, each with both of its runs.
 
     Args:
-        values, baseline: `[N]`, run k of both has the same seed.
+        values: `[N]`.
+        baseline: `[N]`, run k of both has the same seed.
         seed: of the resampling.
 
     Raises:

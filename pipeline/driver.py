@@ -8,7 +8,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_literal, type_of, variables
+from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, is_literal, type_of, variables
 from dorylax.pipeline.parameters.messages import Complete, Sums
 from dorylax.pipeline.plan import Plan
 from dorylax.program.arguments import unpack
@@ -126,4 +126,4 @@ def _function(inputs: list[Var], outputs: list[Any], equations: list[JaxprEqn]) 
 
 
 def _on_host(value: Any) -> Any:
-    return value if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key) else np.asarray(value)
+    return value if is_key(value.aval) else np.asarray(value)

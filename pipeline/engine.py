@@ -26,8 +26,9 @@ from dorylax.jax_internals import Var
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.driver import Driver
+from dorylax.pipeline.fabric import Fabric
 from dorylax.pipeline.gate import Gate
-from dorylax.pipeline.graph_server import Fabric, GraphServer
+from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.parameters import Applied, ParameterServers
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.prepare import Prepared, prepare
@@ -78,6 +79,7 @@ class Pipeline:
 
     def __init__(
         self,
+        *,
         prepared: Prepared,
         parts: ModelParts,
         data: RunData,
@@ -142,7 +144,16 @@ class Pipeline:
         run_data = RunData(graph, (data.features[layout.order],), data.labels[layout.order], weights)
         pieces = shards(graph, layout)
         return cls(
-            prepared, parts, run_data, layout, pieces, optimizer, config, cluster, seed, time.perf_counter() - begin
+            prepared=prepared,
+            parts=parts,
+            data=run_data,
+            layout=layout,
+            pieces=pieces,
+            optimizer=optimizer,
+            config=config,
+            cluster=cluster,
+            seed=seed,
+            compile_seconds=time.perf_counter() - begin,
         )
 
     def start(self, params: Tree, opt_state: Tree, state: Tree, *, epoch: int = 0, saved: Saved | None = None) -> None:
@@ -289,7 +300,7 @@ class Pipeline:
         )
 
     def drain(self) -> int:
-        """Lets no interval start an epoch that none has started: the epoch at which all will stand, for `run_epoch` until then."""
+        """Lets no interval start an epoch that none has started yet; gives that epoch, before which all will stand."""
         epoch = self._ledger.close()
         self._held.add(epoch)
         return epoch
@@ -325,9 +336,7 @@ class Pipeline:
         return self._timeline.spans
 
     def counters(self) -> dict[str, float | int]:
-        """How much the run has done: tasks, messages, rows read and how many of them were stale; in virtual time also
-        seconds and dollars.
-        """
+        """How much the run has done: `Counters`, and in virtual time its seconds and dollars."""
         found: dict[str, float | int] = dict(self._counters.to_dict())
         if self._cluster is not None:
             bill = Bill.of(
@@ -537,8 +546,8 @@ def _check_state(plan: Plan, config: PipelineConfig) -> None:
     if changing and not config.synchronous:
         raise PipelineConfigError(
             "mode",
-            f"= async cannot train {plan.program.traced.name}, whose state {changing[0]} changes with every epoch: intervals "
-            "stand in different epochs. Choose pipe",
+            f"= async cannot train {plan.program.traced.name}, whose state {changing[0]} changes with every epoch: "
+            "intervals stand in different epochs. Choose pipe",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import final
 
@@ -62,7 +63,7 @@ def pieces(step: Step, rows: RowRange, chunk: int) -> list[Piece]:
     bounds = np.unique(np.concatenate([[0], marks, [count]]))
     return [
         Piece(step, int(first), int(last), int(offsets[last] - offsets[first]))
-        for first, last in zip(bounds[:-1], bounds[1:], strict=True)
+        for first, last in itertools.pairwise(bounds)
     ]
 
 

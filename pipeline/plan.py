@@ -167,7 +167,7 @@ class _Planner:
                 constants.update(program.interfaces[k].writes)
         for k, task in pairs:
             if task.kind == "graph":
-                self._publish(k, task, constants)
+                self._publish(task, constants)
         numbers = {key: number for number, key in enumerate(self._publications)}
         last_read: dict[Var, int] = {}
         for k, task in pairs:
@@ -234,7 +234,7 @@ class _Planner:
         after = [k for k in rest if k not in between]
         return before, after, between[::-1]
 
-    def _publish(self, index: int, task: Task, constants: set[Var]) -> None:
+    def _publish(self, task: Task, constants: set[Var]) -> None:
         equation = task.equations[0]
         name, params = equation.primitive.name, equation.params
         side: Direction = "in" if is_push(name, params) else rows_side(name, params)

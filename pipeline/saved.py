@@ -1,4 +1,4 @@
-"""What an asynchronous run needs besides weights to go on bit for bit: the rows that intervals will read, and their epochs."""
+"""What a run needs besides weights to go on bit for bit: the rows that intervals will read, and their epochs."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
-from dorylax.pipeline.parameters.delivery import deliver
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Finish, Update
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
+from dorylax.pipeline.transport.delivery import deliver
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from typing import final
 
 import optax
 
-from dorylax.pipeline.parameters.delivery import deliver
 from dorylax.pipeline.parameters.endpoint import PULL, PUSH, Compute, ParameterEndpoint, Spawn, in_place
 from dorylax.pipeline.parameters.messages import Applied, Finish, Pulled, Push, ServerState, Sums, Tree
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
+from dorylax.pipeline.transport.delivery import deliver
 
 
 @final

@@ -1,4 +1,4 @@
-"""`inline`: tensor tasks run in this process, on threads of their own on the real clock, in the event loop in virtual time."""
+"""`inline`: tensor tasks run in this process, on threads of their own, or in the event loop in virtual time."""
 
 from __future__ import annotations
 

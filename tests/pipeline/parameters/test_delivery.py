@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dorylax.pipeline.parameters.delivery import ATTEMPTS, deliver
 from dorylax.pipeline.transport import Address, Endpoint
+from dorylax.pipeline.transport.delivery import ATTEMPTS, deliver
 
 
 class Flaky:

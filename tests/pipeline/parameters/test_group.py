@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from dorylax.clock import VirtualClock
 from dorylax.pipeline.parameters import Applied, Complete, ParameterServers, Pulled, ServerState
-from dorylax.pipeline.parameters.delivery import ATTEMPTS
 from dorylax.pipeline.parameters.messages import Sums, Update
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.transport import Address, Endpoint
+from dorylax.pipeline.transport.delivery import ATTEMPTS
 
 PARAMS = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2), "b": np.zeros(2, np.float32)}
 OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.linear_schedule(0.1, 0.01, 20)))

@@ -1,0 +1,43 @@
+"""What graph servers send each other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class RowsMessage(NamedTuple):
+    """Boundary rows of one interval, for a server that has them as ghosts.
+
+    Attributes:
+        publication: the number of the value in the plan: which layer's, and in which direction.
+        interval: its number in the whole graph.
+        epoch: of the rows.
+        rows: `[M, …]`, all ghosts of the interval there, in order.
+    """
+
+    publication: int
+    interval: int
+    epoch: int
+    rows: np.ndarray
+
+
+class SumsMessage(NamedTuple):
+    """Sums over in-edges per source, for the owner of the sources.
+
+    Attributes:
+        step: the number of the task that sums.
+        places: int64 `[M]`, which of the rows that this peer sends.
+        epochs: int64 `[M]`, of the oldest contribution to each.
+        rows: `[M, …]`.
+    """
+
+    step: int
+    places: np.ndarray
+    epochs: np.ndarray
+    rows: np.ndarray
+
+
+HEADER_BYTES = 64
+"""Of a message besides its rows: which value, interval and epoch."""

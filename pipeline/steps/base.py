@@ -1,0 +1,28 @@
+"""The contract of steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from dorylax.pipeline.plan import Step
+from dorylax.pipeline.visit import Visit
+
+if TYPE_CHECKING:  # servers run steps, steps ask servers
+    from dorylax.pipeline.graph_server import GraphServer
+
+
+class RunStep(Protocol):
+    """Runs one step of an interval."""
+
+    async def __call__(self, server: GraphServer, step: Step, visit: Visit) -> None:
+        """Computes what the step writes, into `visit.values`.
+
+        Args:
+            server: who has the interval.
+            step: what to run.
+            visit: for which interval and epoch.
+
+        Raises:
+            TaskFailedError: a tensor task failed too often.
+        """
+        ...

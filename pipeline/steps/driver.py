@@ -1,0 +1,17 @@
+"""Arithmetic without rows that depends on what stages have computed: rare, and done where the interval is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dorylax.pipeline.plan import Step
+from dorylax.pipeline.visit import Visit
+
+if TYPE_CHECKING:
+    from dorylax.pipeline.graph_server import GraphServer
+
+
+async def run(server: GraphServer, step: Step, visit: Visit) -> None:
+    """See `RunStep`."""
+    results = server.fabric.functions[step.index](*(visit.value(var) for var in step.reads))
+    visit.values.update(zip(step.writes, results, strict=True))

@@ -1,0 +1,94 @@
+"""Graph operators that give an interval's own vertices or in-edges: gathers, scatters to edges, softmax.
+
+Where an interval's rows of neighbours are kept (asynchronous training), the operator reads the copy in the interval's own
+numbering; else it reads the server's buffers as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dorylax.ops.row_operators import Role, RowRange
+from dorylax.pipeline.buffers import Reads
+from dorylax.pipeline.concurrent import all_of
+from dorylax.pipeline.fabric import Job
+from dorylax.pipeline.operators import fill_padding, results_for, row_range, work_on
+from dorylax.pipeline.plan import Step
+from dorylax.pipeline.visit import Visit
+
+if TYPE_CHECKING:
+    from dorylax.pipeline.graph_server import GraphServer
+
+
+async def run(server: GraphServer, step: Step, visit: Visit) -> None:
+    """See `RunStep`."""
+    first, last = server.bounds(visit)
+    publications = [operand.publication for operand in step.operands if operand.publication is not None]
+    kept = server.fabric.keeps and any(server.fabric.plan.publications[number].kept for number in publications)
+    if kept:
+        for number in publications:
+            await server.keep(number, step, visit)
+        rows = row_range(server.shard.compact(visit.interval), 0, last - first)
+    else:
+        for number in publications:
+            await server.wait(number, visit.epoch)
+        rows = row_range(server.shard.incoming if step.side == "in" else server.shard.outgoing, first, last)
+    operands = [(operand.role, server.operand(operand, visit, kept=kept)) for operand in step.operands]
+    entries = int(rows.offsets[-1] - rows.offsets[0])
+    results = results_for(step, last - first, entries, server.fabric.sizes.vertices)
+    await operate(server, step, visit, Reading(operands, rows, [] if kept else publications), results)
+    fill_padding(results, step, last - first)
+    outputs = zip(step.equations[0].outvars, results, strict=True)
+    visit.values.update((var, value) for var, value in outputs if var in step.writes)
+
+
+class Reading:
+    """What an operator reads.
+
+    Args:
+        operands: arrays with what they are read by.
+        rows: over which rows it runs.
+        publications: those whose buffers are among the operands.
+    """
+
+    def __init__(
+        self, operands: Sequence[tuple[Role, np.ndarray]], rows: RowRange, publications: Sequence[int] = ()
+    ) -> None:
+        self.operands, self.rows, self.publications = operands, rows, publications
+
+
+async def operate(
+    server: GraphServer, step: Step, visit: Visit, reading: Reading, results: Sequence[np.ndarray]
+) -> None:
+    """Runs an operator in pieces on the graph threads; what it reads is counted when its first piece reads."""
+    numbers = sorted(set(reading.publications))
+    buffers = [server.buffers[number] for number in numbers]
+    counted = [
+        (server.buffers[number], server.block_counts(number, visit.interval))
+        for number in numbers
+        if not server.fabric.plan.publications[number].constant
+    ]
+    found: list[Reads] = []
+
+    def guarded(place: int, work: Callable[[], None]) -> Callable[[], None]:
+        def run_piece() -> None:
+            with contextlib.ExitStack() as stack:
+                for buffer in buffers:
+                    stack.enter_context(buffer.guard.reading())
+                if place == 0:
+                    found.extend(buffer.reads(counts, visit.epoch) for buffer, counts in counted)
+                work()
+
+        return run_piece
+
+    jobs = []
+    for place, piece in enumerate(server.pieces(step, visit.interval, reading.rows)):
+        job = Job(step, visit, place, piece.flops, piece.bytes, step.label)
+        jobs.append(server.compute(job, guarded(place, work_on(step, reading.operands, reading.rows, piece, results))))
+    await all_of(jobs)
+    for one in found:
+        server.fabric.counters.read(visit.epoch, one)

@@ -1,0 +1,85 @@
+"""Operators that sum, for each vertex, what its out-edges hold.
+
+What edges hold lies with their destinations. So each interval sums its in-edges per source; its server adds these sums up
+over its intervals, and sends those of ghosts to their owners, once per epoch; the owner adds up all that it has. An owner
+of vertices thus reads, for each of them, the newest sum of every interval of its own and of every peer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dorylax.ops import row_operators
+from dorylax.pipeline.buffers import Reads
+from dorylax.pipeline.fabric import Job
+from dorylax.pipeline.messages import SumsMessage
+from dorylax.pipeline.operators import fill_padding, results_for, row_range
+from dorylax.pipeline.plan import Step
+from dorylax.pipeline.steps.gather import Reading, operate
+from dorylax.pipeline.visit import Visit
+
+if TYPE_CHECKING:
+    from dorylax.pipeline.graph_server import GraphServer
+
+_READ, _SEND = -1, -2  # places of jobs that are no pieces of the operator
+
+
+async def run(server: GraphServer, step: Step, visit: Visit) -> None:
+    """See `RunStep`."""
+    await _contribute(server, step, visit)
+    await _collect(server, step, visit)
+
+
+async def _contribute(server: GraphServer, step: Step, visit: Visit) -> None:
+    """Sums the interval's in-edges per source, and sends what is complete with them."""
+    merge, transposed = server.merges[step.index], server.shard.transposed(visit.interval)
+    count = transposed.num_rows
+    for operand in step.operands:
+        if operand.publication is not None:
+            await server.keep(operand.publication, step, visit)
+    operands = [(operand.role, server.operand(operand, visit, kept=True)) for operand in step.operands]
+    (partial,) = results_for(step, count, 0, 0)
+    await operate(server, step, visit, Reading(operands, row_range(transposed, 0, count)), [partial])
+    await merge.publish(visit.interval, partial, visit.epoch)
+    ghosts, epochs = merge.due(visit.interval)
+    if len(ghosts):
+        await _send(server, step, visit, ghosts, epochs)
+
+
+async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
+    """Adds up what all in-edges from the interval's vertices hold."""
+    merge, (first, last) = server.merges[step.index], server.bounds(visit)
+    await merge.wait(server.required(visit.epoch))
+    rows = row_range(server.shard.merge().rows, first, last)
+    (result,) = results_for(step, last - first, 0, server.fabric.sizes.vertices)
+
+    def work() -> Reads:
+        with merge.guard.reading():
+            found = merge.reads(first, last, visit.epoch)
+            out = [result[: last - first]]
+            row_operators.run("dorylax_gather_sum", {"direction": "in"}, [merge.rows], rows, out=out)
+            return found
+
+    entries = int(rows.offsets[-1] - rows.offsets[0])
+    width = int(np.prod(result.shape[1:], dtype=int))
+    job = Job(step, visit, _READ, entries * width, entries * (width * result.itemsize + 4), step.label)
+    server.fabric.counters.read(visit.epoch, (await server.compute(job, work)).value)
+    fill_padding([result], step, last - first)
+    visit.values[step.writes[0]] = result
+
+
+async def _send(server: GraphServer, step: Step, visit: Visit, ghosts: np.ndarray, epochs: np.ndarray) -> None:
+    """Sends sums for ghosts to their owners."""
+    merge = server.merges[step.index]
+
+    def work() -> np.ndarray:
+        with merge.guard.reading():
+            return merge.ghost_sums(ghosts)
+
+    job = Job(step, visit, _SEND, 0, 2 * len(ghosts) * merge.rows[:1].nbytes, "∇SC")
+    sums = (await server.compute(job, work)).value
+    for peer, start, mine in server.owners_of(ghosts):
+        message = SumsMessage(step.index, ghosts[mine] - start, epochs[mine], sums[mine])
+        await server.send(visit, peer, message, (visit.epoch, visit.number, step.index, peer))

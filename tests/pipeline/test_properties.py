@@ -1,0 +1,585 @@
+"""What holds of every run, whatever takes how long and whatever fails.
+
+A `Witness` watches a run from outside. It recomputes everything from what is published, read, sent and computed: rows are
+known by their contents, not by their stamps, and `min_epoch` is counted here once more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.pipelines import compiled_once, make_pipeline, messy_data, named
+
+from dorylax.clock import Clock
+from dorylax.cost import DEFAULT_CLUSTER, Cluster, Variation
+from dorylax.graph.dataset import Dataset
+from dorylax.ops import row_operators
+from dorylax.pipeline import engine
+from dorylax.pipeline.buffers import MergeBuffer
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.parameters import Applied, Complete, ParameterServers, Pulled
+from dorylax.pipeline.parameters.messages import ServerState
+from dorylax.pipeline.parameters.server import ParameterServer, Whole
+from dorylax.pipeline.parameters.stash import StashError
+from dorylax.pipeline.prepare import Prepared
+from dorylax.pipeline.transport import Address, Endpoint, InProcessTransport
+from dorylax.pipeline.visit import Visit
+from dorylax.serverless.backends.inline import InlineBackend
+from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
+
+ASYNCHRONOUS = {"gcn": 44, "sage": 12, "gat": 6}
+SYNCHRONOUS = {"gcn": 14, "sage": 4, "gat": 3}
+"""How many runs of each model, 83 in all."""
+
+EDGE_CHUNK = 40
+MOST_FAILURES = 5  # of one task or message: fewer than the attempts that are made
+
+Pair = tuple[int, int]  # interval, epoch
+HERE: contextvars.ContextVar[tuple[GraphServer, Visit] | None] = contextvars.ContextVar("HERE", default=None)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation() -> Iterator[None]:
+    with compiled_once(40, EDGE_CHUNK):
+        yield
+
+
+def graph() -> Dataset:
+    return messy_data(32, 120)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A run. `faults` is the probability of each fault of a task or a message, `cluster` says how long things take."""
+
+    model: str
+    config: PipelineConfig
+    epochs: int
+    barriers: tuple[int, ...] = ()
+    switch: int | None = None
+    cluster: Cluster = DEFAULT_CLUSTER
+    faults: float = 0.0
+    seed: int = 0
+
+    @property
+    def intervals(self) -> int:
+        return self.config.servers * self.config.intervals
+
+    @property
+    def staleness(self) -> int:
+        return self.config.staleness or 0
+
+
+@st.composite
+def cases(draw: st.DrawFn, model: str, *, asynchronous: bool) -> Case:
+    config = PipelineConfig(
+        mode="async" if asynchronous else draw(st.sampled_from(["pipe", "no-pipe"])),
+        staleness=draw(st.integers(0, 3)) if asynchronous else None,
+        update=draw(st.sampled_from(["per_interval", "per_epoch"])) if asynchronous else None,
+        servers=draw(st.integers(1, 3)),
+        intervals=draw(st.integers(1, 4)),
+        parameter_servers=draw(st.integers(1, 3)),
+        sync_every=draw(st.integers(1, 3)),
+        graph_threads=draw(st.integers(1, 2)),
+        tensor_slots=draw(st.integers(1, 3)),
+        partitioner=draw(st.sampled_from(["random", "metis"])),
+        clock="virtual",
+        edge_chunk=EDGE_CHUNK,
+    )
+    epochs = draw(st.integers(3, 6))
+    return Case(
+        model=model,
+        config=config,
+        epochs=epochs,
+        barriers=tuple(sorted(draw(st.sets(st.integers(1, epochs - 1), max_size=1)))),
+        switch=draw(st.none() | st.integers(1, epochs - 1)) if asynchronous else None,
+        cluster=draw(clusters()),
+        faults=draw(st.sampled_from([0.0, 0.05, 0.2])),
+        seed=draw(st.integers(0, 2**16)),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """Anything from machines that are all alike to such that differ by orders of magnitude."""
+
+    def variation() -> Variation:
+        sigma = draw(st.sampled_from([0.0, 0.3, 1.5]))
+        return Variation(sigma, draw(st.sampled_from([0.0, 0.2])), draw(st.sampled_from([5.0, 50.0])))
+
+    default = DEFAULT_CLUSTER
+    return dataclasses.replace(
+        default,
+        graph_server=dataclasses.replace(default.graph_server, variation=variation()),
+        parameter_server=dataclasses.replace(default.parameter_server, variation=variation()),
+        function=dataclasses.replace(default.function, variation=variation()),
+        latency=draw(st.sampled_from([1e-6, 2e-4, 2e-2])),
+    )
+
+
+class Faults:
+    """What goes wrong follows from the seed, the task or message, and the attempt: not from when it is made."""
+
+    def __init__(self, case: Case) -> None:
+        self._probability, self._seed = case.faults, case.seed
+        self._attempts = Counter[Any]()
+        self.made = 0
+
+    def of(self, what: Any) -> Callable[[str], bool]:
+        """Whether a kind of fault befalls this attempt."""
+        attempt = self._attempts[what]
+        self._attempts[what] += 1
+
+        def befalls(kind: str) -> bool:
+            fails = Random(repr((self._seed, what, attempt, kind))).random() < self._probability
+            fails &= attempt < MOST_FAILURES
+            self.made += fails
+            return fails
+
+        return befalls
+
+    def delay(self, what: Any) -> float:
+        return Random(repr((self._seed, what))).choice([0.0, 1e-4, 5e-2, 1.0])
+
+
+class FaultyBackend:
+    """Loses tasks before and after they are computed."""
+
+    def __init__(self, faults: Faults, inner: InlineBackend) -> None:
+        self._faults, self._inner = faults, inner
+
+    async def run(self, task: TensorTask) -> TensorResult:
+        befalls = self._faults.of(task.key)
+        if befalls("before"):
+            raise TaskFailedError
+        result = await self._inner.run(task)
+        if befalls("after"):
+            raise TaskFailedError
+        return result
+
+
+class FaultyTransport:
+    """Loses messages and answers, and delivers messages again, late."""
+
+    def __init__(self, faults: Faults, witness: Witness, clock: Clock, inner: InProcessTransport) -> None:
+        self._faults, self._witness, self._clock, self._inner = faults, witness, clock, inner
+
+    def register(self, address: Address, endpoint: Endpoint) -> None:
+        self._inner.register(address, endpoint)
+
+    async def request(
+        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
+    ) -> Any:
+        message = (sender.role, sender.index, receiver.role, receiver.index, kind, order)
+        done = self._witness.sending(kind, message)
+        befalls = self._faults.of(message)
+
+        def deliver() -> Any:
+            return self._inner.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+
+        async def deliver_late() -> None:
+            await self._clock.sleep(self._faults.delay(message), (*order, 2))
+            with contextlib.suppress(StashError):  # nobody hears the answer to a repeat
+                await deliver()
+
+        if befalls("before"):
+            raise ConnectionError(f"lost {message}")
+        if befalls("twice"):
+            self._clock.spawn(deliver_late())
+        reply = await deliver()
+        if befalls("after"):
+            raise ConnectionError(f"lost the answer to {message}")
+        done()
+        return reply
+
+
+class Witness:
+    """Watches a run, and fails it when something happens that must not.
+
+    Attributes:
+        stale: reads of rows of earlier epochs.
+        faults: what went wrong.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.faults = case, Faults(case)
+        self.synchronous_from = 0 if case.config.synchronous else 1000
+        self.stale = 0
+        self._rows: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (publication, interval) -> epoch -> rows
+        self._sums: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (step, interval) -> epoch -> partial sums
+        self._owners: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = {}
+        self._next = [0] * case.intervals
+        self._walked: set[Pair] = set()
+        self._unanswered: dict[Pair, set[Any]] = {}
+        self._applied = Counter[Pair]()
+        self._pulled: dict[Pair, int] = {}
+        self._versions: dict[int, list[np.ndarray]] = {}  # parameters, then the optimizer's state
+        self._holders = Counter[int]()
+        self._stages: dict[Pair, set[int]] = {}
+        self._parameters: ParameterServers | None = None
+
+    # What must hold.
+
+    def synchronous(self, epoch: int) -> bool:
+        return epoch == 0 or epoch >= self.synchronous_from
+
+    def allowed(self, epoch: int) -> range:
+        """Epochs of rows that an interval may read in an epoch."""
+        if self.synchronous(epoch):
+            return range(epoch, epoch + 1)
+        return range(max(0, epoch - self.case.staleness - 1), epoch + self.case.staleness + 1)
+
+    def updates_before(self, epoch: int) -> int:
+        """How many updates the epochs before this one are."""
+        if self.case.config.update == "per_epoch":
+            return epoch
+        alone = min(epoch, self.synchronous_from)
+        return alone * self.case.intervals + epoch - alone
+
+    def min_epoch(self) -> int:
+        """The first epoch that some interval has not finished: not all of its gradient applied, or of its rows delivered."""
+        epoch = 0
+        while all(
+            self._applied[pair] and pair in self._walked and not self._unanswered.get(pair)
+            for pair in ((interval, epoch) for interval in range(self.case.intervals))
+        ):
+            epoch += 1
+        return epoch
+
+    def starts(self, interval: int, epoch: int) -> None:
+        assert epoch == self._next[interval], "epochs are skipped or repeated"
+        self._next[interval] += 1
+        slowest = self.min_epoch()
+        assert epoch <= slowest + (0 if self.synchronous(epoch) else self.case.staleness), "started too early"
+        assert not [barrier for barrier in self.case.barriers if slowest < barrier <= epoch], "started before a barrier"
+
+    def pulls(self, interval: int, epoch: int, pulled: Pulled) -> None:
+        self._pulled[interval, epoch] = pulled.version
+        behind = 0 if self.synchronous(epoch) else self.case.staleness
+        assert pulled.version >= self.updates_before(max(0, epoch - behind)), "weights lack finished epochs"
+        self._same(pulled.version, jax.tree.leaves(pulled.params))
+        self.stashes()
+
+    def stashes(self) -> None:
+        assert self._parameters is not None
+        assert self._parameters.live_stashes <= self.case.intervals
+
+    def computes(self, number: int, place: int, operand: Any) -> None:
+        """A stage reads a parameter."""
+        here = HERE.get()
+        assert here is not None
+        pair = (here[1].number, here[1].epoch)
+        assert np.array_equal(self._versions[self._pulled[pair]][place], operand), (
+            "a stage has weights of another version"
+        )
+        self._stages.setdefault(pair, set()).add(number)
+
+    def reads(self, operands: Any, rows: Any) -> None:
+        """A graph operator reads; every operand that is a buffer, or a copy of rows of one, is looked at."""
+        here = HERE.get()
+        if here is None or here[1].epoch < 0:
+            return
+        server, visit = here
+        used = rows.neighbours[rows.offsets[0] : rows.offsets[-1]]
+        for operand in operands:
+            array = operand if operand.base is None else operand.base
+            for number, buffer in server.changing_buffers():
+                if array is buffer.rows:
+                    self._reads_rows(server, visit, number, array, np.unique(used))
+                elif array is visit.kept.get(number):
+                    whole = np.zeros_like(buffer.rows)
+                    sources = server.shard.unique_sources(visit.interval)
+                    whole[sources] = array
+                    self._reads_rows(server, visit, number, whole, sources)
+            for step, merge in server.merges.items():
+                if array is merge.rows:
+                    self._reads_sums(server, visit, step, merge, np.unique(used))
+
+    def _reads_rows(
+        self, server: GraphServer, visit: Visit, number: int, array: np.ndarray, places: np.ndarray
+    ) -> None:
+        direction = server._fabric.plan.publications[number].direction  # noqa: SLF001
+        owners, local = self._where(server, direction)
+        for owner in np.unique(owners[places]).tolist():
+            mine = places[owners[places] == owner]
+            published = self._rows[number, owner]
+            epochs = [e for e, rows in published.items() if np.array_equal(rows[local[mine]], array[mine])]
+            assert set(epochs) & set(self.allowed(visit.epoch)), f"epoch {visit.epoch} has read rows of {epochs}"
+            self.stale += visit.epoch not in epochs
+
+    def _reads_sums(self, server: GraphServer, visit: Visit, step: int, merge: MergeBuffer, places: np.ndarray) -> None:
+        parts = server.shard.merge()
+        own = places[places < parts.starts[-1]]
+        for interval, (first, last) in enumerate(zip(parts.starts[:-1], parts.starts[1:], strict=True)):
+            mine = own[(own >= first) & (own < last)]
+            if mine.size:
+                published = self._sums[step, server.first_interval + interval]
+                epochs = [e for e, rows in published.items() if np.array_equal(rows[mine - first], merge.rows[mine])]
+                assert set(epochs) & set(self.allowed(visit.epoch)), f"epoch {visit.epoch} has read sums of {epochs}"
+        received = places[places >= parts.starts[-1]] - parts.starts[-1]
+        found = set(merge.received.epochs[received].tolist())
+        assert found <= set(self.allowed(visit.epoch)), f"epoch {visit.epoch} has read peers' sums of {found}"
+        self.stale += len(found - {visit.epoch})
+
+    def _where(self, server: GraphServer, direction: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Of each row of a buffer: the interval that publishes it, and which of its rows that is."""
+        key = (server.shard.server, direction)
+        if key not in self._owners:
+            own = np.arange(server.shard.first, server.shard.last)
+            rows = np.concatenate([own, server.shard.ghosts[direction]])
+            owners = np.searchsorted(self.bounds, rows, side="right") - 1
+            self._owners[key] = owners, rows - self.bounds[owners]
+        return self._owners[key]
+
+    def applies(self, applied: Applied) -> None:
+        self._applied.update(applied.pairs)
+        assert max(self._applied[pair] for pair in applied.pairs) == 1, "a gradient is applied twice"
+        self.stashes()
+
+    def holds(self, state: ServerState) -> None:
+        """A parameter server has come to a version."""
+        self._holders[state.version] += 1
+        self._same(state.version, jax.tree.leaves((state.params, state.opt_state)))
+
+    def _same(self, version: int, leaves: list[Any]) -> None:
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        known = self._versions.setdefault(version, arrays)
+        assert all(one.tobytes() == other.tobytes() for one, other in zip(known, arrays, strict=False))
+
+    def sending(self, kind: str, message: Any) -> Callable[[], None]:
+        here = HERE.get()
+        if here is None or kind not in ("rows", "sums", "push"):
+            return lambda: None
+        unanswered = self._unanswered.setdefault((here[1].number, here[1].epoch), set())
+        unanswered.add(message)
+        return lambda: unanswered.discard(message)
+
+    def ends(self) -> None:
+        case = self.case
+        every = {(interval, epoch) for interval in range(case.intervals) for epoch in range(case.epochs)}
+        assert self._applied == Counter(every), "not every gradient is applied"
+        newest = self.updates_before(case.epochs)
+        assert self._parameters is not None
+        assert self._parameters.newest().version == newest
+        assert self._holders == dict.fromkeys(range(1, newest + 1), case.config.parameter_servers)
+        assert self._parameters.live_stashes == 0
+        assert self._parameters.settled
+        assert self._stages.keys() == every
+        assert all(len(stages) > 1 for stages in self._stages.values()), "who read weights in the backward pass?"
+
+    # How it looks on.
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Everything that is made in it is watched."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("_around_engine", "_around_servers", "_around_parameters", "_around_computation"):
+                getattr(self, name)(patch)
+            yield
+
+    def _around_engine(self, patch: pytest.MonkeyPatch) -> None:
+        def transport(clock: Clock, seconds: Any) -> Any:
+            return FaultyTransport(self.faults, self, clock, InProcessTransport(clock, seconds))
+
+        def parameters(params: Any, *args: Any, **options: Any) -> ParameterServers:
+            self._parameters = ParameterServers(params, *args, **options)
+            state = self._parameters.newest()
+            self._same(0, jax.tree.leaves((state.params, state.opt_state)))
+            return self._parameters
+
+        patch.setattr(engine, "find_cluster", lambda name: self.case.cluster)
+        patch.setattr(engine, "InProcessTransport", transport)
+        patch.setattr(engine, "ParameterServers", parameters)
+        patch.setattr(
+            engine,
+            "InlineBackend",
+            lambda *args, **options: FaultyBackend(self.faults, InlineBackend(*args, **options)),
+        )
+        applied = Pipeline._applied  # noqa: SLF001
+
+        def told(pipeline: Pipeline, news: Applied) -> None:
+            self.applies(news)
+            applied(pipeline, news)
+
+        patch.setattr(Pipeline, "_applied", told)
+
+    def _around_servers(self, patch: pytest.MonkeyPatch) -> None:
+        run, publish, finish, merged = GraphServer.run, GraphServer.publish, GraphServer.finish, MergeBuffer.publish
+
+        async def runs(server: GraphServer, step: Any, visit: Visit) -> None:
+            token = HERE.set((server, visit))
+            await run(server, step, visit)
+            HERE.reset(token)
+
+        async def publishes(server: GraphServer, number: int, visit: Visit) -> None:
+            bounds = server.shard.bounds
+            count = bounds[visit.interval + 1] - bounds[visit.interval]
+            rows = np.array(visit.value(server._fabric.plan.publications[number].var)[:count])  # noqa: SLF001
+            self._rows.setdefault((number, visit.number), {})[visit.epoch] = rows
+            await publish(server, number, visit)
+
+        async def finishes(server: GraphServer, visit: Visit) -> None:
+            self._walked.add((visit.number, visit.epoch))
+            await finish(server, visit)
+
+        async def merges(merge: MergeBuffer, interval: int, rows: Any, epoch: int) -> None:
+            here = HERE.get()
+            assert here is not None
+            (step,) = [step for step, one in here[0].merges.items() if one is merge]
+            self._sums.setdefault((step, here[1].number), {})[epoch] = np.array(rows)
+            await merged(merge, interval, rows, epoch)
+
+        patch.setattr(GraphServer, "run", runs)
+        patch.setattr(GraphServer, "publish", publishes)
+        patch.setattr(GraphServer, "finish", finishes)
+        patch.setattr(MergeBuffer, "publish", merges)
+
+    def _around_parameters(self, patch: pytest.MonkeyPatch) -> None:
+        pull, advance, finish = ParameterServers.pull, ParameterServer.advance, Whole.finish
+
+        async def pulls(servers: ParameterServers, interval: int, epoch: int) -> Pulled:
+            self.starts(interval, epoch)
+            pulled = await pull(servers, interval, epoch)
+            self.pulls(interval, epoch, pulled)
+            return pulled
+
+        def advances(server: ParameterServer, state: ServerState) -> None:
+            advance(server, state)
+            self.holds(state)
+
+        def finishes(whole: Whole, made: Any) -> Complete:
+            assert whole.pulled.version == self._pulled[whole.pair], "the gradient is finished with other weights"
+            return finish(whole, made)
+
+        patch.setattr(ParameterServers, "pull", pulls)
+        patch.setattr(ParameterServer, "advance", advances)
+        patch.setattr(Whole, "finish", finishes)
+
+    def _around_computation(self, patch: pytest.MonkeyPatch) -> None:
+        functions, operate = Prepared.functions, row_operators.run
+
+        def watched(prepared: Prepared, sizes: Any) -> dict[int, Any]:
+            traced = prepared.plan.program.traced
+            inputs = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
+            places = {var: k for k, var in enumerate(var for var, entry in inputs if entry.role == "param")}
+
+            def wrap(index: int, function: Any) -> Any:
+                reads = prepared.plan.program.interfaces[index].reads
+                parameters = [(k, places[var]) for k, var in enumerate(reads) if var in places]
+
+                def call(*operands: Any) -> Any:
+                    for k, place in parameters:
+                        self.computes(index, place, operands[k])
+                    return function(*operands)
+
+                return call
+
+            return {index: wrap(index, function) for index, function in functions(prepared, sizes).items()}
+
+        def operates(name: str, params: Any, operands: Any, rows: Any, *, out: Any = None) -> Any:
+            self.reads(operands, rows)
+            return operate(name, params, operands, rows, out=out)
+
+        patch.setattr(Prepared, "functions", watched)
+        patch.setattr(row_operators, "run", operates)
+
+    @functools.cached_property
+    def bounds(self) -> np.ndarray:
+        """First row of each interval."""
+        return np.asarray([first for server in self.layout.interval_bounds for first in server[:-1]])
+
+    layout: Any = None
+
+
+def witnessed(case: Case) -> tuple[Witness, list[engine.PipelineEpoch]]:
+    """Trains under the eyes of a witness."""
+    witness = Witness(case)
+    with witness.watching():
+        pipeline, parts = make_pipeline(case.model, graph(), case.config)
+        witness.layout = pipeline._layout  # noqa: SLF001
+        pipeline.start(parts.params, None, parts.state)
+        try:
+            for barrier in (*case.barriers, case.epochs):
+                pipeline.barrier(barrier)
+            records = []
+            for epoch in range(case.epochs):
+                records.append(pipeline.run_epoch())
+                assert records[-1].epoch == epoch
+                assert witness.min_epoch() > epoch
+                if case.switch == epoch:
+                    witness.synchronous_from = pipeline.synchronise()
+            witness.ends()
+        finally:
+            pipeline.close()
+    return witness, records
+
+
+@functools.cache
+def undisturbed(model: str, servers: int, intervals: int, partitioner: Any) -> list[dict[str, np.ndarray]]:
+    """Parameters after each epoch of a synchronous run in which nothing fails."""
+    config = PipelineConfig(
+        servers=servers, intervals=intervals, partitioner=partitioner, clock="virtual", edge_chunk=EDGE_CHUNK
+    )
+    pipeline, parts = make_pipeline(model, graph(), config)
+    pipeline.start(parts.params, None, parts.state)
+    try:
+        return [named(pipeline.run_epoch().params) for _ in range(6)]
+    finally:
+        pipeline.close()
+
+
+@pytest.mark.parametrize("model", ASYNCHRONOUS)
+def test_asynchronous_whatever_fails_and_however_long_it_takes(model: str) -> None:
+    """No deadlock, no row too old, no epoch too early, every gradient once, one weight version per interval and epoch,
+    equal parameter servers, few stashes.
+    """
+
+    @settings(max_examples=ASYNCHRONOUS[model])
+    @given(case=cases(model, asynchronous=True))
+    def check(case: Case) -> None:
+        witnessed(case)
+
+    check()
+
+
+@pytest.mark.parametrize("model", SYNCHRONOUS)
+def test_synchronous_whatever_fails_and_however_long_it_takes(model: str) -> None:
+    """The same, and bit for bit what comes out when nothing fails."""
+
+    @settings(max_examples=SYNCHRONOUS[model])
+    @given(case=cases(model, asynchronous=False))
+    def check(case: Case) -> None:
+        witness, records = witnessed(case)
+        assert not witness.stale
+        config = case.config
+        expected = undisturbed(model, config.servers, config.intervals, config.partitioner)
+        for record in records:
+            found = named(record.params)
+            assert all(found[name].tobytes() == array.tobytes() for name, array in expected[record.epoch].items())
+
+    check()
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_the_witness_sees_stale_reads_and_faults(model: str) -> None:
+    """What the properties above look for does happen."""
+    config = PipelineConfig(
+        mode="async", staleness=1, servers=3, intervals=4, partitioner="random", clock="virtual", edge_chunk=EDGE_CHUNK
+    )
+    witness, _ = witnessed(Case(model, config, 4, faults=0.2))
+    assert witness.stale
+    assert witness.faults.made > 10
