@@ -37,10 +37,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
 }
 PIPELINE = {"pipeline.servers": 2, "pipeline.intervals": 4, "pipeline.clock": "virtual"}
+# Three times the usual learning rate: a third of the epochs, and so a third of the hours for several hundred runs.
+TRAINING = {"optimizer.learning_rate": 0.03, "train.epochs": 100}
 STUDIES: dict[str, dict[str, Any]] = {
-    # 20,000 vertices.
-    "communities": {"data.size": "small", "model.hidden_features": 16, "train.epochs": 160},
-    "pubmed": {"train.epochs": 200},
+    "communities": {"data.size": "small", "model.hidden_features": 16},  # 20,000 vertices
+    "pubmed": {},
 }
 SEEDS = {"communities": 50, "pubmed": 20}
 SAME = 0.005  # "as accurate": the whole interval of the difference within half a point
@@ -49,7 +50,7 @@ SAME = 0.005  # "as accurate": the whole interval of the difference within half 
 def run(study: str, folder: Path, seeds: int) -> None:
     """Trains what is not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    base = {"data.name": study, "model.name": "gcn", **STUDIES[study], **PIPELINE}
+    base = {"data.name": study, "model.name": "gcn", **STUDIES[study], **TRAINING, **PIPELINE}
     data = prepare_data(RunConfig.resolve(base).data)
     for variant, settings in VARIANTS.items():
         for seed in range(seeds):

@@ -165,7 +165,7 @@ class _Planner:
         for k, task in pairs:
             if task.when == "once":
                 constants.update(program.interfaces[k].writes)
-        for k, task in pairs:
+        for _, task in pairs:
             if task.kind == "graph":
                 self._publish(task, constants)
         numbers = {key: number for number, key in enumerate(self._publications)}

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from support.pipelines import compiled_once, make_pipeline, messy_data, named
 
@@ -45,6 +45,7 @@ ASYNCHRONOUS = {"gcn": 44, "sage": 12, "gat": 6}
 SYNCHRONOUS = {"gcn": 14, "sage": 4, "gat": 3}
 """How many runs of each model, 83 in all."""
 
+NO_SHRINK = [Phase.explicit, Phase.generate]
 EDGE_CHUNK = 40
 MOST_FAILURES = 5  # of one task or message: fewer than the attempts that are made
 
@@ -312,7 +313,7 @@ class Witness:
     def _reads_rows(
         self, server: GraphServer, visit: Visit, number: int, array: np.ndarray, places: np.ndarray
     ) -> None:
-        direction = server._fabric.plan.publications[number].direction  # noqa: SLF001
+        direction = server.fabric.plan.publications[number].direction
         owners, local = self._where(server, direction)
         for owner in np.unique(owners[places]).tolist():
             mine = places[owners[places] == owner]
@@ -428,7 +429,7 @@ class Witness:
         async def publishes(server: GraphServer, number: int, visit: Visit) -> None:
             bounds = server.shard.bounds
             count = bounds[visit.interval + 1] - bounds[visit.interval]
-            rows = np.array(visit.value(server._fabric.plan.publications[number].var)[:count])  # noqa: SLF001
+            rows = np.array(visit.value(server.fabric.plan.publications[number].var)[:count])
             self._rows.setdefault((number, visit.number), {})[visit.epoch] = rows
             await publish(server, number, visit)
 
@@ -548,7 +549,7 @@ def test_asynchronous_whatever_fails_and_however_long_it_takes(model: str) -> No
     equal parameter servers, few stashes.
     """
 
-    @settings(max_examples=ASYNCHRONOUS[model])
+    @settings(max_examples=ASYNCHRONOUS[model], phases=NO_SHRINK)
     @given(case=cases(model, asynchronous=True))
     def check(case: Case) -> None:
         witnessed(case)
