@@ -23,17 +23,19 @@ _EXPORTS = {
     "load": "dorylax.graph.datasets",
     "Trainer": "dorylax.trainer",
     "RunConfig": "dorylax.config",
+    "PipelineConfig": "dorylax.pipeline.config",
 }
-_SUBPACKAGES = ("experiments", "graph", "layers", "ops")
+_SUBPACKAGES = ("clock", "cost", "experiments", "graph", "layers", "ops", "pipeline", "program", "serverless")
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
     from dorylax.graph.dataset import Dataset
     from dorylax.graph.datasets import load
     from dorylax.graph.graph import Graph
+    from dorylax.pipeline.config import PipelineConfig
     from dorylax.trainer import Trainer
 
-__all__ = ["Dataset", "Graph", "RunConfig", "Trainer", "__version__", "load"]
+__all__ = ["Dataset", "Graph", "PipelineConfig", "RunConfig", "Trainer", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -15,9 +15,12 @@ PACKAGE = Path(__file__).parent.parent / "dorylax"
 ABOUT_EQUATIONS = {"dorylax.jax_internals", "dorylax.program"}
 CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
 WITH_ARRAYS = ("arguments", "epoch_rng", "function", "intervals", "loss", "model", "reference", "spec", "tracing")
+# What is not called for every task of every interval: hundreds of thousands of times.
+WITHOUT_TASKS = ("config", "engine", "parameters.group", "parameters.update", "plan", "prepare", "saved", "staleness", "timeline")
 install_import_hook(
     sorted(CHECKED - ABOUT_EQUATIONS)
-    + ["dorylax.layers", "dorylax.experiments"]
+    + ["dorylax.layers", "dorylax.experiments", "dorylax.serverless"]
+    + [f"dorylax.pipeline.{n}" for n in WITHOUT_TASKS]
     + [f"dorylax.program.{n}" for n in WITH_ARRAYS],
     "beartype.beartype",
 )

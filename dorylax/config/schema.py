@@ -176,8 +176,8 @@ class PipelineSection(Section):
     )
     tensor_slots: Count | None = Field(
         None,
-        description="tensor tasks of each server at a time; null: its share of the cores, on the virtual clock one for each "
-        "interval",
+        description="tensor tasks of each server at a time; null: its share of the cores, on the virtual clock the "
+        "cluster's functions",
     )
     edge_chunk: Count = Field(65536, description="edges that an edge stage computes at once")
     backend: Literal["inline"] = Field("inline", description="where tensor tasks run; inline: in this process")

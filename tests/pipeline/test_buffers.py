@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from support.graphs import messy_graph
+
+from dorylax.graph import Graph
+from dorylax.graph.partition import lay_out, partition
+from dorylax.graph.shard import Shard, shards
+from dorylax.pipeline.buffers import MergeBuffer, Reads, RowBuffer, reads
+from dorylax.pipeline.stamps import NEVER
+
+
+def cut(servers: int = 3, intervals: int = 3) -> tuple[Graph, tuple[Shard, ...]]:
+    graph = messy_graph(40, 160)
+    layout = lay_out(graph, partition(graph, servers, method="random"), intervals)
+    graph = graph.reorder(layout.order)
+    return graph, shards(graph, layout)
+
+
+def ghost_block(shard: Shard) -> tuple[int, int, int]:
+    """An interval of a peer with ghosts here: its number, and where they lie in a buffer."""
+    bounds = shard.ghost_bounds["in"]
+    number = int(np.flatnonzero(np.diff(bounds))[0])
+    num_rows = shard.last - shard.first
+    return number, num_rows + int(bounds[number]), num_rows + int(bounds[number + 1])
+
+
+def test_a_row_buffer_has_own_rows_then_ghosts() -> None:
+    _, pieces = cut()
+    shard = pieces[0]
+    buffer = RowBuffer(shard, "in", (2,), np.float32)
+    assert buffer.rows.shape == (shard.last - shard.first + len(shard.ghosts["in"]), 2)
+    assert buffer.rows.dtype == np.float32
+    assert set(buffer.stamps.epochs.tolist()) == {NEVER}
+    number, first, last = ghost_block(shard)
+    ghosts = np.random.default_rng(0).normal(size=(last - first, 2)).astype(np.float32)
+    asyncio.run(buffer.publish(1, 7.0, epoch=4))
+    asyncio.run(buffer.receive(number, ghosts, epoch=3))
+    expected = np.zeros_like(buffer.rows)
+    expected[shard.bounds[1] : shard.bounds[2]] = 7.0
+    expected[first:last] = ghosts
+    np.testing.assert_array_equal(buffer.rows, expected)
+    assert (buffer.stamps.epochs[1], buffer.stamps.epochs[buffer.bounds.index((first, last))]) == (4, 3)
+    assert sorted(set(buffer.stamps.epochs.tolist())) == [NEVER, 3, 4]
+
+
+def test_an_older_message_never_replaces_newer_rows() -> None:
+    _, pieces = cut()
+    buffer = RowBuffer(pieces[0], "in", (), np.float32)
+    number, first, last = ghost_block(pieces[0])
+    for epoch in (1, 2, 1, 2):  # the last two come again, late
+        asyncio.run(buffer.receive(number, np.full(last - first, float(epoch)), epoch))
+    assert set(buffer.rows[first:last].tolist()) == {2.0}
+    assert buffer.stamps.epochs[buffer.bounds.index((first, last))] == 2
+
+
+@pytest.mark.parametrize(
+    ("counts", "epochs", "expected"),
+    [
+        ([2, 0, 3], [4, 1, 3], Reads(5, 3, 3)),
+        ([2, 1, 3], [5, 6, 5], Reads(6, 0, 5)),
+        ([0, 0, 0], [0, 0, 0], Reads(0, 0, None)),
+    ],
+)
+def test_what_is_read_is_counted_by_age(counts: list[int], epochs: list[int], expected: Reads) -> None:
+    """In epoch 4 or 5; blocks of which nothing is read do not count."""
+    epoch = 4 if expected.stale else 5
+    assert reads(np.asarray(counts), np.asarray(epochs), epoch) == expected
+
+
+def test_waiting_ends_with_the_last_block() -> None:
+    async def scenario() -> list[str]:
+        _, pieces = cut(servers=1)
+        buffer = RowBuffer(pieces[0], "in", (), np.float32)
+        happened: list[str] = []
+
+        async def wait() -> None:
+            await buffer.stamps.wait(2)
+            happened.append("rows are there")
+
+        waiting = asyncio.create_task(wait())
+        for interval, epoch in ((0, 2), (2, 3), (1, 1), (1, 2)):
+            await asyncio.sleep(0)
+            happened.append(f"{interval} in {epoch}")
+            await buffer.publish(interval, 0.0, epoch)
+        await waiting
+        return happened
+
+    assert asyncio.run(scenario()) == ["0 in 2", "2 in 3", "1 in 1", "1 in 2", "rows are there"]
+
+
+class Network:
+    """Merge buffers of all servers, whose intervals push `weight[epoch, edge]` to the sources of their in-edges."""
+
+    def __init__(self, seed: int, servers: int = 3, intervals: int = 3) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.graph, self.pieces = cut(servers, intervals)
+        self.weight = self.rng.integers(-8, 8, (6, self.graph.num_edges)).astype(np.float64)
+        self.buffers = [MergeBuffer(shard, (), np.float64) for shard in self.pieces]
+        self.epochs = np.full((servers, intervals), -1)
+        self.messages: list[tuple[int, int, np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def push(self, server: int, interval: int) -> None:
+        """An interval comes to its next epoch; what is then due goes on its way."""
+        shard, buffer = self.pieces[server], self.buffers[server]
+        self.epochs[server, interval] += 1
+        epoch = int(self.epochs[server, interval])
+        transposed = shard.transposed(interval)
+        assert transposed.edges is not None
+        edges = shard.first_edge + shard.edge_bounds[interval] + transposed.edges
+        values = np.concatenate([[0.0], np.cumsum(self.weight[epoch, edges])])
+        asyncio.run(buffer.publish(interval, np.diff(values[transposed.offsets]), epoch))
+        ghosts, epochs = buffer.due(interval)
+        again, _ = buffer.due(interval)
+        assert not len(again)
+        sums = buffer.ghost_sums(ghosts)
+        rows = shard.ghosts["in"][ghosts]
+        for owner, peer in enumerate(self.pieces):
+            mine = (peer.first <= rows) & (rows < peer.last)
+            if mine.any():
+                owned = shard.ghosts["in"]
+                start = int(np.searchsorted(owned, peer.first))
+                self.messages.append((server, owner, ghosts[mine] - start, epochs[mine], sums[mine]))
+
+    def deliver(self, message: tuple[int, int, np.ndarray, np.ndarray, np.ndarray]) -> None:
+        sender, owner, *content = message
+        asyncio.run(self.buffers[owner].receive(sender, *content))
+
+    def total(self, server: int) -> np.ndarray:
+        """What the server's own rows sum up to."""
+        rows, shard = self.pieces[server].merge().rows, self.pieces[server]
+        entries = [
+            rows.neighbours[rows.offsets[row] : rows.offsets[row + 1]] for row in range(shard.last - shard.first)
+        ]
+        return np.asarray([self.buffers[server].rows[mine].sum() for mine in entries])
+
+
+@pytest.mark.parametrize("servers", [1, 2, 4])
+def test_merged_sums_are_those_of_all_edges(servers: int) -> None:
+    """Against a sum over edges, when all intervals have pushed an epoch, in any order, and messages come in any order and
+    twice.
+    """
+    network = Network(servers, servers)
+    pairs = [(server, interval) for server in range(servers) for interval in range(3)]
+    for epoch in range(3):
+        for place in network.rng.permutation(len(pairs)):
+            network.push(*pairs[place])
+        repeated = [*network.messages, *network.messages]
+        for place in network.rng.permutation(len(repeated)):
+            network.deliver(repeated[place])
+        expected = np.bincount(
+            network.graph.incoming.neighbours, network.weight[epoch], minlength=network.graph.num_vertices
+        )
+        for server, shard in enumerate(network.pieces):
+            np.testing.assert_array_equal(network.total(server), expected[shard.first : shard.last])
+            rows = shard.last - shard.first
+            found = network.buffers[server].reads(0, rows, epoch)
+            assert (found.stale, found.oldest) == (0, epoch if found.rows else None)
+            assert network.buffers[server].reads(0, rows, epoch + 1).stale == found.rows
+
+
+def test_what_is_merged_is_as_new_as_its_stamps_say() -> None:
+    """Intervals run ahead of each other and messages are late: every sum is one of contributions from its stamp on."""
+    network = Network(0)
+    for _ in range(200):
+        server, interval = network.rng.integers(0, 3, 2)
+        if network.epochs[server, interval] < network.epochs.min() + 2 and network.epochs[server, interval] < 5:
+            network.push(int(server), int(interval))
+        if network.messages and network.rng.random() < 0.7:
+            network.deliver(network.messages[network.rng.integers(len(network.messages))])  # and again some time
+    assert network.epochs.max() == 5
+    sources = network.graph.incoming.neighbours
+    checked = 0
+    for server, shard in enumerate(network.pieces):
+        buffer, parts = network.buffers[server], shard.merge()
+        for peer, first, last in parts.received:
+            sender = network.pieces[peer]
+            ghosts = sender.ghosts["in"]
+            rows = ghosts[(shard.first <= ghosts) & (ghosts < shard.last)]
+            for place, row in zip(range(first, last), rows, strict=True):
+                stamp = int(buffer.received.epochs[place - parts.starts[-1]])
+                if stamp == NEVER:
+                    continue
+                # Each contributing interval gave one of its epochs from the stamp on.
+                possible = {0.0}
+                for start, stop in zip(sender.edge_bounds[:-1], sender.edge_bounds[1:], strict=True):
+                    edges = np.arange(sender.first_edge + start, sender.first_edge + stop)
+                    mine = edges[sources[edges] == row]
+                    options = {float(network.weight[epoch, mine].sum()) for epoch in range(stamp, 6)}
+                    possible = {one + other for one in possible for other in options}
+                assert float(buffer.rows[place]) in possible
+                checked += 1
+    assert checked > 20
+
+
+def test_nothing_is_due_before_all_contributors_have_pushed() -> None:
+    network = Network(0)
+    shard, buffer = network.pieces[0], network.buffers[0]
+    contributors = shard.merge().contributors
+    alone = [
+        ghost
+        for ghost in range(len(shard.ghosts["in"]))
+        if contributors.neighbours[contributors.offsets[ghost] : contributors.offsets[ghost + 1]].tolist() == [0]
+    ]
+    asyncio.run(buffer.publish(0, 1.0, 0))
+    ghosts, epochs = buffer.due(0)
+    assert ghosts.tolist() == alone
+    assert alone
+    assert len(alone) < len(set(shard.unique_sources(0)[shard.unique_sources(0) >= shard.last - shard.first].tolist()))
+    assert set(epochs.tolist()) == {0}

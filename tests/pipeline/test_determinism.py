@@ -1,0 +1,208 @@
+"""On the virtual clock a seed says everything: whether a run is repeated, or stopped and gone on with from what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from support.pipelines import compiled_once, make_pipeline, messy_data, small_data
+
+from dorylax.graph.dataset import Dataset
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.engine import Pipeline, PipelineEpoch
+from dorylax.pipeline.saved import Saved
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation() -> Iterator[None]:
+    with compiled_once(40, 40):
+        yield
+
+
+STARTED: list[Pipeline] = []
+
+
+@pytest.fixture(autouse=True)
+def close_all() -> Iterator[None]:
+    yield
+    while STARTED:
+        STARTED.pop().close()
+
+
+def graph() -> Dataset:
+    return messy_data(40, 160)
+
+
+def config(**options: Any) -> PipelineConfig:
+    given = {"servers": 2, "intervals": 3, "parameter_servers": 2, "clock": "virtual", "edge_chunk": 40}
+    return PipelineConfig(**{**given, **options})
+
+
+class Stopped(NamedTuple):
+    """A run that stands before an epoch."""
+
+    last: PipelineEpoch
+    saved: Saved
+
+
+def begin(model: str, options: PipelineConfig, *, seed: int = 0, after: Stopped | None = None) -> Pipeline:
+    """A pipeline that is started anew, or where another one stopped."""
+    pipeline, parts = make_pipeline(model, graph(), options, seed=seed)
+    STARTED.append(pipeline)
+    if after is None:
+        pipeline.start(parts.params, None, parts.state)
+    else:
+        trees = jax.tree.map(np.asarray, (after.last.params, after.last.opt_state, after.last.state))
+        pipeline.start(*trees, epoch=after.last.epoch + 1, saved=after.saved)
+    return pipeline
+
+
+def stop(pipeline: Pipeline, last: PipelineEpoch) -> Stopped:
+    saved = pipeline.save()
+    assert saved is not None
+    return Stopped(last, saved)
+
+
+def bits(record: PipelineEpoch) -> list[Any]:
+    """All that an epoch is, for comparing."""
+    trees = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves((record.params, record.opt_state, record.state))]
+    return [record.epoch, record.loss, *trees]
+
+
+def run(pipeline: Pipeline, epochs: int) -> list[PipelineEpoch]:
+    return [pipeline.run_epoch() for _ in range(epochs)]
+
+
+ASYNC = [
+    config(mode="async", staleness=0, update="per_interval"),
+    config(mode="async", staleness=1, update="per_interval", sync_every=2),
+    config(mode="async", staleness=3, update="per_interval"),
+    config(mode="async", staleness=1, update="per_epoch"),
+]
+SYNCHRONOUS = [config(mode="pipe"), config(mode="no-pipe")]
+
+
+def described(options: PipelineConfig) -> str:
+    return f"{options.mode}-{options.staleness}-{options.update}"
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("options", ASYNC, ids=described)
+def test_a_seed_gives_the_same_bits_and_another_seed_others(model: str, options: PipelineConfig) -> None:
+    found = []
+    for seed in (0, 0, 1):
+        pipeline = begin(model, options, seed=seed)
+        records = run(pipeline, 4)
+        found.append([[bits(record), record.seconds] for record in records])
+    assert found[0] == found[1]
+    assert found[0] != found[2]
+
+
+def test_latencies_have_a_part_in_what_an_asynchronous_run_learns() -> None:
+    """So the equality above is not that of runs for which the order of things makes no difference."""
+    found = []
+    for slots in (1, 3):
+        pipeline = begin("gcn", config(mode="async", staleness=1, tensor_slots=slots))
+        found.append(bits(run(pipeline, 4)[-1]))
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("options", [*ASYNC, *SYNCHRONOUS], ids=described)
+def test_going_on_from_a_checkpoint_is_as_not_having_stopped(model: str, options: PipelineConfig) -> None:
+    whole = begin(model, options)
+    for epoch in (4, 8):
+        whole.barrier(epoch)
+    first = run(whole, 4)
+    stopped = stop(whole, first[-1])
+    rest = run(whole, 4)
+
+    resumed = begin(model, options, after=stopped)
+    resumed.barrier(8)
+    again = run(resumed, 4)
+    assert [bits(record) for record in again] == [bits(record) for record in rest]
+    assert [record.seconds for record in again] == [record.seconds for record in rest]
+    assert resumed.counters() == whole.counters()  # virtual seconds among them
+
+
+@pytest.mark.parametrize("options", [*ASYNC, *SYNCHRONOUS], ids=described)
+def test_a_drained_run_can_be_saved_and_gone_on_with(options: PipelineConfig) -> None:
+    pipeline = begin("gcn", options)
+    records = run(pipeline, 2)
+    if options.mode == "async":
+        assert pipeline.save() is None  # intervals are in the middle of epochs
+    end = pipeline.drain()
+    assert 2 <= end <= 3 + (options.staleness or 0)
+    records += run(pipeline, end - 2)
+    stopped = stop(pipeline, records[-1])
+    assert stopped.last.epoch == end - 1
+    found = []
+    for _ in range(2):
+        resumed = begin("gcn", options, after=stopped)
+        found.append([bits(record) for record in run(resumed, 2)])
+    assert found[0] == found[1]
+    assert [epoch for epoch, *_ in found[0]] == [end, end + 1]
+
+
+def test_after_synchronise_no_row_is_stale() -> None:
+    pipeline = begin("sage", config(mode="async", staleness=2))
+    run(pipeline, 3)
+    first = pipeline.synchronise()
+    run(pipeline, first - 3)
+    before = pipeline.counters()
+    assert before["stale_rows"] > 0
+    run(pipeline, 3)
+    after = pipeline.counters()
+    assert after["rows_read"] > before["rows_read"]
+    assert after["stale_rows"] == before["stale_rows"]
+
+
+def test_a_run_that_went_over_to_synchronous_epochs_resumes_as_such() -> None:
+    whole = begin("gcn", config(mode="async", staleness=2))
+    records = run(whole, 2)
+    first = whole.synchronise()
+    whole.barrier(first + 1)
+    records += run(whole, first - 1)
+    stopped = stop(whole, records[-1])
+    whole.barrier(first + 3)
+    rest = run(whole, 2)
+    resumed = begin("gcn", config(mode="async", staleness=2), after=stopped)
+    resumed.barrier(first + 3)
+    assert [bits(record) for record in run(resumed, 2)] == [bits(record) for record in rest]
+    assert resumed.counters() == whole.counters()
+
+
+def test_without_what_was_saved_the_first_epoch_fills_the_ghosts() -> None:
+    pipeline = begin("gcn", config(mode="async", staleness=1))
+    pipeline.barrier(3)
+    stopped = stop(pipeline, run(pipeline, 3)[-1])
+    bare = begin("gcn", config(mode="async", staleness=1), after=Stopped(stopped.last, Saved({}, stopped.saved.record)))
+    before = bare.counters()["stale_rows"]
+    bare.barrier(4)
+    assert run(bare, 1)[0].epoch == 3
+    assert bare.counters()["stale_rows"] == before
+
+
+def test_what_another_pipeline_saved_is_refused() -> None:
+    pipeline = begin("gcn", config(mode="async", staleness=1))
+    pipeline.barrier(1)
+    stopped = stop(pipeline, run(pipeline, 1)[-1])
+    with pytest.raises(ValueError, match="the checkpoint is of another pipeline"):
+        begin("gcn", config(mode="async", staleness=1, servers=3), after=stopped)
+
+
+def test_a_tenth_of_the_rows_is_stale_on_the_default_cluster() -> None:
+    """Staleness that does not occur cannot be studied: GCN, 4 servers with 8 intervals each, S = 1."""
+    options = PipelineConfig(mode="async", staleness=1, servers=4, intervals=8, clock="virtual")
+    pipeline, parts = make_pipeline("gcn", small_data(), options)
+    STARTED.append(pipeline)
+    pipeline.start(parts.params, None, parts.state)
+    run(pipeline, 6)
+    counters = pipeline.counters()
+    share = counters["stale_rows"] / counters["rows_read"]
+    print(f"stale: {share:.1%} of {counters['rows_read']} rows")
+    assert share >= 0.1
+    assert counters["oldest_lag"] <= 2

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from support.pipelines import make_model, messy_data, optimizer
+
+from dorylax import ops
+from dorylax.graph.partition import partition
+from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+from dorylax.pipeline.engine import Pipeline
+from dorylax.program.errors import SplitError
+from dorylax.program.model.flax_nnx import take_apart
+
+GRAPH = messy_data(32, 120)
+
+
+class Counting(nnx.Module):
+    """A model with state: how often it was called."""
+
+    def __init__(self) -> None:
+        self.enter = nnx.Linear(GRAPH.num_features, GRAPH.num_classes, rngs=nnx.Rngs(0))
+        self.calls = nnx.Variable(jnp.int32(0))
+
+    def __call__(self, graph: Any, x: Any) -> Any:
+        self.calls[...] += 1
+        return ops.gather(graph, self.enter(x))
+
+
+class Normalising(nnx.Module):
+    """What no pipeline can run: every row depends on all."""
+
+    def __init__(self) -> None:
+        self.enter = nnx.Linear(GRAPH.num_features, GRAPH.num_classes, rngs=nnx.Rngs(0))
+
+    def __call__(self, graph: Any, x: Any) -> Any:
+        h = self.enter(x)
+        return ops.gather(graph, h - h.mean(axis=0))
+
+
+def make(model: nnx.Module | None = None, **options: Any) -> Pipeline:
+    parts = take_apart(make_model("gcn", GRAPH) if model is None else model)
+    return Pipeline.of(parts, GRAPH, optimizer(), PipelineConfig(**options), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "message"),
+    [
+        ({"servers": 33}, "servers", "must be ≤ 32, the graph's vertices, got 33"),
+        ({"servers": 3, "intervals": 11}, "intervals", "= 11 on 3 servers are 33 intervals, more than .* 32 vertices"),
+    ],
+)
+def test_more_servers_or_intervals_than_vertices(options: dict[str, Any], key: str, message: str) -> None:
+    with pytest.raises(PipelineConfigError, match=message) as caught:
+        make(**options)
+    assert caught.value.key == f"pipeline.{key}"
+    assert str(caught.value).startswith(f"pipeline.{key} ")
+
+
+def test_more_intervals_than_the_smallest_server_has_vertices(tmp_path: Path) -> None:
+    uneven = dataclasses.replace(partition(GRAPH.graph, 2, method="range"), parts=(np.arange(32) < 3).astype(np.int32))
+    uneven.save(tmp_path / "uneven")
+    with pytest.raises(PipelineConfigError, match="intervals = 4 do not fit: .*3") as caught:
+        make(servers=2, intervals=4, partition=tmp_path / "uneven")
+    assert caught.value.key == "pipeline.intervals"
+
+
+def test_a_partition_of_another_graph(tmp_path: Path) -> None:
+    partition(messy_data(32, 121).graph, 2, method="range").save(tmp_path / "other")
+    with pytest.raises(PipelineConfigError, match="partition cannot be used") as caught:
+        make(servers=2, intervals=2, partition=tmp_path / "other")
+    assert caught.value.key == "pipeline.partition"
+
+
+def test_a_partition_for_another_number_of_servers(tmp_path: Path) -> None:
+    partition(GRAPH.graph, 2, method="range").save(tmp_path / "two")
+    with pytest.raises(PipelineConfigError, match="= 3, but the partition in .*two is for 2") as caught:
+        make(servers=3, intervals=2, partition=tmp_path / "two")
+    assert caught.value.key == "pipeline.servers"
+
+
+def test_no_partition_there(tmp_path: Path) -> None:
+    with pytest.raises(PipelineConfigError, match="cannot be used") as caught:
+        make(servers=2, intervals=2, partition=tmp_path / "none")
+    assert caught.value.key == "pipeline.partition"
+
+
+def test_a_model_that_cannot_be_split() -> None:
+    with pytest.raises(SplitError):
+        make(Normalising(), servers=2, intervals=2)
+
+
+def test_state_that_changes_has_no_place_where_intervals_stand_in_different_epochs() -> None:
+    with pytest.raises(
+        PipelineConfigError, match="= async cannot train .*state calls changes .* Choose pipe"
+    ) as caught:
+        make(Counting(), servers=2, intervals=2, mode="async", staleness=0)
+    assert caught.value.key == "pipeline.mode"
+
+
+@pytest.mark.parametrize("mode", ["pipe", "no-pipe"])
+def test_state_that_changes_is_kept_where_epochs_are_synchronous(mode: Any) -> None:
+    parts = take_apart(Counting())
+    config = PipelineConfig(servers=2, intervals=2, mode=mode, clock="virtual")
+    pipeline = Pipeline.of(parts, GRAPH, optimizer(), config, seed=0)
+    pipeline.start(parts.params, None, parts.state)
+    try:
+        assert [int(pipeline.run_epoch().state["calls"]) for _ in range(3)] == [1, 2, 3]
+    finally:
+        pipeline.close()
+
+
+def test_what_is_not_started_cannot_run() -> None:
+    with pytest.raises(RuntimeError, match=r"call start\(\) first"):
+        make(servers=1, intervals=2).run_epoch()

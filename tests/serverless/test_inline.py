@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dorylax.clock import Clock, RealClock, VirtualClock
+from dorylax.cost import DEFAULT_CLUSTER, TimeModel, Variation
+from dorylax.serverless.backends.inline import InlineBackend
+from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
+
+CLOCKS = {"real": RealClock, "virtual": VirtualClock}
+STEADY = dataclasses.replace(
+    DEFAULT_CLUSTER, function=dataclasses.replace(DEFAULT_CLUSTER.function, variation=Variation(0.0, 0.0, 1.0))
+)
+OVERHEAD = DEFAULT_CLUSTER.function.overhead
+
+
+def task(interval: int, *operands: Any, server: int = 0, stage: int = 3, **cost: int) -> TensorTask:
+    given = {"flops": 0, "bytes_in": 0, "bytes_out": 0} | cost
+    return TensorTask(TaskKey(0, interval, stage, 0), server, operands, **given)
+
+
+def run(
+    clock: Clock, function: Callable[..., Sequence[Any]], tasks: Sequence[TensorTask], *, slots: int = 2
+) -> list[TensorResult]:
+    times = TimeModel(STEADY, 0) if clock.kind == "virtual" else None
+    backend = InlineBackend({3: function}, clock, slots=slots, num_servers=2, times=times)
+
+    async def all_tasks() -> list[TensorResult]:
+        return await asyncio.gather(*(backend.run(one) for one in tasks))
+
+    return clock.run(all_tasks())
+
+
+@pytest.mark.parametrize("kind", CLOCKS)
+def test_results_are_numpy_arrays_in_the_stage_s_order(kind: str) -> None:
+    function = jax.jit(lambda x, y: (x + y, x * y))
+    x, y = np.arange(3.0, dtype=np.float32), np.full(3, 2.0, np.float32)
+    with CLOCKS[kind]() as clock:
+        (found,) = run(clock, function, [task(0, x, y)])
+    assert [type(value) for value in found.values] == [np.ndarray, np.ndarray]
+    np.testing.assert_array_equal(found.values[0], x + y)
+    np.testing.assert_array_equal(found.values[1], x * y)
+    assert found.end >= found.start
+
+
+@pytest.mark.parametrize("kind", CLOCKS)
+def test_asking_again_gives_the_same_bits(kind: str) -> None:
+    function = jax.jit(lambda x: (jnp.tanh(x) @ x.T,))
+    x = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    with CLOCKS[kind]() as clock:
+        one, other = run(clock, function, [task(0, x), task(0, x)])
+    assert one.values[0].tobytes() == other.values[0].tobytes()
+
+
+@pytest.mark.parametrize("kind", CLOCKS)
+def test_what_the_stage_raises_reaches_who_asked(kind: str) -> None:
+    def function(_: Any) -> Sequence[Any]:
+        raise FloatingPointError("no number")
+
+    with CLOCKS[kind]() as clock, pytest.raises(FloatingPointError, match="no number"):
+        run(clock, function, [task(0, 1)])
+
+
+@pytest.mark.parametrize("kind", CLOCKS)
+def test_a_server_has_no_more_tasks_at_a_time_than_slots(kind: str) -> None:
+    with CLOCKS[kind]() as clock:
+        found = run(clock, lambda x: (x,), [task(k, k) for k in range(7)], slots=2)
+    assert [int(result.values[0]) for result in found] == list(range(7))
+    for moment in [result.start for result in found]:
+        assert sum(result.start <= moment < result.end for result in found) <= 2
+
+
+def test_slots_are_of_each_server() -> None:
+    with VirtualClock() as clock:
+        found = run(clock, lambda x: (x,), [task(k, k, server=k % 2) for k in range(4)], slots=1)
+    assert [result.start for result in found] == [0.0, 0.0, OVERHEAD, OVERHEAD]
+
+
+def test_on_the_real_clock_slots_compute_at_the_same_time() -> None:
+    meeting = threading.Barrier(2, timeout=30)
+
+    def function(x: Any) -> Sequence[Any]:
+        meeting.wait()
+        return (x,)
+
+    with RealClock() as clock:
+        assert len(run(clock, function, [task(0, 0), task(1, 1)], slots=2)) == 2
+
+
+def test_virtual_seconds_are_those_of_the_time_model() -> None:
+    costs = {"flops": 10**9, "bytes_in": 10**6, "bytes_out": 10**5}
+    with VirtualClock(start=5.0) as clock:
+        (found,) = run(clock, lambda x: (x,), [task(0, 0, **costs)])
+    expected = TimeModel(STEADY, 0).tensor_task(TaskKey(0, 0, 3, 0), **costs)
+    assert expected > OVERHEAD
+    assert (found.start, found.end) == (5.0, 5.0 + expected)
+
+
+def test_a_task_computes_at_its_virtual_start() -> None:
+    moments = []
+    with VirtualClock() as clock:
+
+        def function(x: Any) -> Sequence[Any]:
+            moments.append(clock.now())
+            return (x,)
+
+        found = run(clock, function, [task(k, k) for k in range(3)], slots=1)
+    assert moments == [result.start for result in found]
+    assert moments == sorted(set(moments))
