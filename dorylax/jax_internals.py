@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -213,6 +214,34 @@ def without_locations(exported: export.Exported) -> export.Exported:
 
 
 _lapack_lock = threading.Lock()
+
+
+_THREAD_SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
+    "jax_enable_x64": jax.enable_x64,
+    "jax_default_matmul_precision": jax.default_matmul_precision,
+    "jax_default_device": jax.default_device,
+    "jax_debug_nans": jax.debug_nans,
+}
+
+
+def thread_settings() -> Callable[[], None] | None:
+    """What gives another thread the settings that this one has by context managers (`with jax.enable_x64(True)`).
+
+    None where a new thread has the same: entering what is there already would make JAX compile everything again.
+    """
+
+    def found() -> dict[str, Any]:
+        return {name: getattr(jax.config, name) for name in _THREAD_SETTINGS}
+
+    with ThreadPoolExecutor(1) as pool:
+        elsewhere = pool.submit(found).result()
+    differing = {name: value for name, value in found().items() if value != elsewhere[name]}
+
+    def enter() -> None:
+        for name, value in differing.items():
+            _THREAD_SETTINGS[name](value).__enter__()
+
+    return enter if differing else None
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from dorylax.cost import Bill, Cluster, TimeModel, find_cluster
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.graph.shard import Shard, shards
-from dorylax.jax_internals import Var
+from dorylax.jax_internals import Var, thread_settings
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.driver import Driver
@@ -156,7 +156,16 @@ class Pipeline:
             compile_seconds=time.perf_counter() - begin,
         )
 
-    def start(self, params: Tree, opt_state: Tree, state: Tree, *, epoch: int = 0, saved: Saved | None = None) -> None:
+    def start(
+        self,
+        params: Tree,
+        opt_state: Tree,
+        state: Tree,
+        *,
+        epoch: int = 0,
+        saved: Saved | None = None,
+        trace: bool = True,
+    ) -> None:
         """Makes the servers, computes what is computed once, and puts every interval before the gate.
 
         Args:
@@ -165,6 +174,7 @@ class Pipeline:
             state: the model's other state.
             epoch: the first that is trained.
             saved: what `save` gave at that epoch; without it, an asynchronous run fills its ghosts by a synchronous epoch.
+            trace: keep what every task did, for `trace_events`.
         """
         self.close()
         config, plan = self._config, self._plan
@@ -173,10 +183,11 @@ class Pipeline:
         functions = self._prepared.functions(sizes)
         self.compile_seconds += time.perf_counter() - begin
 
-        clock: Clock = RealClock() if self._cluster is None else VirtualClock()
+        settings = thread_settings()
+        clock: Clock = RealClock(settings) if self._cluster is None else VirtualClock(initializer=settings)
         self._clock = clock
         self._times = None if self._cluster is None else TimeModel(self._cluster, self._seed)
-        self._timeline = Timeline()
+        self._timeline = Timeline(recording=trace)
         self._counters = Counters()
         resumed = saved is not None and bool(saved.arrays)
         ledger = Ledger(
@@ -283,8 +294,14 @@ class Pipeline:
             self._held.remove(epoch)
             self._ledger.release(epoch)
             self._gate.changed()
+        if self._ledger.synchronous(epoch + 1) and epoch + 1 not in self._held:
+            self.barrier(epoch + 1)  # else intervals would begin it now, beside what the caller does between epochs
         begin = clock.now()
-        clock.run(self._gate.all_finished(epoch))
+        try:
+            clock.run(self._gate.all_finished(epoch))
+        except BaseException:
+            self.close()  # an interval is gone: nobody could ever finish the epoch
+            raise
         since = self._last if clock.kind == "virtual" else begin
         seconds = clock.now() - since
         self._last, self._epoch = clock.now(), epoch + 1
@@ -320,7 +337,7 @@ class Pipeline:
         record = {
             "version": self._parameters.newest().version,
             "clock": self._running.now(),
-            "synchronous": synchronous and not self._config.synchronous,
+            "synchronous": self._ledger.switched and not self._config.synchronous,
             "counters": dataclasses.asdict(self._counters),
         }
         # Synchronous epochs read nothing that they have not written.
@@ -366,6 +383,7 @@ class Pipeline:
             for step in self._plan.epoch:
                 await server.run(step, visit)
             await server.finish(visit)
+            del visit, pulled  # their rows and weights are not to outlive the epoch
             self._finished(number, epoch)
             epoch += 1
 
@@ -538,7 +556,8 @@ def _layout(data: Dataset, config: PipelineConfig, seed: int) -> Layout:
     try:
         return lay_out(data.graph, found, config.intervals)
     except PartitionError as error:
-        raise PipelineConfigError("intervals", f"= {config.intervals} do not fit: {error}") from error
+        even = "" if config.partitioner == "range" else ", or pipeline.partitioner=range, whose parts are even"
+        raise PipelineConfigError("intervals", f"= {config.intervals} do not fit: {error}{even}") from error
 
 
 def _check_state(plan: Plan, config: PipelineConfig) -> None:

@@ -41,6 +41,7 @@ class Guard:
     def write(self, action: Callable[[], None]) -> Future[None]:
         """Runs `action` at once, or when the last reader leaves; the future is done when it ran, and holds its exception."""
         future: Future[None] = Future()
+        future.set_running_or_notify_cancel()  # what was asked for is written, whoever gives up waiting
         with self._changed:
             self._waiting.append((action, future))
             if self._readers == 0:

@@ -172,12 +172,12 @@ class _Planner:
         last_read: dict[Var, int] = {}
         for k, task in pairs:
             for var in program.interfaces[k].reads:
-                if task.when == "epoch" and k not in before:
+                if k not in before:
                     last_read[var] = k
         steps: dict[str, list[Step]] = {"once": [], "epoch": []}
         for k, task in pairs:
             if task.kind != "driver" or k in between or task.when == "once":
-                forget = [] if task.when == "once" else self._forgotten(k, last_read, constants)
+                forget = self._forgotten(k, last_read, self._data if task.when == "once" else constants)
                 steps[task.when].append(self._step(k, task, numbers, forget))
         return Plan(
             program=program,
@@ -249,12 +249,12 @@ class _Planner:
             kept = var not in constants and side == "in" and forward and again
             self._publications[var, side] = Publication(var, side, var in constants, kept)
 
-    def _forgotten(self, index: int, last_read: Mapping[Var, int], constants: set[Var]) -> list[Var]:
+    def _forgotten(self, index: int, last_read: Mapping[Var, int], lasting: set[Var]) -> list[Var]:
         interface = self._program.interfaces[index]
         return [
             var
             for var in dict.fromkeys((*interface.reads, *interface.writes))
-            if var not in constants and isinstance(self._types[var], Rows) and last_read.get(var, index) == index
+            if var not in lasting and isinstance(self._types[var], Rows) and last_read.get(var, index) == index
         ]
 
     def _step(

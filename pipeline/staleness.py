@@ -79,6 +79,8 @@ class Ledger:
     def horizon(self) -> int:
         """The newest epoch that may be started now. It never moves back behind an epoch that was started."""
         newest = self.min_epoch + self.staleness
+        if self._first_synchronous and self.min_epoch == self._first:
+            newest = self._first  # the first fills the ghosts: nobody runs ahead of it
         if self._synchronous_from is not None:
             newest = min(newest, max(self.min_epoch, self._synchronous_from - 1))
         return min(newest, self._barriers[0] - 1) if self._barriers else newest
@@ -185,6 +187,11 @@ class Ledger:
             self._synchronous_from = self.newest_started + 1
             self.barrier(self._synchronous_from)
         return self._synchronous_from
+
+    @property
+    def switched(self) -> bool:
+        """Whether all epochs that nobody has started are synchronous."""
+        return self._synchronous_from is not None
 
     def synchronous(self, epoch: int) -> bool:
         """Whether an epoch is synchronous."""

@@ -37,14 +37,20 @@ class Span:
 
 @final
 class Timeline:
-    """The spans of a run, in the order in which they ended."""
+    """The spans of a run, in the order in which they ended.
 
-    def __init__(self) -> None:
+    Args:
+        recording: False keeps none: they would grow with every epoch.
+    """
+
+    def __init__(self, *, recording: bool = True) -> None:
         self.spans: list[Span] = []
+        self._recording = recording
 
     def add(self, span: Span) -> None:
         """Records a task."""
-        self.spans.append(span)
+        if self._recording:
+            self.spans.append(span)
 
     def events(self) -> list[dict[str, Any]]:
         """Chrome trace events: a process per server, a thread per lane of each resource; times in microseconds.

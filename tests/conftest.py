@@ -16,7 +16,17 @@ ABOUT_EQUATIONS = {"dorylax.jax_internals", "dorylax.program"}
 CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
 WITH_ARRAYS = ("arguments", "epoch_rng", "function", "intervals", "loss", "model", "reference", "spec", "tracing")
 # What is not called for every task of every interval: hundreds of thousands of times.
-WITHOUT_TASKS = ("config", "engine", "parameters.group", "parameters.update", "plan", "prepare", "saved", "staleness", "timeline")
+WITHOUT_TASKS = (
+    "config",
+    "engine",
+    "parameters.group",
+    "parameters.update",
+    "plan",
+    "prepare",
+    "saved",
+    "staleness",
+    "timeline",
+)
 install_import_hook(
     sorted(CHECKED - ABOUT_EQUATIONS)
     + ["dorylax.layers", "dorylax.experiments", "dorylax.serverless"]

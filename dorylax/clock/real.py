@@ -16,14 +16,19 @@ T = TypeVar("T")
 
 @final
 class RealClock(Clock):
-    """Seconds since the clock was made, by the machine's monotonic clock."""
+    """Seconds since the clock was made, by the machine's monotonic clock.
+
+    Args:
+        initializer: called first in every thread that the clock makes: what belongs to a thread is not inherited.
+    """
 
     kind: Literal["real", "virtual"] = "real"
 
-    def __init__(self) -> None:
+    def __init__(self, initializer: Callable[[], None] | None = None) -> None:
         self._origin = time.perf_counter()
         self._loop = asyncio.new_event_loop()
-        self._tasks = TaskLoop(self._loop)
+        self._tasks = TaskLoop(self._loop, initializer)
+        self._initializer = initializer
         self._pools: list[ThreadPoolExecutor] = []
 
     def now(self) -> float:
@@ -38,7 +43,7 @@ class RealClock(Clock):
     def workers(self, name: str, slots: int) -> Workers:
         """As `Clock.workers`."""
         check_slots(name, slots)
-        pool = ThreadPoolExecutor(slots, thread_name_prefix=name)
+        pool = ThreadPoolExecutor(slots, thread_name_prefix=name, initializer=self._initializer)
         self._pools.append(pool)
         return _Threads(name, slots, pool, self.now)
 

@@ -17,10 +17,12 @@ class TaskLoop:
 
     Args:
         loop: a fresh loop, closed by `close`.
+        initializer: called first in a thread that is made to run the loop.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, initializer: Callable[[], None] | None = None) -> None:
         self._loop = loop
+        self._initializer = initializer
         self._spawned: set[asyncio.Task[Any]] = set()  # asyncio itself keeps tasks by weak references only
         self._failure: BaseException | None = None
         self._closed = False
@@ -130,7 +132,7 @@ class TaskLoop:
         """Calls `drive`, in another thread where this one runs a loop already: asyncio allows one per thread."""
         if not _in_a_running_loop():
             return drive()
-        with ThreadPoolExecutor(1, thread_name_prefix="clock") as pool:
+        with ThreadPoolExecutor(1, thread_name_prefix="clock", initializer=self._initializer) as pool:
             driven = pool.submit(drive)
             try:
                 return driven.result()

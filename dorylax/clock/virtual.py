@@ -27,13 +27,14 @@ class VirtualClock(Clock):
 
     Args:
         start: the time it begins with, in seconds.
+        initializer: called first in every thread that the clock makes (`Clock.run`), as for `RealClock`.
     """
 
     kind: Literal["real", "virtual"] = "virtual"
 
-    def __init__(self, start: float = 0.0) -> None:
+    def __init__(self, start: float = 0.0, *, initializer: Callable[[], None] | None = None) -> None:
         self._loop = VirtualLoop(start)
-        self._tasks = TaskLoop(self._loop)
+        self._tasks = TaskLoop(self._loop, initializer)
 
     def now(self) -> float:
         """As `Clock.now`."""
