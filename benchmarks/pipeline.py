@@ -3,10 +3,10 @@
     python benchmarks/pipeline.py                    # 100,000 vertices, 10 million edges
     python benchmarks/pipeline.py --intervals 4 8 16 --rounds 5
 
-Both train the same GCN with dropout on the same data in the same process, epoch by epoch in turn; medians of seconds per epoch. The
-pipeline has one server, tensor tasks inline, on the real clock. The second part runs one task at a time (`no-pipe`) on a
-small graph, so that whatever is not spent inside a task is the engine's: Python, asyncio, threads' hand-overs, messages to the
-parameter server.
+Both train the same GCN with dropout on the same data in the same process, epoch by epoch in turn; medians of seconds
+per epoch. The pipeline has one server, tensor tasks inline, on the real clock. The second part runs one task at a time
+(`no-pipe`) on a small graph, so that whatever is not spent inside a task is the engine's: Python, asyncio, threads'
+hand-overs, messages to the parameter server.
 """
 
 from __future__ import annotations

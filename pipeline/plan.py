@@ -170,7 +170,7 @@ class _Planner:
                 self._publish(task, constants)
         numbers = {key: number for number, key in enumerate(self._publications)}
         last_read: dict[Var, int] = {}
-        for k, task in pairs:
+        for k in range(len(pairs)):
             for var in program.interfaces[k].reads:
                 if k not in before:
                     last_read[var] = k

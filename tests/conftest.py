@@ -25,7 +25,6 @@ WITHOUT_TASKS = (
     "prepare",
     "saved",
     "staleness",
-    "timeline",
 )
 install_import_hook(
     sorted(CHECKED - ABOUT_EQUATIONS)

@@ -1,4 +1,4 @@
-"""On the virtual clock a seed says everything: whether a run is repeated, or stopped and gone on with from what was saved."""
+"""On the virtual clock a seed says everything, whether a run is repeated, or stopped and resumed from what was saved."""
 
 from __future__ import annotations
 

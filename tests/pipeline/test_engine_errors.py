@@ -65,7 +65,7 @@ def test_more_servers_or_intervals_than_vertices(options: dict[str, Any], key: s
 def test_more_intervals_than_the_smallest_server_has_vertices(tmp_path: Path) -> None:
     uneven = dataclasses.replace(partition(GRAPH.graph, 2, method="range"), parts=(np.arange(32) < 3).astype(np.int32))
     uneven.save(tmp_path / "uneven")
-    with pytest.raises(PipelineConfigError, match="intervals = 4 do not fit: .*3") as caught:
+    with pytest.raises(PipelineConfigError, match=r"intervals = 4 do not fit: .*3") as caught:
         make(servers=2, intervals=4, partition=tmp_path / "uneven")
     assert caught.value.key == "pipeline.intervals"
 
@@ -79,7 +79,7 @@ def test_a_partition_of_another_graph(tmp_path: Path) -> None:
 
 def test_a_partition_for_another_number_of_servers(tmp_path: Path) -> None:
     partition(GRAPH.graph, 2, method="range").save(tmp_path / "two")
-    with pytest.raises(PipelineConfigError, match="= 3, but the partition in .*two is for 2") as caught:
+    with pytest.raises(PipelineConfigError, match=r"= 3, but the partition in .*two is for 2") as caught:
         make(servers=3, intervals=2, partition=tmp_path / "two")
     assert caught.value.key == "pipeline.servers"
 
@@ -97,7 +97,7 @@ def test_a_model_that_cannot_be_split() -> None:
 
 def test_state_that_changes_has_no_place_where_intervals_stand_in_different_epochs() -> None:
     with pytest.raises(
-        PipelineConfigError, match="= async cannot train .*state calls changes .* Choose pipe"
+        PipelineConfigError, match=r"= async cannot train .*state calls changes .* Choose pipe"
     ) as caught:
         make(Counting(), servers=2, intervals=2, mode="async", staleness=0)
     assert caught.value.key == "pipeline.mode"

@@ -76,3 +76,24 @@ def test_no_reader_sees_a_torn_row():
         thread.join()
     assert len(torn) == 400
     assert not any(torn)
+
+
+def test_a_writer_that_gives_up_blocks_no_reader() -> None:
+    guard, seen = Guard(), []
+    entered, leave = threading.Event(), threading.Event()
+
+    def reader() -> None:
+        with guard.reading():
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=reader)
+    thread.start()
+    entered.wait()
+    future = guard.write(lambda: seen.append("write"))
+    assert not future.cancel()  # as asyncio does when the task that waits is cancelled
+    leave.set()
+    thread.join()
+    assert seen == ["write"]
+    with guard.reading():
+        pass

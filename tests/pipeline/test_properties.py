@@ -419,7 +419,7 @@ class Witness:
             "InlineBackend",
             lambda *args, **options: FaultyBackend(self.faults, InlineBackend(*args, **options)),
         )
-        applied = Pipeline._applied  # noqa: SLF001
+        applied = Pipeline._applied
 
         def told(pipeline: Pipeline, news: Applied) -> None:
             self.applies(news)
@@ -520,7 +520,7 @@ def witnessed(case: Case) -> tuple[Witness, list[engine.PipelineEpoch]]:
     witness = Witness(case)
     with witness.watching():
         pipeline, parts = make_pipeline(case.model, graph(), case.config)
-        witness.layout = pipeline._layout  # noqa: SLF001
+        witness.layout = pipeline._layout
         pipeline.start(parts.params, None, parts.state)
         try:
             for barrier in {*case.barriers, case.epochs}:

@@ -17,7 +17,7 @@ def through(ledger: Ledger, epoch: int, *intervals: int) -> None:
 
 
 def test_an_interval_runs_ahead_by_the_staleness() -> None:
-    ledger = Ledger(3, 1)
+    ledger = Ledger(3, 1, first_synchronous=False)
     through(ledger, 0, 0, 1)
     assert ledger.min_epoch == 0
     assert ledger.may_start(0, 1)
@@ -31,8 +31,16 @@ def test_an_interval_runs_ahead_by_the_staleness() -> None:
     assert [ledger.epoch_of(interval) for interval in range(3)] == [2, 1, 1]
 
 
+def test_nobody_runs_ahead_of_the_epoch_that_fills_the_ghosts() -> None:
+    ledger = Ledger(2, 3, first=4)
+    through(ledger, 4, 0)
+    assert not ledger.may_start(0, 5)
+    through(ledger, 4, 1)
+    assert ledger.horizon == 8
+
+
 def test_epochs_may_start_before_earlier_ones_are_finished() -> None:
-    ledger = Ledger(1, 1)
+    ledger = Ledger(1, 1, first_synchronous=False)
     ledger.start(0, 0)
     ledger.start(0, 1)
     assert (ledger.epoch_of(0), ledger.next_of(0), ledger.newest_started) == (0, 2, 1)
@@ -40,7 +48,7 @@ def test_epochs_may_start_before_earlier_ones_are_finished() -> None:
 
 
 def test_finishing_is_idempotent_and_skips_nothing() -> None:
-    ledger = Ledger(2, 2)
+    ledger = Ledger(2, 2, first_synchronous=False)
     through(ledger, 0, 0)
     assert not ledger.finished(0, 0)
     with pytest.raises(LedgerError, match=r"interval 0 cannot have finished epoch 1: .* before 1"):
@@ -104,7 +112,7 @@ def test_a_hold_released_early_leaves_the_barrier() -> None:
 
 
 def test_a_barrier_that_comes_too_late_is_refused() -> None:
-    ledger = Ledger(2, 1)
+    ledger = Ledger(2, 1, first_synchronous=False)
     ledger.start(0, 0)
     ledger.start(0, 1)
     with pytest.raises(LedgerError, match="before epoch 1 comes too late: epoch 1 was started; 2 is the first"):
@@ -112,7 +120,7 @@ def test_a_barrier_that_comes_too_late_is_refused() -> None:
 
 
 def test_close_lets_all_come_to_where_the_newest_is() -> None:
-    ledger = Ledger(2, 2)
+    ledger = Ledger(2, 2, first_synchronous=False)
     through(ledger, 0, 0)
     ledger.start(0, 1)
     assert ledger.close() == 2
@@ -135,7 +143,7 @@ def test_close_before_anything_started() -> None:
 
 
 def test_synchronise_ends_staleness_behind_a_barrier() -> None:
-    ledger = Ledger(2, 2)
+    ledger = Ledger(2, 2, first_synchronous=False)
     through(ledger, 0, 0)
     through(ledger, 1, 0)
     assert ledger.synchronise() == 2
@@ -147,8 +155,8 @@ def test_synchronise_ends_staleness_behind_a_barrier() -> None:
     through(ledger, 1, 1)
     through(ledger, 2, 0)
     assert not ledger.may_start(0, 3)
-    assert [ledger.synchronous(epoch) for epoch in range(4)] == [True, False, True, True]
-    assert ledger.required_row_epoch(1) == 0
+    assert [ledger.synchronous(epoch) for epoch in range(4)] == [False, False, True, True]
+    assert ledger.required_row_epoch(1) == -1
     assert ledger.required_row_epoch(2) == 2
 
 
@@ -191,6 +199,7 @@ class Schedule(RuleBasedStateMachine):
         self.first, self.held, self.barriers = first, set[int](), set[int]()
         self.next, self.done = [first] * count, [first] * count
         self.synchronous_from: int | None = None
+        self.filling = synchronous_first
 
     @rule(interval=st.integers(0, 4))
     def start(self, interval: int) -> None:
@@ -198,6 +207,7 @@ class Schedule(RuleBasedStateMachine):
         epoch, slowest = self.next[interval], min(self.done)
         synchronous = self.synchronous_from is not None and epoch >= self.synchronous_from
         allowed = epoch <= slowest + (0 if synchronous else self.ledger.staleness)
+        allowed &= not (self.filling and slowest == self.first) or epoch == self.first
         allowed &= all(slowest >= barrier for barrier in self.barriers if epoch >= barrier)
         allowed &= all(epoch < barrier for barrier in self.held)
         assert self.ledger.may_start(interval, epoch) == allowed
