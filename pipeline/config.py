@@ -140,6 +140,20 @@ class PipelineConfig:
         """Whether the pass `reorder` may be applied to the program."""
         return self.synchronous or self.reorder
 
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The passes of `dorylax.program` that pay.
+
+        Those that spare what is shipped to workers by computing it again do not where workers share this process's
+        memory: inline on the real clock. (The virtual clock stands for functions elsewhere.)
+        """
+        from dorylax.program.passes import PASSES
+
+        left_out = set() if self.may_reorder else {"reorder"}
+        if self.backend == "inline" and self.clock == "real":
+            left_out |= {"rematerialise", "sink", "cut"}
+        return tuple(name for name in PASSES if name not in left_out)
+
     def to_dict(self) -> dict[str, Any]:
         """The fields, in order, as YAML may carry them; `PipelineConfig(**…)` of it is equal to this."""
         return dataclasses.asdict(self)

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import optax
 
-from dorylax.clock import Clock, RealClock, VirtualClock
+from dorylax.clock import RealClock, VirtualClock
 from dorylax.cost import Bill, Cluster, TimeModel, find_cluster
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
@@ -33,7 +33,7 @@ from dorylax.pipeline.parameters import Applied, ParameterServers
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.saved import Saved, restore_buffers, save_buffers
-from dorylax.pipeline.stages import StageSizes, pad
+from dorylax.pipeline.stages import StageFunction, StageSizes, pad
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.timeline import Span, Timeline
 from dorylax.pipeline.transport import Address, InProcessTransport
@@ -97,7 +97,7 @@ class Pipeline:
         self._layout, self._shards = layout, pieces
         self._optimizer, self._config, self._cluster, self._seed = optimizer, config, cluster, seed
         self._homes = [shard.server for shard in pieces for _ in shard.bounds[1:]]
-        self._clock: Clock | None = None
+        self._clock: RealClock | VirtualClock | None = None
 
     @classmethod
     def of(
@@ -135,7 +135,7 @@ class Pipeline:
                 f"= {config.intervals} on {config.servers} servers are {config.intervals * config.servers} intervals, more "
                 f"than the graph's {num_vertices} vertices: give fewer",
             )
-        prepared = prepare(parts, data, reorder=config.may_reorder)
+        prepared = prepare(parts, data, config.passes)
         _check_state(prepared.plan, config)
         layout = _layout(data, config, seed)
         graph = data.graph.reorder(layout.order)
@@ -177,32 +177,48 @@ class Pipeline:
             trace: keep what every task did, for `trace_events`.
         """
         self.close()
-        config, plan = self._config, self._plan
         begin = time.perf_counter()
-        sizes = stage_sizes(self._shards, config.edge_chunk)
+        sizes = stage_sizes(self._shards, self._config.edge_chunk)
         functions = self._prepared.functions(sizes)
         self.compile_seconds += time.perf_counter() - begin
-
         settings = thread_settings()
-        clock: Clock = RealClock(settings) if self._cluster is None else VirtualClock(initializer=settings)
-        self._clock = clock
+        self._clock = RealClock(settings) if self._cluster is None else VirtualClock(initializer=settings)
         self._times = None if self._cluster is None else TimeModel(self._cluster, self._seed)
-        self._timeline = Timeline(recording=trace)
-        self._counters = Counters()
-        resumed = saved is not None and bool(saved.arrays)
+        self._timeline, self._counters = Timeline(recording=trace), Counters()
+        try:
+            fabric = self._make_fabric(sizes, functions, (params, opt_state), epoch, saved)
+            self._make_servers(fabric)
+            self._begin(sizes, state, epoch, saved)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_fabric(
+        self,
+        sizes: StageSizes,
+        functions: Mapping[int, StageFunction],
+        weights: tuple[Tree, Tree],
+        epoch: int,
+        saved: Saved | None,
+    ) -> Fabric:
+        """The gate, the parameter servers, the workers."""
+        config, plan, clock = self._config, self._plan, self._running
         ledger = Ledger(
             len(self._homes),
             config.staleness or 0,
             first=epoch,
-            first_synchronous=not resumed,
+            first_synchronous=saved is None or not saved.arrays,
             synchronous=config.synchronous,
         )
         self._gate = Gate(ledger)
         self._held: set[int] = set()
+        self._half_finished: set[tuple[int, int]] = set()
+        self._losses: dict[int, dict[int, float]] = {}
+        self._states: dict[int, dict[int, Tree]] = {}
         transport = InProcessTransport(clock, self._message_seconds)
         self._parameter_workers = [clock.workers(f"parameters {k}", 1) for k in range(config.parameter_servers)]
         self._parameters = ParameterServers(
-            params,
+            weights[0],
             self._optimizer,
             num_servers=config.parameter_servers,
             homes=self._homes,
@@ -215,21 +231,16 @@ class Pipeline:
             interval_step_scaling=config.interval_step_scaling,
             sync_every=config.sync_every,
             compute=self._compute_parameters,
-            opt_state=opt_state,
+            opt_state=weights[1],
             version=0 if saved is None else int(saved.record["version"]),
             first_epoch=epoch,
         )
-        self._half_finished: set[tuple[int, int]] = set()
-        self._losses: dict[int, dict[int, float]] = {}
-        self._states: dict[int, dict[int, Tree]] = {}
+        if saved is not None and saved.record["synchronous"]:
+            self.synchronise()
         backend = InlineBackend(
-            functions,
-            clock,
-            slots=self._tensor_slots(),
-            num_servers=config.servers,
-            times=self._times,
+            functions, clock, slots=self._tensor_slots(), num_servers=config.servers, times=self._times
         )
-        fabric = Fabric(
+        return Fabric(
             plan=plan,
             sizes=sizes,
             functions=functions,
@@ -244,6 +255,8 @@ class Pipeline:
             keeps=not config.synchronous,
             required=ledger.required_row_epoch,
         )
+
+    def _make_servers(self, fabric: Fabric) -> None:
         self._servers: list[GraphServer] = []
         for shard in self._shards:
             server = GraphServer(
@@ -251,16 +264,18 @@ class Pipeline:
                 first_interval=sum(one.num_intervals for one in self._servers),
                 owners=self._homes,
                 threads=self._graph_threads(),
-                one_at_a_time=config.mode == "no-pipe",
+                one_at_a_time=self._config.mode == "no-pipe",
                 fabric=fabric,
             )
             self._servers.append(server)
-        if saved is not None and saved.record["synchronous"]:
-            self.synchronise()
+
+    def _begin(self, sizes: StageSizes, state: Tree, epoch: int, saved: Saved | None) -> None:
+        """Computes what is computed once, brings back what was saved, and lets intervals come to the gate."""
+        clock = self._running
         constants = self._fill(sizes)
         free = clock.run(self._run_once(constants))
         self._driver = Driver(
-            plan, self._prepared.driver, free, streams=self._parts.streams, state=state, seed=self._seed
+            self._plan, self._prepared.driver, free, streams=self._parts.streams, state=state, seed=self._seed
         )
         if saved is not None:
             self._counters.restore(saved.record["counters"])  # what is computed once was counted then
@@ -268,7 +283,6 @@ class Pipeline:
             if isinstance(clock, VirtualClock):
                 clock.jump(float(saved.record["clock"]))
         self._epoch, self._last = epoch, 0.0 if saved is None else clock.now()
-        self._first_real = time.perf_counter()
         for server in self._servers:
             for interval in range(server.num_intervals):
                 number = server.first_interval + interval
@@ -521,7 +535,7 @@ class Pipeline:
         return max(1, _cores() // self._config.servers)
 
     @property
-    def _running(self) -> Clock:
+    def _running(self) -> RealClock | VirtualClock:
         if self._clock is None:
             raise RuntimeError("the pipeline is not started: call start() first")
         return self._clock

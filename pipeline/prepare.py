@@ -11,7 +11,7 @@ from dorylax.pipeline.driver import DriverFunctions
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageFunction, StageSizes, compile_stages, warm_up
 from dorylax.program.model.base import ModelParts, signature
-from dorylax.program.passes import PASSES, optimise
+from dorylax.program.passes import optimise
 from dorylax.program.spec import DataSpec
 from dorylax.program.tracing import trace
 
@@ -40,18 +40,17 @@ class Prepared:
         return self._functions[key]
 
 
-def prepare(parts: ModelParts, data: Dataset, *, reorder: bool) -> Prepared:
+def prepare(parts: ModelParts, data: Dataset, passes: tuple[str, ...]) -> Prepared:
     """Traces, splits and plans a model; the same model and kind of data give the same object.
 
     Args:
         parts: the model.
         data: what it will run on.
-        reorder: whether weights may be moved across gathers.
+        passes: which to apply.
 
     Raises:
         SplitError: the model cannot be split.
     """
-    passes = tuple(name for name in PASSES if reorder or name != "reorder")
     question = _Question(parts, DataSpec.of(data), passes)
     try:
         return _prepared(question)

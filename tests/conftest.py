@@ -17,7 +17,6 @@ CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir()
 WITH_ARRAYS = ("arguments", "epoch_rng", "function", "intervals", "loss", "model", "reference", "spec", "tracing")
 # What is not called for every task of every interval: hundreds of thousands of times.
 WITHOUT_TASKS = (
-    "config",
     "engine",
     "parameters.group",
     "parameters.update",

@@ -46,7 +46,7 @@ def describe(
 
     config = RunConfig.resolve(given)
     pipeline = build_pipeline(config)
-    applied = PASSES if pipeline is None or pipeline.may_reorder else tuple(n for n in PASSES if n != "reorder")
+    applied = PASSES if pipeline is None else pipeline.passes
     chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)
     program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen)

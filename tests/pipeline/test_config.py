@@ -10,6 +10,7 @@ import pytest
 
 from dorylax.config.schema import PipelineSection
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+from dorylax.program import PASSES
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,12 @@ def test_what_the_mode_fills_in(given: dict[str, Any], staleness: int | None, up
 def test_what_follows_from_the_mode(given: dict[str, Any], synchronous: bool, may_reorder: bool) -> None:
     config = PipelineConfig(**given)
     assert (config.synchronous, config.may_reorder) == (synchronous, may_reorder)
+
+
+def test_what_spares_shipping_is_done_where_tensors_are_shipped() -> None:
+    assert PipelineConfig().passes == ("reorder", "prune", "hoist", "fuse")
+    assert PipelineConfig(clock="virtual").passes == PASSES
+    assert PipelineConfig(clock="virtual", mode="async").passes == PASSES[1:]
 
 
 def test_a_path_becomes_text() -> None:

@@ -28,7 +28,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 def test_who_may_start_does_not_wait() -> None:
     async def scenario() -> None:
-        gate = Gate(Ledger(2, 1))
+        gate = Gate(Ledger(2, 1, first_synchronous=False))
         await gate.enter(1, 0)
         await gate.enter(1, 1)
         assert [gate.ledger.next_of(k) for k in range(2)] == [0, 2]
@@ -105,7 +105,7 @@ def test_who_gave_up_waiting_is_not_started() -> None:
 
 def test_an_epoch_is_waited_for_until_all_have_finished_it() -> None:
     async def scenario() -> None:
-        gate = Gate(Ledger(2, 1))
+        gate = Gate(Ledger(2, 1, first_synchronous=False))
         for interval, epoch in ((0, 0), (0, 1), (1, 0), (1, 1)):
             await gate.enter(interval, epoch)
         both = [asyncio.create_task(gate.all_finished(epoch)) for epoch in (1, 0)]

@@ -10,6 +10,7 @@ from support.pipelines import OPTIONS, messy_data
 from dorylax.layers import registry
 from dorylax.pipeline.plan import Plan, Publication
 from dorylax.pipeline.prepare import prepare
+from dorylax.program import PASSES
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.rows.types import Rows
 
@@ -21,7 +22,7 @@ def plan(model: str, *, reorder: bool = False, dropout: bool = True) -> Plan:
     if not dropout:
         options = {name: 0.0 if "dropout" in name else value for name, value in options.items()}
     module = registry.build(model, data.num_features, data.num_classes, options, nnx.Rngs(params=0, dropout=0))
-    return prepare(take_apart(module), data, reorder=reorder).plan
+    return prepare(take_apart(module), data, tuple(name for name in PASSES if reorder or name != "reorder")).plan
 
 
 def operators(found: Plan) -> list[tuple[str, str]]:

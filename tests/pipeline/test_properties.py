@@ -250,7 +250,7 @@ class Witness:
     def allowed(self, epoch: int) -> range:
         """Epochs of rows that an interval may read in an epoch."""
         synchronous = epoch == 0 or epoch >= self.synchronous_from
-        ahead = self.ahead(epoch)
+        ahead = 0 if epoch == 0 else self.ahead(epoch)
         return range(epoch if synchronous else max(0, epoch - ahead - 1), epoch + ahead + 1)
 
     def updates_before(self, epoch: int) -> int:
