@@ -546,10 +546,14 @@ class Pipeline:
 
 
 def stage_sizes(pieces: Sequence[Shard], edge_chunk: int) -> StageSizes:
-    """Rows of each call of a stage: of the largest interval, and of edges in chunks that are not larger than need be."""
+    """Rows of each call of a stage: of the largest interval, and of edges in chunks that are not larger than need be.
+
+    Edges are rounded up by at most a quarter: partitions of other seeds then find the same functions compiled.
+    """
     vertices = max(last - first for shard in pieces for first, last in itertools.pairwise(shard.bounds))
     edges = max(last - first for shard in pieces for first, last in itertools.pairwise(shard.edge_bounds))
-    return StageSizes(vertices, max(1, min(edge_chunk, edges)))
+    grain = 1 << max(0, edges.bit_length() - 3)
+    return StageSizes(vertices, max(1, min(edge_chunk, -(-edges // grain) * grain)))
 
 
 def _layout(data: Dataset, config: PipelineConfig, seed: int) -> Layout:

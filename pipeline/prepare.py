@@ -9,7 +9,7 @@ from typing import Any, final
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.driver import DriverFunctions
 from dorylax.pipeline.plan import Plan
-from dorylax.pipeline.stages import StageFunction, StageSizes, compile_stages, warm_up
+from dorylax.pipeline.stages import StageFunction, StageSizes, compiled
 from dorylax.program.model.base import ModelParts, signature
 from dorylax.program.passes import optimise
 from dorylax.program.spec import DataSpec
@@ -28,16 +28,18 @@ class Prepared:
 
     plan: Plan
     driver: DriverFunctions
-    _functions: dict[tuple[int, int], dict[int, StageFunction]] = dataclasses.field(default_factory=dict)
+    _functions: dict[tuple[int, int], StageFunction] = dataclasses.field(default_factory=dict)
 
     def functions(self, sizes: StageSizes) -> dict[int, StageFunction]:
-        """The stages, compiled for these sizes."""
-        key = (sizes.vertices, sizes.edges)
-        if key not in self._functions:
-            functions = compile_stages(self.plan, sizes)
-            warm_up(self.plan, sizes, functions)
-            self._functions[key] = functions
-        return self._functions[key]
+        """The functions of stages and of the driver's tasks, by number, compiled for these sizes."""
+        found: dict[int, StageFunction] = {}
+        for step in (*self.plan.once, *self.plan.epoch):
+            if step.kind in ("stage", "driver"):
+                key = (step.index, 0 if step.space is None else sizes.of(step))
+                if key not in self._functions:
+                    self._functions[key] = compiled(self.plan, step, key[1])
+                found[step.index] = self._functions[key]
+        return found
 
 
 def prepare(parts: ModelParts, data: Dataset, passes: tuple[str, ...]) -> Prepared:

@@ -31,33 +31,25 @@ class StageSizes:
         return self.vertices if step.space == "vertex" else self.edges
 
 
-def compile_stages(plan: Plan, sizes: StageSizes) -> dict[int, StageFunction]:
-    """The jitted function of each stage, by the number of its task; compiled when first called."""
-    functions: dict[int, StageFunction] = {}
-    for step in (*plan.once, *plan.epoch):
-        if step.kind == "stage" and step.space is not None:
-            closed = instantiate(plan.program.function_of(step.index), {SYMBOLS[step.space]: sizes.of(step)})
-            functions[step.index] = jax.jit(_evaluator(closed))
-        elif step.kind == "driver":
-            functions[step.index] = jax.jit(_evaluator(plan.program.function_of(step.index)))
-    return functions
+def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
+    """The jitted function of a stage for this number of rows, compiled; or of a task of the driver (rows do not matter).
+
+    It is called once, on ones, so that no epoch pays for compilation and no two threads compile the same.
+    """
+    if step.space is None:
+        return jax.jit(_evaluator(plan.program.function_of(step.index)))
+    at = {SYMBOLS[step.space]: rows}
+    function = jax.jit(_evaluator(instantiate(plan.program.function_of(step.index), at)))
+    operands = []
+    for var in plan.program.interfaces[step.index].reads:
+        aval = type_of(var)
+        operands.append(np.ones([int(size_at(dim, at)) for dim in aval.shape], aval.dtype))
+    jax.block_until_ready(function(*operands))
+    return function
 
 
 def _evaluator(closed: Any) -> StageFunction:
     return lambda *values: eval_jaxpr(closed.jaxpr, closed.consts, *values)
-
-
-def warm_up(plan: Plan, sizes: StageSizes, functions: dict[int, StageFunction]) -> None:
-    """Compiles every stage, by calling it on ones: so no epoch pays for it, and no two threads compile the same."""
-    for step in (*plan.once, *plan.epoch):
-        if step.kind != "stage" or step.space is None:
-            continue
-        at = {SYMBOLS[step.space]: sizes.of(step)}
-        operands = []
-        for var in plan.program.interfaces[step.index].reads:
-            aval = type_of(var)
-            operands.append(np.ones([int(size_at(dim, at)) for dim in aval.shape], aval.dtype))
-        jax.block_until_ready(functions[step.index](*operands))
 
 
 class StageCost(NamedTuple):
