@@ -63,8 +63,8 @@ class PipelineConfig:
     Attributes:
         servers: graph servers P, ≥ 1; each owns a part of the vertices.
         intervals: of each server, ≥ 1, of equal vertex counts; what one server works on at a time.
-        mode: "no-pipe": one task at a time; "pipe": tasks of different kinds overlap, every scatter is a barrier;
-            "async": intervals may be up to `staleness` epochs apart.
+        mode: "no-pipe": one task at a time on each server; "pipe": tasks of different kinds overlap, every scatter is a
+            barrier; "async": intervals may be up to `staleness` epochs apart.
         staleness: S ≥ 0 of "async", 0 by default: an interval may start epoch e while e ≤ min_epoch + S. None otherwise.
         update: one optimizer step "per_epoch" (the only one of "no-pipe" and "pipe", and their default), or one
             "per_interval" (the default of "async").

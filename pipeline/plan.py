@@ -170,10 +170,9 @@ class _Planner:
                 self._publish(task, constants)
         numbers = {key: number for number, key in enumerate(self._publications)}
         last_read: dict[Var, int] = {}
-        for k in range(len(pairs)):
-            for var in program.interfaces[k].reads:
-                if k not in before:
-                    last_read[var] = k
+        for k, interface in enumerate(program.interfaces):
+            if k not in before:
+                last_read.update(dict.fromkeys(interface.reads, k))
         steps: dict[str, list[Step]] = {"once": [], "epoch": []}
         for k, task in pairs:
             if task.kind != "driver" or k in between or task.when == "once":

@@ -138,8 +138,8 @@ class PipelineSection(Section):
     intervals: Count = Field(8, description="intervals of each server, of equal numbers of vertices")
     mode: Literal["no-pipe", "pipe", "async"] = Field(
         "pipe",
-        description="no-pipe: one task at a time; pipe: tasks overlap, epochs do not; async: intervals may be up to "
-        "`pipeline.staleness` epochs apart",
+        description="no-pipe: each server one task at a time; pipe: tasks overlap, epochs do not; async: intervals may be "
+        "up to `pipeline.staleness` epochs apart",
     )
     staleness: Annotated[int, Field(ge=0)] | None = Field(
         None, description="S of async: an interval may start epoch e while e ≤ min_epoch + S; null: 0 with async"
