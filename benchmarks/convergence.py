@@ -7,7 +7,7 @@
 
 All runs are in virtual time on the default cluster, so that they can be repeated bit for bit. The synchronous runs come
 first; they fix the target (their mean best validation accuracy minus one point), which is written to `target.json` before
-anything else is trained. What is counted, and how, is `dorylax.experiments.statistics`.
+anything else is trained. What is counted, and how, is `dorylax.experiments.comparison`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dorylax.config import RunConfig
-from dorylax.experiments.statistics import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
+from dorylax.experiments.comparison import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
 from dorylax.trainer import Trainer, prepare_data
 
 PIPE = "pipe"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Collection, Mapping
@@ -101,8 +102,11 @@ class RunFiles:
     def summarise(self, result: TrainResult, seed: int) -> None:
         """Writes summary.json; docs/run-directory.md documents its fields."""
         pipeline = result.pipeline
-        if pipeline is None:  # perhaps nothing was trained now, and what is there says what was
-            pipeline = (self.directory.summary or {}).get("pipeline")
+        if (
+            pipeline is None
+        ):  # perhaps nothing was trained now, and what is there says what was; damaged, it says nothing
+            with contextlib.suppress(RunDirectoryError):
+                pipeline = (self.directory.summary or {}).get("pipeline")
         self.directory.write_summary(
             {
                 "stopped": result.stopped,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dorylax.experiments.statistics import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
+from dorylax.experiments.comparison import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
 
 
 def test_crossing_is_judged_on_the_mean_of_three_epochs():
