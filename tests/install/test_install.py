@@ -65,7 +65,8 @@ def probe(python: Path, cwd: Path, **environment: str) -> dict:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout's sources, so that builds leave nothing in the real one."""
     copy = tmp_path_factory.mktemp("source") / "dorylax-checkout"
-    names = ["pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "dorylax", "layers", "pipeline", "serverless", "experiments"]
+    files = ["pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE"]
+    names = [*files, "dorylax", "layers", "pipeline", "serverless", "experiments"]
     copy.mkdir()
     for name in names:
         source = ROOT / name
@@ -149,7 +150,8 @@ def test_wheel_tag_and_contents(plain: Path) -> None:
     assert tag.startswith("Tag: py3-none-")
     assert not tag.endswith("-any")
     installed = {path.relative_to(site / "dorylax").as_posix() for path in (site / "dorylax").rglob("*.*")}
-    assert {"py.typed", "pipeline/engine.py", "serverless/task.py", "layers/__init__.py", "experiments/run.py", "ops/native.py"} <= installed
+    ours = {"pipeline/engine.py", "serverless/task.py", "layers/__init__.py", "experiments/run.py", "ops/native.py"}
+    assert {"py.typed", *ours} <= installed
     assert not [name for name in installed if name.endswith((".cc", ".h", ".inl")) or name.startswith("tests")]
 
 
