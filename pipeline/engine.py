@@ -23,6 +23,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.graph.shard import Shard, shards
 from dorylax.jax_internals import Var, thread_settings
+from dorylax.pipeline import aligned
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.driver import Driver
@@ -141,7 +142,7 @@ class Pipeline:
         graph = data.graph.reorder(layout.order)
         wide = data.features.dtype == np.float64
         weights = training_weights(data.train_mask, np.float64 if wide else np.float32)[layout.order]
-        run_data = RunData(graph, (data.features[layout.order],), data.labels[layout.order], weights)
+        run_data = RunData(graph, (aligned.rows_of(data.features, layout.order),), data.labels[layout.order], weights)
         pieces = shards(graph, layout)
         return cls(
             prepared=prepared,

@@ -13,6 +13,7 @@ from dorylax.graph.shard import Rows as CompressedRows
 from dorylax.jax_internals import Var, size_at, type_of
 from dorylax.ops import row_operators
 from dorylax.ops.row_operators import Role, RowRange
+from dorylax.pipeline import aligned
 from dorylax.pipeline.plan import Step
 from dorylax.program.cost import gathered_bytes
 from dorylax.program.flops import equation_flops
@@ -73,7 +74,7 @@ def results_for(step: Step, rows: int, entries: int, padded: int) -> list[np.nda
     for var in step.equations[0].outvars:
         aval = type_of(var)
         size = max(rows, padded) if _of_vertices(var) else entries
-        arrays.append(np.empty((size, *row_shape(var)), aval.dtype))
+        arrays.append(aligned.empty((size, *row_shape(var)), aval.dtype))
     return arrays
 
 

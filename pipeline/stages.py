@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from dorylax.jax_internals import eval_jaxpr, size_at, type_of
+from dorylax.pipeline import aligned
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.program.flops import equation_flops, value_bytes
 from dorylax.program.instantiate import instantiate
@@ -89,7 +90,7 @@ def pad(rows: Any, found: Rows, count: int, size: int, *, zero: bool) -> Any:
     if length == full and (not zero or count == size):
         return rows
     before = (slice(None),) * found.axis
-    padded = np.empty((*rows.shape[: found.axis], full, *rows.shape[found.axis + 1 :]), rows.dtype)
+    padded = aligned.empty((*rows.shape[: found.axis], full, *rows.shape[found.axis + 1 :]), rows.dtype)
     real = count * found.factor
     padded[(*before, slice(0, real))] = np.asarray(rows)[(*before, slice(0, real))]
     if count < size:
