@@ -19,7 +19,8 @@ def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + _BYTES, np.uint8)
     first = -memory.ctypes.data % _BYTES
-    return memory[first : first + size].view(dtype).reshape(shape)
+    array: np.ndarray = memory[first : first + size].view(dtype).reshape(shape)
+    return array
 
 
 def rows_of(array: np.ndarray, order: np.ndarray) -> np.ndarray:
