@@ -8,6 +8,8 @@ from typing import Any, final
 
 import jax
 
+from dorylax.program.model.base import signature
+
 
 @final
 class Compiled:
@@ -25,9 +27,3 @@ class Compiled:
         begin = time.perf_counter()
         self._executables[key] = self._jitted.lower(*args).compile()
         return self._executables[key], time.perf_counter() - begin
-
-
-def signature(args: Any) -> Any:
-    """A hashable description of a tree of arrays: structure, shapes and dtypes."""
-    leaves, treedef = jax.tree.flatten(args)
-    return treedef, tuple(jax.typeof(leaf) for leaf in leaves)

@@ -20,10 +20,10 @@ import optax
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.program.loss import confusion_counts
-from dorylax.program.model.base import ModelParts, Structure, Tree
+from dorylax.program.model.base import ModelParts, Structure, Tree, signature
 from dorylax.program.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.compiled import Compiled, signature
+from dorylax.trainer.compiled import Compiled
 from dorylax.trainer.gradient import Gradient, PlainGradient, ProgramGradient, training_loss
 
 
