@@ -24,6 +24,7 @@ _EXPORTS = {
     "Trainer": "dorylax.trainer",
     "RunConfig": "dorylax.config",
     "PipelineConfig": "dorylax.pipeline.config",
+    "TensorConfig": "dorylax.serverless.config",
 }
 _SUBPACKAGES = ("clock", "cost", "experiments", "graph", "layers", "ops", "pipeline", "program", "serverless")
 
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from dorylax.graph.datasets import load
     from dorylax.graph.graph import Graph
     from dorylax.pipeline.config import PipelineConfig
+    from dorylax.serverless.config import TensorConfig
     from dorylax.trainer import Trainer
 
-__all__ = ["Dataset", "Graph", "PipelineConfig", "RunConfig", "Trainer", "__version__", "load"]
+__all__ = ["Dataset", "Graph", "PipelineConfig", "RunConfig", "TensorConfig", "Trainer", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:

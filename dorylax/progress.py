@@ -105,6 +105,8 @@ class ProgressBar:
         if self._accuracy is not None:
             parts.append(f"accuracy {self._accuracy:.4f}")
         parts.append(f"{duration(statistics.median(self._seconds))}/epoch")
+        if record.dollars is not None:
+            parts.append(dollars(record.dollars))
         if self._mark is None:
             self._mark = (now, done)
         elif self._total > done:
@@ -153,6 +155,11 @@ def describe(result: TrainResult) -> str:
     """`describe_summary` of a result in this process."""
     names = ("metric", "test_accuracy", "val_accuracy", "best_epoch", "final_loss", "seconds_per_epoch", "stopped")
     return describe_summary({**{name: getattr(result, name) for name in names}, "epochs": len(result.history)})
+
+
+def dollars(amount: float) -> str:
+    """US dollars for people: `$1.24`, and small amounts to two digits: `$0.0031`."""
+    return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.2g}" if amount >= 1e-4 else f"${amount:.1e}"
 
 
 def duration(seconds: float) -> str:

@@ -216,11 +216,9 @@ def reads(counts: np.ndarray, epochs: np.ndarray, epoch: int) -> Reads:
     return Reads(int(counts.sum()), int(counts[epochs < epoch].sum()), oldest)
 
 
-async def settled(write: Future[None]) -> None:
+async def settled(write: Future[None] | None) -> None:
     """Waits for a write; without a turn of the event loop where it is done."""
-    if write.done():
-        write.result()
-    else:
+    if write is not None:
         await asyncio.wrap_future(write)
 
 

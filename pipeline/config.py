@@ -13,12 +13,13 @@ import os
 import typing
 from typing import Any, Literal, final
 
+from dorylax.serverless.config import TensorConfig, TensorConfigError
+
 Mode = Literal["no-pipe", "pipe", "async"]
 Update = Literal["per_epoch", "per_interval"]
 ClockKind = Literal["real", "virtual"]
 Partitioner = Literal["metis", "ldg", "range", "random"]
 Balance = Literal["vertices", "edges"]
-Backend = Literal["inline"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "mode": typing.get_args(Mode),
@@ -26,7 +27,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "clock": typing.get_args(ClockKind),
     "partitioner": typing.get_args(Partitioner),
     "balance": typing.get_args(Balance),
-    "backend": typing.get_args(Backend),
 }
 _LEAST = {
     "servers": 1,
@@ -35,7 +35,6 @@ _LEAST = {
     "sync_every": 1,
     "parameter_servers": 1,
     "graph_threads": 1,
-    "tensor_slots": 1,
     "edge_chunk": 1,
 }
 _FLAGS = ("interval_step_scaling", "reorder")
@@ -73,20 +72,19 @@ class PipelineConfig:
         sync_every: complete gradients that the first parameter server forwards at once to the others, ≥ 1.
         parameter_servers: how many hold the weights, ≥ 1.
         clock: "real": wall time; "virtual": every task computes its numbers and takes the time that `cluster` says.
-        cluster: name of a `dorylax.cost` cluster, or the path of a YAML file that describes one; of the virtual clock only.
+        cluster: name of a `dorylax.cost` cluster, or the path of a YAML file that describes one: how long things take on the
+            virtual clock, and the prices of the bill. Not of inline tasks on the real clock, which cost nothing.
         partitioner: how vertices are spread over servers.
         balance: what every server has equally many of.
         partition: the folder of a saved partition, in place of `partitioner` and `balance`.
         graph_threads: of each server, ≥ 1; None: its share of this machine's cores on the real clock, the cluster's number
             on the virtual.
-        tensor_slots: tensor tasks of each server at a time, ≥ 1; None: its share of the cores on the real clock, one for
-            each of its intervals on the virtual.
         edge_chunk: edges that an edge stage computes at once, ≥ 1.
-        backend: where tensor tasks run.
         reorder: with "async", allow the pass `reorder` all the same, which moves weights across gathers and so mixes weight
             versions of neighbours; without "async" it is always allowed.
         switch_margin: go on synchronously once the validation accuracy is within this fraction of
             `train.target_accuracy`, in (0, 1); None: never. Of "async" only.
+        tensor: where tensor tasks run, and what is done when they are late; a section of its own in configurations.
 
     Raises:
         PipelineConfigError: a value out of range, or one that the others make meaningless; names the key.
@@ -106,11 +104,10 @@ class PipelineConfig:
     balance: Balance = "vertices"
     partition: str | os.PathLike[str] | None = None
     graph_threads: int | None = None
-    tensor_slots: int | None = None
     edge_chunk: int = 65536
-    backend: Backend = "inline"
     reorder: bool = False
     switch_margin: float | None = None
+    tensor: TensorConfig = dataclasses.field(default_factory=TensorConfig)
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -122,6 +119,7 @@ class PipelineConfig:
                 raise PipelineConfigError(name, f"must be true or false, got {getattr(self, name)!r}")
         self._check_mode()
         self._check_partition()
+        self._check_tensor()
         self._check_cluster()
         if self.partition is not None:
             object.__setattr__(self, "partition", os.fspath(self.partition))
@@ -150,13 +148,20 @@ class PipelineConfig:
         from dorylax.program.passes import PASSES
 
         left_out = set() if self.may_reorder else {"reorder"}
-        if self.backend == "inline" and self.clock == "real":
+        if self.tensor.backend == "inline" and self.clock == "real":
             left_out |= {"rematerialise", "sink", "cut"}
         return tuple(name for name in PASSES if name not in left_out)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, in order, as YAML may carry them; `PipelineConfig(**…)` of it is equal to this."""
-        return dataclasses.asdict(self)
+        """The fields but `tensor`, in order, as YAML may carry them; with `tensor` they make an equal `PipelineConfig`."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "tensor"}
+
+    def dotted(self) -> dict[str, Any]:
+        """All fields as the sections `pipeline` and `tensor` of a configuration have them, by dotted key."""
+        return {
+            **{f"pipeline.{name}": value for name, value in self.to_dict().items()},
+            **{f"tensor.{name}": value for name, value in self.tensor.to_dict().items()},
+        }
 
     def _check_mode(self) -> None:
         if self.mode != "async":
@@ -198,10 +203,12 @@ class PipelineConfig:
                 )
 
     def _check_cluster(self) -> None:
-        if self.clock == "real":
+        if self.clock == "real" and self.tensor.backend == "inline":
             if self.cluster != _DEFAULTS["cluster"]:
                 raise PipelineConfigError(
-                    "cluster", f"= {self.cluster} needs pipeline.clock=virtual, got real: change one of them"
+                    "cluster",
+                    f"= {self.cluster} needs pipeline.clock=virtual, got real, or tensor.backend=local, which is billed by "
+                    "its prices: change one of them",
                 )
             return
         from dorylax.cost import ClusterError, find_cluster
@@ -210,6 +217,18 @@ class PipelineConfig:
             find_cluster(self.cluster)
         except ClusterError as error:
             raise PipelineConfigError("cluster", f"cannot be used: {error}") from None
+
+    def _check_tensor(self) -> None:
+        if not isinstance(self.tensor, TensorConfig):
+            raise TypeError(
+                f"tensor must be a dorylax.serverless.config.TensorConfig, got {type(self.tensor).__name__}"
+            )
+        if self.clock == "virtual" and self.tensor.backend != "inline":
+            raise TensorConfigError(
+                "backend",
+                f"= {self.tensor.backend} needs pipeline.clock=real, got virtual, where tasks take the time that "
+                "the cluster's model says: change one of them",
+            )
 
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}

@@ -13,7 +13,7 @@ from dorylax.pipeline.parameters.messages import Complete, Sums
 from dorylax.pipeline.plan import Plan
 from dorylax.program.arguments import unpack
 from dorylax.program.model.base import Tree
-from dorylax.program.rows.types import Free
+from dorylax.program.rows.types import Free, Summed
 from dorylax.program.simplify import live
 
 
@@ -28,6 +28,7 @@ class DriverFunctions:
         before: `(*given, *constants) -> shown`: what steps read.
         after: `(*given, *constants, *sums) -> outputs of the program`.
         of_epoch: whether `before` does not depend on parameters.
+        summed_state: names of the state that each interval has only its share of.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -50,6 +51,12 @@ class DriverFunctions:
             if not changing.isdisjoint(variables(equation.invars)):
                 changing.update(equation.outvars)
         self.of_epoch = changing.isdisjoint(self.shown)
+        outputs = zip(traced.outputs, traced.step.jaxpr.outvars, strict=True)
+        self.summed_state = frozenset(
+            output.name
+            for output, atom in outputs
+            if output.role == "state" and isinstance(atom, Var) and isinstance(types[atom], Summed)
+        )
 
 
 @final
@@ -103,6 +110,17 @@ class Driver:
         outputs = self._functions.after(*self._given(params, epoch), *self._constants.values(), *parts)
         result = unpack(self._traced, outputs, self.state)
         return Complete(result.gradients, float(result.loss), result.state)
+
+    def joined(self, states: Mapping[int, Tree]) -> Tree:
+        """The state after an epoch, from that of all intervals: shares are added up, the rest is the same for all."""
+        trees = [states[k] for k in sorted(states)]
+        names = [entry.name for entry in self._traced.inputs if entry.role == "state"]
+        leaves = zip(*(jax.tree.leaves(tree) for tree in trees), strict=True)
+        joined = [
+            sum(column[1:], start=column[0]) if name in self._functions.summed_state else column[0]
+            for name, column in zip(names, leaves, strict=True)
+        ]
+        return jax.tree.unflatten(jax.tree.structure(trees[0]), joined)
 
     def _given(self, params: Tree, epoch: int) -> list[Any]:
         leaves: dict[str, Iterator[Any]] = {

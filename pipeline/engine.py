@@ -7,42 +7,44 @@ tasks overlap is nobody's decision: it follows from what each coroutine awaits.
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import jax
 import numpy as np
 import optax
 
+from dorylax import aligned
 from dorylax.clock import RealClock, VirtualClock
 from dorylax.cost import Bill, Cluster, TimeModel, find_cluster
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
+from dorylax.graph.partition import Layout
 from dorylax.graph.shard import Shard, shards
 from dorylax.jax_internals import Var, thread_settings
-from dorylax.pipeline import aligned
-from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.fabric import Fabric
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.interval_data import interval_data
 from dorylax.pipeline.parameters import Applied, ParameterServers
-from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.prepare import Prepared, prepare
-from dorylax.pipeline.saved import Saved, restore_buffers, save_buffers
-from dorylax.pipeline.stages import StageFunction, StageSizes, pad
+from dorylax.pipeline.resources import Resources, cores
+from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller
+from dorylax.pipeline.setup import check_counts, check_state, layout_for
+from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
+from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
 from dorylax.pipeline.timeline import Span, Timeline
 from dorylax.pipeline.transport import Address, InProcessTransport
 from dorylax.pipeline.visit import Visit
-from dorylax.program.arguments import RunData, data_values, training_weights
+from dorylax.program.arguments import RunData, training_weights
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.program.rows.types import Free, Rows, Summed
-from dorylax.serverless.backends.inline import InlineBackend
+from dorylax.program.rows.types import Free, Summed
+from dorylax.serverless.backends.base import Backend
+from dorylax.serverless.controller import Call
 
 
 @final
@@ -88,7 +90,7 @@ class Pipeline:
         pieces: tuple[Shard, ...],
         optimizer: optax.GradientTransformation,
         config: PipelineConfig,
-        cluster: Cluster | None,
+        prices: Cluster | None,
         seed: int,
         compile_seconds: float,
     ) -> None:
@@ -96,9 +98,13 @@ class Pipeline:
         self.compile_seconds = compile_seconds
         self._prepared, self._plan, self._parts, self._data = prepared, prepared.plan, parts, data
         self._layout, self._shards = layout, pieces
-        self._optimizer, self._config, self._cluster, self._seed = optimizer, config, cluster, seed
+        self._optimizer, self._config, self._seed = optimizer, config, seed
+        self._prices, self._cluster = prices, prices if config.clock == "virtual" else None
+        self._labels = {step.index: step.label for step in (*self._plan.once, *self._plan.epoch)}
         self._homes = [shard.server for shard in pieces for _ in shard.bounds[1:]]
+        self._resources = Resources.of(config, self._cluster, cores())
         self._clock: RealClock | VirtualClock | None = None
+        self._backend: Backend | None = None
 
     @classmethod
     def of(
@@ -124,21 +130,13 @@ class Pipeline:
             SplitError: the model cannot be split.
         """
         begin = time.perf_counter()
-        cluster = find_cluster(config.cluster) if config.clock == "virtual" else None
-        num_vertices = data.graph.num_vertices
-        if config.servers > num_vertices:
-            raise PipelineConfigError(
-                "servers", f"must be ≤ {num_vertices}, the graph's vertices, got {config.servers}"
-            )
-        if config.intervals * config.servers > num_vertices:
-            raise PipelineConfigError(
-                "intervals",
-                f"= {config.intervals} on {config.servers} servers are {config.intervals * config.servers} intervals, more "
-                f"than the graph's {num_vertices} vertices: give fewer",
-            )
+        virtual = config.clock == "virtual"
+        billed = virtual or config.tensor.backend != "inline"
+        prices = find_cluster(config.cluster) if billed else None
+        check_counts(config, data.graph.num_vertices)
         prepared = prepare(parts, data, config.passes)
-        _check_state(prepared.plan, config)
-        layout = _layout(data, config, seed)
+        check_state(prepared.plan, config)
+        layout = layout_for(data.graph, config, seed)
         graph = data.graph.reorder(layout.order)
         wide = data.features.dtype == np.float64
         weights = training_weights(data.train_mask, np.float64 if wide else np.float32)[layout.order]
@@ -152,7 +150,7 @@ class Pipeline:
             pieces=pieces,
             optimizer=optimizer,
             config=config,
-            cluster=cluster,
+            prices=prices,
             seed=seed,
             compile_seconds=time.perf_counter() - begin,
         )
@@ -180,16 +178,25 @@ class Pipeline:
         self.close()
         begin = time.perf_counter()
         sizes = stage_sizes(self._shards, self._config.edge_chunk)
-        functions = self._prepared.functions(sizes)
+        functions = self._prepared.functions(sizes, of_workers=self._config.tensor.backend == "inline")
         self.compile_seconds += time.perf_counter() - begin
         settings = thread_settings()
         self._clock = RealClock(settings) if self._cluster is None else VirtualClock(initializer=settings)
         self._times = None if self._cluster is None else TimeModel(self._cluster, self._seed)
         self._timeline, self._counters = Timeline(recording=trace), Counters()
+        self._seconds_before = 0.0
         try:
             fabric = self._make_fabric(sizes, functions, (params, opt_state), epoch, saved)
-            self._make_servers(fabric)
-            self._begin(sizes, state, epoch, saved)
+            self._backend = make_backend(
+                self._config,
+                self._resources,
+                self._prepared,
+                functions=functions,
+                clock=self._clock,
+                times=self._times,
+            )
+            self._make_servers(fabric, self._backend)
+            self._begin(self._backend, sizes, state, epoch, saved)
         except BaseException:
             self.close()
             raise
@@ -202,7 +209,7 @@ class Pipeline:
         epoch: int,
         saved: Saved | None,
     ) -> Fabric:
-        """The gate, the parameter servers, the workers."""
+        """The gate and the parameter servers."""
         config, plan, clock = self._config, self._plan, self._running
         ledger = Ledger(
             len(self._homes),
@@ -238,14 +245,10 @@ class Pipeline:
         )
         if saved is not None and saved.record["synchronous"]:
             self.synchronise()
-        backend = InlineBackend(
-            functions, clock, slots=self._tensor_slots(), num_servers=config.servers, times=self._times
-        )
         return Fabric(
             plan=plan,
             sizes=sizes,
             functions=functions,
-            backend=backend,
             parameters=self._parameters,
             transport=transport,
             clock=clock,
@@ -257,32 +260,43 @@ class Pipeline:
             required=ledger.required_row_epoch,
         )
 
-    def _make_servers(self, fabric: Fabric) -> None:
+    def _make_servers(self, fabric: Fabric, backend: Backend) -> None:
         self._servers: list[GraphServer] = []
         for shard in self._shards:
+            autotuner = make_autotuner(self._config, self._resources)
+            slots = self._resources.slots if autotuner is None else autotuner.limit
+            record = self._call_recorder(shard.server)
             server = GraphServer(
                 shard,
                 first_interval=sum(one.num_intervals for one in self._servers),
                 owners=self._homes,
-                threads=self._graph_threads(),
+                threads=self._resources.graph_threads,
                 one_at_a_time=self._config.mode == "no-pipe",
+                controller=make_controller(self._config, slots, backend, fabric.clock, record),
+                autotuner=autotuner,
                 fabric=fabric,
             )
             self._servers.append(server)
 
-    def _begin(self, sizes: StageSizes, state: Tree, epoch: int, saved: Saved | None) -> None:
+    def _begin(self, backend: Backend, sizes: StageSizes, state: Tree, epoch: int, saved: Saved | None) -> None:
         """Computes what is computed once, brings back what was saved, and lets intervals come to the gate."""
         clock = self._running
-        constants = self._fill(sizes)
+        constants = interval_data(self._prepared, self._data, self._shards, sizes)
+        clock.run(backend.warm())
         free = clock.run(self._run_once(constants))
+        self._drain_calls()
         self._driver = Driver(
             self._plan, self._prepared.driver, free, streams=self._parts.streams, state=state, seed=self._seed
         )
         if saved is not None:
             self._counters.restore(saved.record["counters"])  # what is computed once was counted then
             restore_buffers(saved, self._servers)
+            for server, record in zip(self._servers, saved.record["controllers"], strict=True):
+                restore_controller(server, record)
             if isinstance(clock, VirtualClock):
                 clock.jump(float(saved.record["clock"]))
+            else:
+                self._seconds_before = float(saved.record["clock"]) - clock.now()
         self._epoch, self._last = epoch, 0.0 if saved is None else clock.now()
         for server in self._servers:
             for interval in range(server.num_intervals):
@@ -349,11 +363,13 @@ class Pipeline:
         if self._ledger.standing is None or not self._parameters.settled:
             return None
         synchronous = self._ledger.synchronous(self._ledger.min_epoch)
+        self._drain_calls()
         record = {
             "version": self._parameters.newest().version,
-            "clock": self._running.now(),
+            "clock": self.seconds,
             "synchronous": self._ledger.switched and not self._config.synchronous,
-            "counters": dataclasses.asdict(self._counters),
+            "counters": dataclasses.asdict(self._counters) | {"relaunches": self.counters()["relaunches"]},
+            "controllers": [save_controller(server) for server in self._servers],
         }
         # Synchronous epochs read nothing that they have not written.
         return Saved({} if synchronous else save_buffers(self._servers), record)
@@ -368,24 +384,43 @@ class Pipeline:
         return self._timeline.spans
 
     def counters(self) -> dict[str, float | int]:
-        """How much the run has done: `Counters`, and in virtual time its seconds and dollars."""
+        """How much the run has done: `Counters`, and in virtual time its seconds."""
         found: dict[str, float | int] = dict(self._counters.to_dict())
+        found["relaunches"] = self._counters.relaunches + sum(one.controller.relaunched for one in self._servers)
         if self._cluster is not None:
-            bill = Bill.of(
-                self._cluster,
-                seconds=self._running.now(),
-                graph_servers=self._config.servers,
-                parameter_servers=self._config.parameter_servers,
-                calls=self._counters.calls,
-            )
-            found["virtual_seconds"] = self._running.now()
-            found["dollars"] = bill.total
+            found["virtual_seconds"] = self.seconds
         return found
 
+    @property
+    def seconds(self) -> float:
+        """Since the run began, on its clock; those of processes before this one, that it goes on from, included."""
+        return self._seconds_before + self._running.now()
+
+    @property
+    def prices(self) -> Cluster | None:
+        """What the run is billed as; None where it costs nothing."""
+        return self._prices
+
+    def bill(self) -> Bill | None:
+        """What the run has cost so far, by the prices of its cluster; None where it costs nothing."""
+        if self._prices is None:
+            return None
+        return Bill.of(
+            self._prices,
+            seconds=self.seconds,
+            graph_servers=self._config.servers,
+            parameter_servers=self._config.parameter_servers,
+            calls=self._counters.calls,
+        )
+
     def close(self) -> None:
-        """Ends all coroutines and threads; the pipeline may be started again."""
-        if self._clock is not None:
-            self._clock.close()
+        """Ends all coroutines, threads and workers; the pipeline may be started again."""
+        try:
+            if self._clock is not None:
+                self._clock.close()
+        finally:
+            if self._backend is not None:
+                self._backend.close()
 
     # Intervals.
 
@@ -394,11 +429,13 @@ class Pipeline:
         while True:
             await self._gate.enter(number, epoch)
             pulled = await self._parameters.pull(number, epoch)
-            visit = Visit(interval, number, epoch, self._driver.values(pulled.params, pulled.version, epoch), constants)
+            values = self._driver.values(pulled.params, pulled.version, epoch)
+            weights = tuple(jax.tree.leaves(pulled.params))
+            visit = Visit(interval, number, epoch, pulled.version, weights, values, constants)
             for step in self._plan.epoch:
                 await server.run(step, visit)
             await server.finish(visit)
-            del visit, pulled  # their rows and weights are not to outlive the epoch
+            del visit, pulled, weights, values  # their rows and weights are not to outlive the epoch
             self._finished(number, epoch)
             epoch += 1
 
@@ -411,7 +448,7 @@ class Pipeline:
 
         async def prepare_one(server: GraphServer, interval: int) -> None:
             number = server.first_interval + interval
-            visit = Visit(interval, number, -1, {}, constants[number])
+            visit = Visit(interval, number, -1, -1, (), {}, constants[number])
             for publication in from_data:
                 await server.publish(publication, visit)
             for step in plan.once:
@@ -430,37 +467,11 @@ class Pipeline:
         free.update({var: value for var, value in constants[0].items() if isinstance(types[var], Free | Summed)})
         return free
 
-    def _fill(self, sizes: StageSizes) -> list[dict[Var, Any]]:
-        """The data of each interval, padded."""
-        program = self._plan.program
-        types = program.facts.types
-        inputs = program.traced.step.jaxpr.invars
-        found = data_values(program.traced, self._data)
-        wanted = {var for step in (*self._plan.once, *self._plan.epoch) for var in step.reads}
-        wanted |= {publication.var for publication in self._plan.publications}
-        wanted |= set(self._prepared.driver.constants)
-        constants: list[dict[Var, Any]] = []
-        for shard in self._shards:
-            for interval in range(len(shard.bounds) - 1):
-                mine: dict[Var, Any] = {}
-                for k, value in found.items():
-                    var, entry = inputs[k], program.traced.inputs[k]
-                    if var not in wanted:
-                        continue
-                    row_type = types[var]
-                    if not isinstance(row_type, Rows):
-                        mine[var] = value
-                        continue
-                    vertices = row_type.space == "vertex"
-                    bounds, start = (shard.bounds, shard.first) if vertices else (shard.edge_bounds, shard.first_edge)
-                    first, last = start + bounds[interval], start + bounds[interval + 1]
-                    rows = np.asarray(value)[first:last]
-                    if vertices:
-                        zero = entry.role in ("weights", "real")
-                        rows = pad(rows, row_type, last - first, sizes.vertices, zero=zero)
-                    mine[var] = rows
-                constants.append(mine)
-        return constants
+    def _drain_calls(self) -> None:
+        """On the virtual clock, waits for late calls: they hold slots, which a run that goes on from here would not know."""
+        if self._running.kind == "virtual":
+            for server in self._servers:
+                self._running.run(server.controller.drain())
 
     # Ends of epochs.
 
@@ -473,25 +484,9 @@ class Pipeline:
             states = self._states.setdefault(epoch, {})
             states[interval] = state
             if len(states) == len(self._homes):
-                self._driver.state = self._joined(self._states.pop(epoch))
+                self._driver.state = self._driver.joined(self._states.pop(epoch))
         for interval, epoch in applied.pairs:
             self._finished(interval, epoch)
-
-    def _joined(self, states: Mapping[int, Tree]) -> Tree:
-        """The model's state after an epoch: sums over rows are added up, the rest is the same for all."""
-        trees = [states[k] for k in sorted(states)]
-        traced, types = self._plan.program.traced, self._plan.program.facts.types
-        summed = set()
-        for output, atom in zip(traced.outputs, traced.step.jaxpr.outvars, strict=True):
-            if output.role == "state" and isinstance(atom, Var) and isinstance(types[atom], Summed):
-                summed.add(output.name)
-        names = [entry.name for entry in traced.inputs if entry.role == "state"]
-        leaves = [jax.tree.leaves(tree) for tree in trees]
-        joined = [
-            sum(column[1:], start=column[0]) if name in summed else column[0]
-            for name, column in zip(names, zip(*leaves, strict=True), strict=True)
-        ]
-        return jax.tree.unflatten(jax.tree.structure(trees[0]), joined)
 
     def _finished(self, interval: int, epoch: int) -> None:
         """An epoch is finished when its gradient is applied and its last message has come."""
@@ -503,6 +498,19 @@ class Pipeline:
         self._gate.finished(interval, epoch)
 
     # Resources.
+
+    def _call_recorder(self, server: int) -> Callable[[Call], None]:
+        """What notes the calls of one server's tensor tasks: all are billed, whatever became of them."""
+
+        def record(call: Call) -> None:
+            self._counters.call(call)
+            if call.outcome != "answered":
+                key = call.key
+                name = f"{self._labels[key.stage]} ({call.outcome})"
+                span = Span(name, "tensor", server, key.interval, key.epoch, call.start, call.end, key.stage)
+                self._timeline.add(span)
+
+        return record
 
     def _message_seconds(self, sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> float:
         if self._times is None:
@@ -521,20 +529,6 @@ class Pipeline:
         )
         return timed.value
 
-    def _graph_threads(self) -> int:
-        if self._config.graph_threads is not None:
-            return self._config.graph_threads
-        if self._cluster is not None:
-            return self._cluster.graph_server.threads
-        return max(1, _cores() // self._config.servers)
-
-    def _tensor_slots(self) -> int:
-        if self._config.tensor_slots is not None:
-            return self._config.tensor_slots
-        if self._cluster is not None:
-            return self._cluster.functions
-        return max(1, _cores() // self._config.servers)
-
     @property
     def _running(self) -> RealClock | VirtualClock:
         if self._clock is None:
@@ -544,50 +538,3 @@ class Pipeline:
     @property
     def _ledger(self) -> Ledger:
         return self._gate.ledger
-
-
-def stage_sizes(pieces: Sequence[Shard], edge_chunk: int) -> StageSizes:
-    """Rows of each call of a stage: of the largest interval, and of edges in chunks that are not larger than need be.
-
-    Edges are rounded up by at most a quarter: partitions of other seeds then find the same functions compiled.
-    """
-    vertices = max(last - first for shard in pieces for first, last in itertools.pairwise(shard.bounds))
-    edges = max(last - first for shard in pieces for first, last in itertools.pairwise(shard.edge_bounds))
-    grain = 1 << max(0, edges.bit_length() - 3)
-    return StageSizes(vertices, max(1, min(edge_chunk, -(-edges // grain) * grain)))
-
-
-def _layout(data: Dataset, config: PipelineConfig, seed: int) -> Layout:
-    try:
-        if config.partition is None:
-            found = partition(data.graph, config.servers, method=config.partitioner, balance=config.balance, seed=seed)
-        else:
-            found = Partition.load(config.partition)
-            found.check(data.graph)
-            if found.num_parts != config.servers:
-                raise PipelineConfigError(
-                    "servers", f"= {config.servers}, but the partition in {config.partition} is for {found.num_parts}"
-                )
-    except PartitionError as error:
-        raise PipelineConfigError(
-            "partition" if config.partition else "partitioner", f"cannot be used: {error}"
-        ) from error
-    try:
-        return lay_out(data.graph, found, config.intervals)
-    except PartitionError as error:
-        even = "" if config.partitioner == "range" else ", or pipeline.partitioner=range, whose parts are even"
-        raise PipelineConfigError("intervals", f"= {config.intervals} do not fit: {error}{even}") from error
-
-
-def _check_state(plan: Plan, config: PipelineConfig) -> None:
-    changing = [output.name for output in plan.program.traced.outputs if output.role == "state"]
-    if changing and not config.synchronous:
-        raise PipelineConfigError(
-            "mode",
-            f"= async cannot train {plan.program.traced.name}, whose state {changing[0]} changes with every epoch: "
-            "intervals stand in different epochs. Choose pipe",
-        )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

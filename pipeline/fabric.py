@@ -14,7 +14,6 @@ from dorylax.pipeline.stages import StageFunction, StageSizes
 from dorylax.pipeline.timeline import Timeline
 from dorylax.pipeline.transport import Transport
 from dorylax.pipeline.visit import Visit
-from dorylax.serverless.backends.base import Backend
 
 
 class Fabric(NamedTuple):
@@ -24,7 +23,6 @@ class Fabric(NamedTuple):
         plan: the steps.
         sizes: rows of each call of a stage.
         functions: of stages and of the driver's tasks, by number.
-        backend: runs tensor tasks.
         parameters: the parameter servers.
         transport: between servers.
         clock: where time comes from.
@@ -39,7 +37,6 @@ class Fabric(NamedTuple):
     plan: Plan
     sizes: StageSizes
     functions: Mapping[int, StageFunction]
-    backend: Backend
     parameters: ParameterServers
     transport: Transport
     clock: Clock

@@ -27,12 +27,10 @@ from dorylax.pipeline.timeline import Resource, Span
 from dorylax.pipeline.transport import Address
 from dorylax.pipeline.transport.delivery import deliver
 from dorylax.pipeline.visit import Visit
-from dorylax.serverless.task import TaskFailedError, TensorTask
+from dorylax.serverless.controller import Autotuner, Controller
+from dorylax.serverless.task import TensorTask
 
 T = TypeVar("T")
-
-ATTEMPTS = 10
-"""So often a tensor task is tried before the run gives up."""
 
 _KEEP = -3  # places of jobs: copying publication k has place _KEEP - k
 
@@ -47,10 +45,12 @@ class GraphServer:
         owners: the server of each interval of the whole graph.
         threads: how many graph tasks it runs at a time.
         one_at_a_time: whether only one task of any kind runs at a time (`no-pipe`).
+        controller: has tensor tasks run.
+        autotuner: how many tensor tasks may run at a time, as graph tasks queue up; None where that stays.
         fabric: what it shares with the others.
 
     Attributes:
-        shard, first_interval, fabric: as given.
+        shard, first_interval, controller, autotuner, fabric: as given.
         address: where peers reach it.
         buffers: of each publication of the plan.
         merges: of each push, by the number of the task.
@@ -64,10 +64,14 @@ class GraphServer:
         owners: Sequence[int],
         threads: int,
         one_at_a_time: bool,
+        controller: Controller,
+        autotuner: Autotuner | None,
         fabric: Fabric,
     ) -> None:
         self.shard, self.first_interval, self.fabric = shard, first_interval, fabric
         self.address = Address("graph", shard.server)
+        self.controller, self.autotuner = controller, autotuner
+        self._queued = 0
         self._owners = np.asarray(owners)
         self._workers = fabric.clock.workers(f"graph {shard.server}", threads)
         self._turn = asyncio.Semaphore(1) if one_at_a_time else None
@@ -207,8 +211,12 @@ class GraphServer:
         fabric, visit = self.fabric, job.visit
         order = (visit.epoch, visit.number, job.step.index, job.place)
         seconds = 0.0 if fabric.times is None else fabric.times.graph_task(order, flops=job.flops, bytes=job.bytes)
-        async with self._one_turn():
-            timed = await self._workers.run(work, seconds=seconds, order=order)
+        self._queue(1)
+        try:
+            async with self._one_turn():
+                timed = await self._workers.run(work, seconds=seconds, order=order)
+        finally:
+            self._queue(-1)
         fabric.counters.graph_tasks += 1
         self._record(job.label, "graph", visit, (timed.start, timed.end), job.step.index)
         return timed
@@ -219,18 +227,9 @@ class GraphServer:
         Raises:
             TaskFailedError: it failed too often.
         """
-        fabric = self.fabric
         async with self._one_turn():
-            for attempt in range(1, ATTEMPTS + 1):
-                try:
-                    result = await fabric.backend.run(task)
-                    break
-                except TaskFailedError:
-                    if attempt == ATTEMPTS:
-                        raise
-                    fabric.counters.retries += 1
-        fabric.counters.tensor_tasks += 1
-        fabric.counters.calls.add(result.end - result.start)
+            result = await self.controller.run(task)
+        self.fabric.counters.tensor_tasks += 1
         self._record(step.label, "tensor", visit, (result.start, result.end), step.index)
         return result.values
 
@@ -266,6 +265,12 @@ class GraphServer:
         fabric.counters.messages += 1
         fabric.counters.message_bytes += num_bytes
         self._record(f"{label} → {peer}", "network", visit, (begin, fabric.clock.now()))
+
+    def _queue(self, change: int) -> None:
+        """Counts graph tasks that are asked for, and lets as many tensor tasks run as that allows."""
+        self._queued += change
+        if self.autotuner is not None:
+            self.controller.limit.set(self.autotuner.observe(max(0, self._queued - self._workers.slots)))
 
     def _one_turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
         return contextlib.nullcontext() if self._turn is None else self._turn

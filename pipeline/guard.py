@@ -38,17 +38,27 @@ class Guard:
                 if self._readers == 0:
                     self._write_all()
 
-    def write(self, action: Callable[[], None]) -> Future[None]:
-        """Runs `action` at once, or when the last reader leaves; the future is done when it ran, and holds its exception."""
-        future: Future[None] = Future()
-        future.set_running_or_notify_cancel()  # what was asked for is written, whoever gives up waiting
+    def write(self, action: Callable[[], None]) -> Future[None] | None:
+        """Runs `action` at once, or when the last reader leaves.
+
+        Returns:
+            None where it ran; else a future that is done when it has run, and holds its exception.
+
+        Raises:
+            BaseException: of an action that ran at once.
+        """
         with self._changed:
-            self._waiting.append((action, future))
             if self._readers == 0:
-                self._write_all()
+                action()
+                return None
+            future: Future[None] = Future()
+            future.set_running_or_notify_cancel()  # what was asked for is written, whoever gives up waiting
+            self._waiting.append((action, future))
         return future
 
     def _write_all(self) -> None:
+        if not self._waiting:
+            return
         waiting, self._waiting = self._waiting, []
         for action, future in waiting:
             try:

@@ -9,11 +9,11 @@ from typing import final
 
 import numpy as np
 
+from dorylax import aligned
 from dorylax.graph.shard import Rows as CompressedRows
 from dorylax.jax_internals import Var, size_at, type_of
 from dorylax.ops import row_operators
 from dorylax.ops.row_operators import Role, RowRange
-from dorylax.pipeline import aligned
 from dorylax.pipeline.plan import Step
 from dorylax.program.cost import gathered_bytes
 from dorylax.program.flops import equation_flops

@@ -21,6 +21,7 @@ from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
 from dorylax.program.symbols import Space
 from dorylax.program.task import Task
+from dorylax.serverless.task import OperandSource, ResultTarget
 
 Kind = Literal["stage", "gather", "push", "driver"]
 
@@ -73,6 +74,7 @@ class Step:
         reads, writes: values that cross the task's boundary, without the graph's arrays.
         space: whose rows it writes; None for the driver.
         on_worker: whether a tensor worker runs it, rather than the graph server.
+        sources, targets: of a stage: of each of its reads and writes, as tensor tasks have them.
         operands: of a graph operator.
         equations: what it computes.
         publishes: numbers of the publications of what it writes.
@@ -87,6 +89,8 @@ class Step:
     writes: tuple[Var, ...]
     space: Space | None
     on_worker: bool
+    sources: tuple[OperandSource, ...]
+    targets: tuple[ResultTarget, ...]
     operands: tuple[Operand, ...]
     equations: tuple[JaxprEqn, ...]
     publishes: tuple[int, ...]
@@ -152,8 +156,10 @@ class _Planner:
         self._program = program
         self._types = program.facts.types
         traced = program.traced
-        entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
+        entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
         self._data = {var for var, entry in entries if entry.of_data}
+        params = [var for var, entry in entries if entry.role == "param"]
+        self._leaves = {var: leaf for leaf, var in enumerate(params)}
         self._publications: dict[tuple[Var, Direction], Publication] = {}
 
     def plan(self) -> Plan:
@@ -281,12 +287,27 @@ class _Planner:
             writes=interface.writes,
             space=task.space,
             on_worker=task.kind == "stage" and task.place == "worker",
+            sources=tuple(map(self._source, interface.reads)) if kind == "stage" else (),
+            targets=tuple(map(self._target, interface.writes)) if kind == "stage" else (),
             operands=tuple(operands),
             equations=task.equations,
             publishes=tuple(publishes),
             sums=tuple(var for var in interface.writes if isinstance(self._types[var], Summed)),
             forget=tuple(forget),
         )
+
+    def _source(self, var: Var) -> OperandSource:
+        found = self._types[var]
+        if isinstance(found, Rows):
+            return OperandSource("rows", found.axis, found.factor, zero=var in self._program.facts.weighted)
+        leaf = self._leaves.get(var)
+        return OperandSource("free") if leaf is None else OperandSource("weights", leaf=leaf)
+
+    def _target(self, var: Var) -> ResultTarget:
+        found = self._types[var]
+        if isinstance(found, Rows):
+            return ResultTarget("rows", found.axis, found.factor)
+        return ResultTarget("sums" if isinstance(found, Summed) else "free")
 
 
 def _dense(equation: JaxprEqn) -> list[tuple[Var, Role]]:

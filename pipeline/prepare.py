@@ -10,6 +10,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.driver import DriverFunctions
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageFunction, StageSizes, compiled
+from dorylax.program.export import StageSet, export_stages
 from dorylax.program.model.base import ModelParts, signature
 from dorylax.program.passes import optimise
 from dorylax.program.spec import DataSpec
@@ -30,11 +31,21 @@ class Prepared:
     driver: DriverFunctions
     _functions: dict[tuple[int, int], StageFunction] = dataclasses.field(default_factory=dict)
 
-    def functions(self, sizes: StageSizes) -> dict[int, StageFunction]:
-        """The functions of stages and of the driver's tasks, by number, compiled for these sizes."""
+    @functools.cached_property
+    def artefacts(self) -> StageSet:
+        """The stages as artefacts, for workers in other processes."""
+        return export_stages(self.plan.program)
+
+    def functions(self, sizes: StageSizes, *, of_workers: bool) -> dict[int, StageFunction]:
+        """The functions of stages and of the driver's tasks, by number, compiled for these sizes.
+
+        Args:
+            sizes: rows of each call.
+            of_workers: those of workers too; False where workers are elsewhere and compile for themselves.
+        """
         found: dict[int, StageFunction] = {}
         for step in (*self.plan.once, *self.plan.epoch):
-            if step.kind in ("stage", "driver"):
+            if step.kind in ("stage", "driver") and (of_workers or not step.on_worker):
                 key = (step.index, 0 if step.space is None else sizes.of(step))
                 if key not in self._functions:
                     self._functions[key] = compiled(self.plan, step, key[1])

@@ -19,7 +19,7 @@ class Saved:
     Attributes:
         arrays: buffers and their epochs, by name; none where the next epoch is synchronous.
         record: JSON values: "version" of the weights, "clock" in seconds, "counters", and "synchronous": whether an
-            asynchronous run has gone over to synchronous epochs.
+            asynchronous run has gone over to synchronous epochs; "controllers" of the graph servers.
     """
 
     arrays: dict[str, np.ndarray]
@@ -51,6 +51,31 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
             )
     for name, array in named.items():
         array[...] = saved.arrays[name]
+    for server in servers:
+        for stamps in (
+            *(buffer.stamps for _, buffer in server.changing_buffers()),
+            *(stamps for merge in server.merges.values() for stamps in (merge.stamps, merge.received)),
+        ):
+            stamps.changed()
+
+
+def save_controller(server: GraphServer) -> dict[str, Any]:
+    """What a server has learnt of its tensor tasks: how long they take, how many may run at a time. JSON values."""
+    stragglers, autotuner = server.controller.stragglers, server.autotuner
+    return {
+        "stragglers": None if stragglers is None else stragglers.state(),
+        "autotuner": None if autotuner is None else list(autotuner.state()),
+    }
+
+
+def restore_controller(server: GraphServer, record: dict[str, Any]) -> None:
+    """Puts back what `save_controller` gave, where the server still has a use for it."""
+    stragglers, autotuner = server.controller.stragglers, server.autotuner
+    if stragglers is not None and record["stragglers"] is not None:
+        stragglers.restore(record["stragglers"])
+    if autotuner is not None and record["autotuner"] is not None:
+        autotuner.restore(record["autotuner"])
+        server.controller.limit.set(autotuner.limit)
 
 
 def _named(servers: Sequence[GraphServer]) -> Iterator[tuple[str, np.ndarray]]:

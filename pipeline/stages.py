@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
 
+from dorylax.graph.shard import Shard
 from dorylax.jax_internals import eval_jaxpr, size_at, type_of
-from dorylax.pipeline import aligned
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.program.flops import equation_flops, value_bytes
 from dorylax.program.instantiate import instantiate
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.symbols import SYMBOLS
+from dorylax.serverless.rows import cut
 
 StageFunction = Callable[..., Sequence[Any]]
 
@@ -30,6 +32,17 @@ class StageSizes:
     def of(self, step: Step) -> int:
         """Rows of each call of a stage."""
         return self.vertices if step.space == "vertex" else self.edges
+
+
+def stage_sizes(pieces: Sequence[Shard], edge_chunk: int) -> StageSizes:
+    """Rows of each call of a stage: of the largest interval, and of edges in chunks that are not larger than need be.
+
+    Edges are rounded up by at most a quarter: partitions of other seeds then find the same functions compiled.
+    """
+    vertices = max(last - first for shard in pieces for first, last in itertools.pairwise(shard.bounds))
+    edges = max(last - first for shard in pieces for first, last in itertools.pairwise(shard.edge_bounds))
+    grain = 1 << max(0, edges.bit_length() - 3)
+    return StageSizes(vertices, max(1, min(edge_chunk, -(-edges // grain) * grain)))
 
 
 def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
@@ -73,44 +86,6 @@ def stage_cost(step: Step, rows: int) -> StageCost:
     )
 
 
-def pad(rows: Any, found: Rows, count: int, size: int, *, zero: bool) -> Any:
-    """Rows of one interval padded to the size of the stage's calls.
-
-    What is missing repeats the last real row: rows of zeros could be NaN in a derivative.
-
-    Args:
-        rows: `count` rows along `found.axis`, or `size` of them where it is padded already.
-        found: along which axis.
-        count: how many rows are real.
-        size: how many there must be.
-        zero: the padding must be 0, as cotangents of padding are.
-    """
-    length = rows.shape[found.axis]
-    full = size * found.factor
-    if length == full and (not zero or count == size):
-        return rows
-    before = (slice(None),) * found.axis
-    padded = aligned.empty((*rows.shape[: found.axis], full, *rows.shape[found.axis + 1 :]), rows.dtype)
-    real = count * found.factor
-    padded[(*before, slice(0, real))] = np.asarray(rows)[(*before, slice(0, real))]
-    if count < size:
-        missing = (*before, slice(real, full))
-        if zero or not count:
-            padded[missing] = 0
-        else:
-            last = padded[(*before, slice(real - found.factor, real))]
-            repeats = [1] * padded.ndim
-            repeats[found.axis] = size - count
-            padded[missing] = np.tile(last, repeats)
-    return padded
-
-
-def cut(rows: Any, found: Rows, first: int, last: int) -> Any:
-    """Rows `first:last` along their axis, a view."""
-    chosen = slice(first * found.factor, last * found.factor)
-    return np.asarray(rows)[(*(slice(None),) * found.axis, chosen)]
-
-
 def together(step: Step, parts: Sequence[Sequence[Any]], counts: Sequence[int], types: Any) -> list[Any]:
     """The results of a stage of edges, from those of its chunks.
 
@@ -124,7 +99,9 @@ def together(step: Step, parts: Sequence[Sequence[Any]], counts: Sequence[int], 
     for place, var in enumerate(step.writes):
         found, pieces = types[var], [part[place] for part in parts]
         if isinstance(found, Rows):
-            heads = [cut(piece, found, 0, count) for piece, count in zip(pieces, counts, strict=True)]
+            heads = [
+                cut(piece, found.axis, found.factor, 0, count) for piece, count in zip(pieces, counts, strict=True)
+            ]
             results.append(heads[0] if len(heads) == 1 else np.concatenate(heads, axis=found.axis))
         elif isinstance(found, Summed):
             real = [piece for piece, count in zip(pieces, counts, strict=True) if count]

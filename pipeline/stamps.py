@@ -10,6 +10,8 @@ import numpy as np
 NEVER = -2
 """The stamp of rows that were never written; -1 is that of what is computed once, before epoch 0."""
 
+_FOREVER = np.iinfo(np.int64).max  # how new rows are where there are none
+
 
 @final
 class Stamps:
@@ -24,16 +26,13 @@ class Stamps:
 
     def __init__(self, count: int) -> None:
         self.epochs = np.full(count, NEVER, np.int64)
+        self._oldest = NEVER  # as of the last `changed`
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-
-    @property
-    def oldest(self) -> int | None:
-        """The oldest epoch of any block; None where there are no blocks."""
-        return int(self.epochs.min()) if self.epochs.size else None
+        self.changed()
 
     async def wait(self, epoch: int) -> None:
         """Until every block is of this epoch or a later one."""
-        if self._reached(epoch):
+        if self._oldest >= epoch:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (epoch, future)
@@ -46,17 +45,15 @@ class Stamps:
 
     def changed(self) -> None:
         """Wakes who waited for what is there now; to be called on the event loop after epochs were written."""
-        if not self._waiting:
+        oldest = int(self.epochs.min(initial=_FOREVER))
+        if oldest == self._oldest:
             return
+        self._oldest = oldest
         still = []
         for epoch, future in self._waiting:
-            if self._reached(epoch):
+            if oldest >= epoch:
                 if not future.done():
                     future.set_result(None)
             else:
                 still.append((epoch, future))
         self._waiting = still
-
-    def _reached(self, epoch: int) -> bool:
-        oldest = self.oldest
-        return oldest is None or oldest >= epoch

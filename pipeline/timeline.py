@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 Resource = Literal["graph", "tensor", "network", "parameters"]
 
 _PARAMETERS = 1_000_000  # process number of the first parameter server: after any graph server
 
 
-@final
-@dataclasses.dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """One task.
 
     Attributes:

@@ -19,6 +19,8 @@ class Visit:
         interval: its number on its server.
         number: its number in the whole graph.
         epoch: of the interval; -1 for what is computed once.
+        version: of the weights that it has pulled; -1 before training.
+        weights: their leaves.
         free: values without rows: parameters of one version, keys, constants.
         constants: the interval's rows that stay the same from epoch to epoch.
         values: what its steps have written so far and later steps read.
@@ -29,6 +31,8 @@ class Visit:
     interval: int
     number: int
     epoch: int
+    version: int
+    weights: tuple[Any, ...]
     free: Mapping[Var, Any]
     constants: dict[Var, Any]
     values: dict[Var, Any] = dataclasses.field(default_factory=dict)

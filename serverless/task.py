@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 
 class TaskKey(NamedTuple):
@@ -22,6 +22,40 @@ class TaskKey(NamedTuple):
     chunk: int
 
 
+class OperandSource(NamedTuple):
+    """Where an operand comes from, and how its rows lie.
+
+    Attributes:
+        source: "rows" of the interval; "weights", a leaf of the parameters of the task's version; "free" for what else has
+            no rows.
+        axis: of rows: along which axis they lie.
+        factor: of rows: entries of that axis for each row.
+        zero: of rows: padding must be 0, as cotangents of padding are; else it repeats the last real row, since rows of
+            zeros could be NaN in a derivative.
+        leaf: of weights: the number of the leaf.
+    """
+
+    source: Literal["rows", "free", "weights"]
+    axis: int = 0
+    factor: int = 1
+    zero: bool = False
+    leaf: int = 0
+
+
+class ResultTarget(NamedTuple):
+    """Where a result goes, and how its rows lie.
+
+    Attributes:
+        target: "rows" to the graph server; "sums" over rows (gradients of weights) to the parameter server; "free", what is
+            the same whatever the rows, to the graph server.
+        axis, factor: of rows: as in `OperandSource`.
+    """
+
+    target: Literal["rows", "sums", "free"]
+    axis: int = 0
+    factor: int = 1
+
+
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class TensorTask:
@@ -30,7 +64,13 @@ class TensorTask:
     Attributes:
         key: which one.
         server: the graph server that asks for it.
-        operands: what the stage reads, in order; rows are padded to the stage's fixed number.
+        version: of the weights among its operands; -1 where there are none.
+        weights: all leaves of the parameters of that version, in the order that `OperandSource.leaf` counts.
+        operands: what the stage reads, in order; of rows `count`, or `size` where they are padded already.
+        sources: of each operand.
+        targets: of each result.
+        count: rows that are real; 0 where a stage of edges is called for what has no rows.
+        size: rows of every call of the stage, to which operands are padded.
         flops: operations, an estimate.
         bytes_in: that travel to the worker, parameters included.
         bytes_out: that travel back, gradients included.
@@ -38,7 +78,13 @@ class TensorTask:
 
     key: TaskKey
     server: int
+    version: int
+    weights: tuple[Any, ...]
     operands: tuple[Any, ...]
+    sources: tuple[OperandSource, ...]
+    targets: tuple[ResultTarget, ...]
+    count: int
+    size: int
     flops: int
     bytes_in: int
     bytes_out: int
@@ -50,7 +96,7 @@ class TensorResult:
     """What a task gives.
 
     Attributes:
-        values: what the stage writes, in order, NumPy arrays.
+        values: what the stage writes, in order, NumPy arrays; of rows `count` or more, of which the first `count` are real.
         start, end: when it ran, in the clock's seconds.
     """
 

@@ -27,7 +27,8 @@ WITHOUT_TASKS = (
 )
 install_import_hook(
     sorted(CHECKED - ABOUT_EQUATIONS)
-    + ["dorylax.layers", "dorylax.experiments", "dorylax.serverless"]
+    + ["dorylax.layers", "dorylax.experiments"]
+    + [f"dorylax.serverless.{n}" for n in ("backends", "controller", "data", "handler", "rows", "wire")]
     + [f"dorylax.pipeline.{n}" for n in WITHOUT_TASKS]
     + [f"dorylax.program.{n}" for n in WITH_ARRAYS],
     "beartype.beartype",

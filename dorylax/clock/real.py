@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeVar, final
 
-from dorylax.clock.base import Clock, Timed, Workers, check_seconds, check_slots
+from dorylax.clock.base import Clock, Workers, check_seconds
 from dorylax.clock.task_loop import TaskLoop
+from dorylax.clock.threads import Threads
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class RealClock(Clock):
         self._loop = asyncio.new_event_loop()
         self._tasks = TaskLoop(self._loop, initializer)
         self._initializer = initializer
-        self._pools: list[ThreadPoolExecutor] = []
+        self._pools: list[Threads] = []
 
     def now(self) -> float:
         """As `Clock.now`."""
@@ -42,10 +42,9 @@ class RealClock(Clock):
 
     def workers(self, name: str, slots: int) -> Workers:
         """As `Clock.workers`."""
-        check_slots(name, slots)
-        pool = ThreadPoolExecutor(slots, thread_name_prefix=name, initializer=self._initializer)
-        self._pools.append(pool)
-        return _Threads(name, slots, pool, self.now)
+        threads = Threads(name, slots, self.now, self._initializer)
+        self._pools.append(threads)
+        return threads
 
     def run(self, awaitable: Awaitable[T]) -> T:
         """As `Clock.run`."""
@@ -61,24 +60,4 @@ class RealClock(Clock):
 
     def _end_workers(self) -> None:
         for pool in self._pools:
-            pool.shutdown(cancel_futures=True)
-
-
-@final
-class _Threads(Workers):
-    """A pool of threads, named after the workers."""
-
-    def __init__(self, name: str, slots: int, pool: ThreadPoolExecutor, now: Callable[[], float]) -> None:
-        self.name, self.slots = name, slots
-        self._pool = pool
-        self._now = now
-
-    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:  # noqa: ARG002
-        check_seconds(seconds)
-
-        def timed() -> Timed[T]:
-            start = self._now()
-            value = work()
-            return Timed(value, start, self._now())
-
-        return await asyncio.get_running_loop().run_in_executor(self._pool, timed)
+            pool.close()

@@ -27,10 +27,12 @@ from dorylax.config.schema import (
     OptimizerConfig,
     PipelineSection,
     SingleConfig,
+    TensorSection,
     TrainConfig,
 )
 from dorylax.optimizers import OPTIMIZERS
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+from dorylax.serverless.config import TensorConfig, TensorConfigError
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
 _MODEL_DEFAULTS: dict[str, Any] = {
@@ -56,7 +58,7 @@ _DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"communities": {"data.row_nor
 _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
-_QUIET = ("single", "pipeline")
+_QUIET = ("single", "pipeline", "tensor")
 
 
 class RunConfig(BaseModel):
@@ -68,7 +70,9 @@ class RunConfig(BaseModel):
         optimizer: the optimizer and the options that it uses.
         train: how long, from which seed, what to watch.
         single: how one machine computes an epoch.
-        pipeline: how training is spread over servers and intervals; None where no key of it is given: there is no pipeline.
+        pipeline: how training is spread over servers and intervals; None where no key of it or of `tensor` is given:
+            there is no pipeline.
+        tensor: where a pipeline's tensor tasks run; None where there is no pipeline.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,6 +83,7 @@ class RunConfig(BaseModel):
     train: TrainConfig
     single: SingleConfig
     pipeline: PipelineSection | None = None
+    tensor: TensorSection | None = None
 
     @classmethod
     def resolve(cls, *overrides: Mapping[str, Any]) -> RunConfig:
@@ -104,7 +109,7 @@ class RunConfig(BaseModel):
         values = {
             key: field.default
             for key, field in KEYS.items()
-            if field.default is not None and not key.startswith("pipeline.")
+            if field.default is not None and not key.startswith(("pipeline.", "tensor."))
         }
         name = given.get("model.name", values["model.name"])
         used, recipe = _model(name)
@@ -175,8 +180,8 @@ class RunConfig(BaseModel):
         """The identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
         Keys that are null are left out, so that a key added later with null as its default changes no identity. For the same
-        reason so are those of `single` and `pipeline` at their defaults, but for `pipeline.mode`, which says that there
-        is a pipeline.
+        reason so are those of `single`, `pipeline` and `tensor` at their defaults, but for `pipeline.mode`, which says that
+        there is a pipeline.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
@@ -203,22 +208,22 @@ def _distinguishes(key: str, value: Any) -> bool:
 
 
 def _pipeline(values: Mapping[str, Any]) -> dict[str, Any]:
-    """All keys of the section `pipeline`, filled in; none where none is given.
+    """All keys of the sections `pipeline` and `tensor`, filled in; none where none is given.
 
     Args:
         values: the whole configuration, dotted.
     """
-    given = {key.partition(".")[2]: value for key, value in values.items() if key.startswith("pipeline.")}
-    if not given:
+    given, tensor = _section("pipeline", values), _section("tensor", values)
+    if not given and not tensor:
         return {}
     try:
-        config = PipelineConfig(**given)
-    except PipelineConfigError as error:
+        config = PipelineConfig(**given, tensor=TensorConfig(**tensor))
+    except (PipelineConfigError, TensorConfigError) as error:
         raise ConfigError(str(error), error.key) from None
     if not values["single.optimize"]:
         raise ConfigError(
-            f"single.optimize=false and pipeline.{next(iter(given))} exclude each other: "
-            "a pipeline runs the optimised program",
+            f"single.optimize=false and {'pipeline' if given else 'tensor'}.{next(iter(given or tensor))} "
+            "exclude each other: a pipeline runs the optimised program",
             "single.optimize",
         )
     if config.switch_margin is not None and values.get("train.target_accuracy") is None:
@@ -226,7 +231,12 @@ def _pipeline(values: Mapping[str, Any]) -> dict[str, Any]:
             f"pipeline.switch_margin = {config.switch_margin} needs train.target_accuracy, which it is a margin to",
             "pipeline.switch_margin",
         )
-    return {f"pipeline.{name}": value for name, value in config.to_dict().items()}
+    return config.dotted()
+
+
+def _section(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given of a section, by option."""
+    return {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
 
 
 def _listed(options: Iterable[str]) -> str:

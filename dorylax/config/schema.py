@@ -161,7 +161,8 @@ class PipelineSection(Section):
     )
     cluster: Annotated[str, Field(min_length=1)] = Field(
         "default",
-        description="the simulated cluster: a name, or a YAML file that describes one; of the virtual clock only",
+        description="a cluster's name, or a YAML file that describes one: its speeds on the virtual clock, its prices for "
+        "the bill; not of inline tasks on the real clock",
     )
     partitioner: Literal["metis", "ldg", "range", "random"] = Field(
         "metis", description="how vertices are spread over servers"
@@ -174,13 +175,7 @@ class PipelineSection(Section):
         None,
         description="threads of each server's graph tasks; null: its share of the cores, on the virtual clock the cluster's",
     )
-    tensor_slots: Count | None = Field(
-        None,
-        description="tensor tasks of each server at a time; null: its share of the cores, on the virtual clock the "
-        "cluster's functions",
-    )
     edge_chunk: Count = Field(65536, description="edges that an edge stage computes at once")
-    backend: Literal["inline"] = Field("inline", description="where tensor tasks run; inline: in this process")
     reorder: bool = Field(
         False, description="with async, allow the pass `reorder`, which mixes weight versions of neighbours"
     )
@@ -191,6 +186,53 @@ class PipelineSection(Section):
     )
 
 
+class TensorSection(Section):
+    """Where the tensor tasks of a pipeline run. There is a pipeline where one of these keys is given.
+
+    `dorylax.serverless.config.TensorConfig` has the same keys and defaults, and checks them against each other.
+    """
+
+    backend: Literal["inline", "local"] = Field(
+        "inline",
+        description="where tensor tasks run; inline: on threads of this process; local: in worker processes, which stand "
+        "for a cloud's containers",
+    )
+    workers: Count | None = Field(None, description="processes of local; null: half of the cores")
+    slots: Count | None = Field(
+        None,
+        description="calls of each graph server at a time; null: inline its share of the cores, on the virtual clock the "
+        "cluster's functions; local its share of the workers",
+    )
+    autotune: bool = Field(
+        False, description="fewer calls at a time while graph tasks queue up, more while they drain (Dorylus)"
+    )
+    attempts: Count = Field(10, description="calls of one task that may fail before the run does")
+    deadline: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="seconds after which a call counts as failed; null: never inline, 900 elsewhere"
+    )
+    relaunch: Annotated[float, Field(gt=1)] = Field(
+        5.0,
+        description="call a task again beside a call that has taken this many times the mean of its stage, and take "
+        "the first answer",
+    )
+    relaunches: Annotated[int, Field(ge=0)] = Field(1, description="relaunches of a task at most; 0: never")
+    transport: Literal["ipc", "tcp"] = Field(
+        "ipc", description="how local workers fetch data; tcp: loopback, encrypted by keys made for the run"
+    )
+    latency: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="seconds that each request of a local worker takes besides its bytes"
+    )
+    bandwidth: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="bytes per second of each local worker; null: as fast as it goes"
+    )
+    cold_start: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="seconds that a local worker takes longer to start"
+    )
+    streaming: bool = Field(
+        False, description="local workers compute on the first half of the rows while the second arrives"
+    )
+
+
 SECTIONS: dict[str, type[Section]] = {
     "data": DataConfig,
     "model": ModelConfig,
@@ -198,8 +240,9 @@ SECTIONS: dict[str, type[Section]] = {
     "train": TrainConfig,
     "single": SingleConfig,
     "pipeline": PipelineSection,
+    "tensor": TensorSection,
 }
-NULL_SAYS_SOMETHING = ("data", "train", "pipeline")
+NULL_SAYS_SOMETHING = ("data", "train", "pipeline", "tensor")
 """Sections in which null is a value like others; in the rest it means that an option is not used."""
 
 

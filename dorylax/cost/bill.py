@@ -86,3 +86,11 @@ class Bill:
     def total(self) -> float:
         """US dollars in all."""
         return self.graph_servers + self.parameter_servers + self.function_time + self.function_requests
+
+    def value(self, seconds: float) -> float | None:
+        """Value, 1/(T·C) per second and dollar (Dorylus, OSDI '21, section 7); None where nothing was spent.
+
+        Args:
+            seconds: T, how long the run took.
+        """
+        return 1 / (seconds * self.total) if seconds * self.total > 0 else None

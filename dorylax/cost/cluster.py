@@ -30,6 +30,7 @@ class Cluster:
         function: what does tensor tasks.
         functions: functions that a graph server keeps busy at a time, at most.
         latency: seconds until the first byte of a message between servers arrives.
+        prices_as_of: when its prices were looked up, year and month; for the reader of a bill.
 
     Raises:
         ClusterError: a value out of range.
@@ -41,6 +42,7 @@ class Cluster:
     function: Function
     functions: int
     latency: float
+    prices_as_of: str = "2026-07"
 
     def __post_init__(self) -> None:
         check_bounds(self, "functions", 1.0)

@@ -35,8 +35,9 @@ class TaskCost:
         row_bytes_out: rows that it writes.
         parameter_bytes: what has no rows and that it reads (parameters, seeds of random bits) or writes (sums over rows, as
             gradients): once, although every interval reads and writes it.
-        shipped_bytes: what crosses between graph servers and workers: of a stage that a worker runs, rows in and out, and
-            `parameter_bytes` for each interval; 0 for a task that runs elsewhere.
+        shipped_bytes: what crosses between servers and workers: of a stage that a worker runs, rows in and out, and
+            `parameter_bytes` for each interval (without the model's parameters, where workers keep them); 0 for a task that
+            runs elsewhere.
     """
 
     flops: int
@@ -53,7 +54,7 @@ class Totals:
     """Sums over tasks.
 
     Attributes:
-        flops, gathered_bytes, shipped_bytes: as in `TaskCost`.
+        flops, gathered_bytes, shipped_bytes: as in `TaskCost`; shipped bytes with the parameters that workers keep.
         forward_operators: graph operators of the forward pass, without those that only count (`COUNTING`).
         backward_operators: likewise, of the backward pass.
     """
@@ -87,7 +88,12 @@ class ProgramCost:
 
 
 def cost(
-    program: Program, num_vertices: int | None = None, num_edges: int | None = None, *, intervals: int = 1
+    program: Program,
+    num_vertices: int | None = None,
+    num_edges: int | None = None,
+    *,
+    intervals: int = 1,
+    workers: int | None = None,
 ) -> ProgramCost:
     """Estimates what a program costs.
 
@@ -96,20 +102,29 @@ def cost(
         num_vertices: V (default: that of the data the model was traced on).
         num_edges: E (default: likewise).
         intervals: into how many intervals rows are cut: a worker gets the parameters with each.
+        workers: how many workers keep the model's parameters for an epoch, and so fetch all of them once each
+            (`dorylax.serverless.handler`); None: every call fetches those that it reads.
 
     Raises:
-        ValueError: a size is neither given nor known, or is negative; fewer than 1 interval.
+        ValueError: a size is neither given nor known, or is negative; fewer than 1 interval or worker.
     """
     spec = program.traced.spec
     vertices = _size("num_vertices", "V", num_vertices, spec.num_vertices)
     edges = _size("num_edges", "E", num_edges, spec.num_edges)
     if intervals < 1:
         raise ValueError(f"intervals must be ≥ 1, got {intervals}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be ≥ 1, got {workers}")
+    parameters = _parameters(program)
+    kept = frozenset() if workers is None else parameters
     sizes = {SYMBOLS["vertex"]: vertices, SYMBOLS["edge"]: edges}
-    costs = tuple(_task_cost(program, index, sizes, intervals) for index in range(len(program.tasks)))
+    costs = tuple(_task_cost(program, index, sizes, intervals, kept) for index in range(len(program.tasks)))
     pairs = list(zip(program.tasks, costs, strict=True))
     once = _total((task, one) for task, one in pairs if task.when == "once")
     epoch = _total((task, one) for task, one in pairs if task.when == "epoch")
+    if workers is not None:
+        fetched = workers * sum(value_bytes(var.aval, sizes) for var in parameters)
+        epoch = dataclasses.replace(epoch, shipped_bytes=epoch.shipped_bytes + fetched)
     return ProgramCost(vertices, edges, intervals, costs, once, epoch)
 
 
@@ -155,7 +170,15 @@ def _size(name: str, symbol: str, given: int | None, known: int | None) -> int:
     return size
 
 
-def _task_cost(program: Program, index: int, sizes: Mapping[str, int], intervals: int) -> TaskCost:
+def _parameters(program: Program) -> frozenset[Var]:
+    traced = program.traced
+    entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
+    return frozenset(var for var, entry in entries if entry.role == "param")
+
+
+def _task_cost(
+    program: Program, index: int, sizes: Mapping[str, int], intervals: int, kept: frozenset[Var]
+) -> TaskCost:
     task, interface, types = program.tasks[index], program.interfaces[index], program.facts.types
 
     def total(values: Iterable[Var], rows: bool) -> int:
@@ -167,7 +190,10 @@ def _task_cost(program: Program, index: int, sizes: Mapping[str, int], intervals
 
     rows_in, rows_out = total(interface.reads, True), total(interface.writes, True)
     parameters = total(interface.reads, False) + total(interface.writes, False)
-    shipped = rows_in + rows_out + intervals * parameters if task.kind == "stage" and task.place == "worker" else 0
+    shipped = 0
+    if task.kind == "stage" and task.place == "worker":
+        with_call = parameters - sum(value_bytes(var.aval, sizes) for var in interface.reads if var in kept)
+        shipped = rows_in + rows_out + intervals * with_call
     return TaskCost(
         flops=sum(equation_flops(equation, sizes) for equation in task.equations),
         gathered_bytes=gathered_bytes(task.equations[0], sizes) if task.kind == "graph" else 0,

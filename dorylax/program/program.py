@@ -78,19 +78,28 @@ class Program:
         """Task `index` as a function of what it reads, giving what it writes; shapes are symbolic."""
         return closed_task(self.tasks[index], self.interfaces[index])
 
-    def cost(self, num_vertices: int | None = None, num_edges: int | None = None) -> ProgramCost:
+    def cost(
+        self,
+        num_vertices: int | None = None,
+        num_edges: int | None = None,
+        *,
+        intervals: int = 1,
+        workers: int | None = None,
+    ) -> ProgramCost:
         """Estimated FLOPs, gathered bytes and shipped bytes of each task, per epoch and once.
 
         Args:
             num_vertices: V (default: that of the data the model was traced on).
             num_edges: E (default: likewise).
+            intervals: into how many intervals rows are cut.
+            workers: how many workers keep the parameters for an epoch; None: every call fetches those that it reads.
 
         Raises:
-            ValueError: a size is neither given nor known.
+            ValueError: a size is neither given nor known; fewer than 1 interval or worker.
         """
         from dorylax.program.cost import cost
 
-        return cost(self, num_vertices, num_edges)
+        return cost(self, num_vertices, num_edges, intervals=intervals, workers=workers)
 
     def describe(self, num_vertices: int | None = None, num_edges: int | None = None) -> str:
         """The tasks as a table in the paper's vocabulary; sizes as in `cost`."""

@@ -25,7 +25,7 @@ def run_epoch(runner: EpochRunner, evaluation: Evaluation, options: TrainOptions
             diverged, and the epoch is not in its history.
     """
     epoch = loop.epochs
-    loss, seconds = runner.run(loop)
+    loss, seconds, dollars = runner.run(loop)
     loop.spend("train", seconds)
     if not math.isfinite(loss):
         loop.diverged = True
@@ -39,6 +39,6 @@ def run_epoch(runner: EpochRunner, evaluation: Evaluation, options: TrainOptions
         loop.diverged = True
         raise TrainingError(f"the model's outputs are NaN after the update of epoch {epoch}. {_WHAT_TO_TRY}")
     train, val, test = accuracies
-    record = EpochRecord(epoch, loss, train, val, test, seconds)
+    record = EpochRecord(epoch, loss, train, val, test, seconds, dollars)
     loop.add(record, regular=options.evaluates_regularly(epoch))
     return record

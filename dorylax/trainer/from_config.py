@@ -14,6 +14,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
 from dorylax.optimizers import make_optimizer
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.serverless.config import TensorConfig
 from dorylax.trainer.options import free_settings
 
 
@@ -48,8 +49,10 @@ def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def build_pipeline(config: RunConfig) -> PipelineConfig | None:
-    """What the `pipeline` section describes; None where there is none."""
-    return None if config.pipeline is None else PipelineConfig(**config.pipeline.model_dump())
+    """What the sections `pipeline` and `tensor` describe; None where there are none."""
+    if config.pipeline is None or config.tensor is None:
+        return None
+    return PipelineConfig(**config.pipeline.model_dump(), tensor=TensorConfig(**config.tensor.model_dump()))
 
 
 def settings(config: RunConfig) -> dict[str, Any]:

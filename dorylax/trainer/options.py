@@ -8,13 +8,16 @@ from typing import final
 
 from dorylax.config.schema import SEED_LIMIT
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.serverless.config import TensorConfig
 from dorylax.trainer.result import EpochRecord, Stopped
 
 # Settings that change no number of an epoch that is trained already: a run may be continued with others. An order of
 # vertices that does change numbers is part of what checkpoints compare.
 _FREE = frozenset({"train.epochs", "train.target_accuracy", "train.patience", "train.checkpoint_every", "single.order"})
-# How many tasks this machine runs at a time; in virtual time that is the cluster's speed.
-_FREE_ON_THE_REAL_CLOCK = frozenset({"pipeline.graph_threads", "pipeline.tensor_slots"})
+# Where and how many tasks run at a time; in virtual time that is the cluster's speed.
+_FREE_ON_THE_REAL_CLOCK = frozenset(
+    {"pipeline.graph_threads"} | {f"tensor.{field.name}" for field in dataclasses.fields(TensorConfig)}
+) - {"tensor.backend", "tensor.streaming"}  # with which sums are formed otherwise
 
 
 def free_settings(pipeline: PipelineConfig | None) -> frozenset[str]:

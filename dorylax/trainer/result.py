@@ -29,6 +29,7 @@ class EpochRecord:
         test_accuracy: likewise.
         seconds: time of training alone, without evaluation, checkpoint and compilation; wall time, but on a pipeline's
             virtual clock simulated time.
+        dollars: US dollars that the run has cost up to its end; None where it costs nothing.
     """
 
     epoch: int
@@ -37,6 +38,7 @@ class EpochRecord:
     val_accuracy: float | None
     test_accuracy: float | None
     seconds: float
+    dollars: float | None = None
 
     @property
     def evaluated(self) -> bool:
@@ -44,14 +46,16 @@ class EpochRecord:
         return self.train_accuracy is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, in order, as JSON may carry them."""
-        return dataclasses.asdict(self)
+        """The fields, in order, as JSON may carry them; without `dollars` where there are none."""
+        return {
+            name: value for name, value in dataclasses.asdict(self).items() if name != "dollars" or value is not None
+        }
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> EpochRecord:
         """Inverse of `to_dict`; a missing or unknown field is a ValueError."""
         names = {field.name for field in dataclasses.fields(cls)}
-        if set(fields) != names:
+        if {*fields, "dollars"} != names:
             raise ValueError(f"an epoch's record has the fields {sorted(names)}, got {sorted(fields)}")
         return cls(**fields)
 

@@ -128,9 +128,7 @@ class Trainer:
         self._effective_order = effective_order(order, data, reference=not optimize)
         self._pipeline = pipeline
         free = free_settings(pipeline)
-        of_pipeline = (
-            {} if pipeline is None else {f"pipeline.{key}": value for key, value in pipeline.to_dict().items()}
-        )
+        of_pipeline = {} if pipeline is None else pipeline.dotted()
         self._settings: dict[str, Any] = {
             "train.eval_every": eval_every,
             "single.optimize": optimize,
@@ -417,4 +415,5 @@ class Trainer:
         }
         if self._pipeline is not None:
             config["pipeline"] = self._pipeline.to_dict()
+            config["tensor"] = self._pipeline.tensor.to_dict()
         return config

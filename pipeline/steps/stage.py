@@ -9,9 +9,9 @@ import numpy as np
 from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.fabric import Job
 from dorylax.pipeline.plan import Step
-from dorylax.pipeline.stages import cut, pad, stage_cost, together
+from dorylax.pipeline.stages import stage_cost, together
 from dorylax.pipeline.visit import Visit
-from dorylax.program.rows.types import Rows
+from dorylax.serverless.rows import cut, padded_operands
 from dorylax.serverless.task import TaskKey, TensorTask
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     """See `RunStep`."""
-    facts = server.fabric.plan.program.facts
     bounds = server.shard.bounds if step.space == "vertex" else server.shard.edge_bounds
     count = bounds[visit.interval + 1] - bounds[visit.interval]
     size = server.fabric.sizes.of(step)
@@ -29,20 +28,30 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     calls = []
     for place, (first, last) in enumerate(chunks):
         operands = []
-        for var in server.fabric.plan.program.interfaces[step.index].reads:
-            value, found = visit.value(var), facts.types[var]
-            if isinstance(found, Rows):
-                mine = value if len(chunks) == 1 else cut(value, found, first, last)
-                value = pad(mine, found, last - first, size, zero=var in facts.weighted)
+        for var, source in zip(step.reads, step.sources, strict=True):
+            value = visit.value(var)
+            if source.source == "rows" and len(chunks) > 1:
+                value = cut(value, source.axis, source.factor, first, last)
             operands.append(value)
-        cost = stage_cost(step, last - first)
-        key = TaskKey(visit.epoch, visit.number, step.index, place)
-        calls.append(_call(server, step, visit, TensorTask(key, server.shard.server, tuple(operands), *cost)))
+        task = TensorTask(
+            TaskKey(visit.epoch, visit.number, step.index, place),
+            server.shard.server,
+            visit.version,
+            visit.weights,
+            tuple(operands),
+            step.sources,
+            step.targets,
+            last - first,
+            size,
+            *stage_cost(step, last - first),
+        )
+        calls.append(_call(server, step, visit, task))
     parts = await all_of(calls)
     if step.space == "vertex":
         results = list(parts[0])
     else:
-        results = together(step, parts, [last - first for first, last in chunks], facts.types)
+        types = server.fabric.plan.program.facts.types
+        results = together(step, parts, [last - first for first, last in chunks], types)
     visit.values.update(zip(step.writes, results, strict=True))
 
 
@@ -53,7 +62,7 @@ async def _call(server: GraphServer, step: Step, visit: Visit, task: TensorTask)
     function = server.fabric.functions[step.index]
 
     def work() -> tuple[Any, ...]:
-        return tuple(np.asarray(value) for value in function(*task.operands))
+        return tuple(np.asarray(value) for value in function(*padded_operands(task)))
 
     job = Job(step, visit, task.key.chunk, task.flops, task.bytes_in + task.bytes_out, step.label)
     return (await server.compute(job, work)).value

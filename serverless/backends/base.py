@@ -1,20 +1,78 @@
-"""The contract of backends."""
+"""The contracts of backends: what runs tasks, and what runs the handler somewhere else."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol, final, runtime_checkable
 
 from dorylax.serverless.task import TensorResult, TensorTask
 
 
+@runtime_checkable
 class Backend(Protocol):
     """Runs tensor tasks. A task is stateless: whoever asks may ask again, and the answers are the same."""
 
-    async def run(self, task: TensorTask) -> TensorResult:
+    async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         """Runs one task.
+
+        Args:
+            task: what to run.
+            attempt: which repetition of the task it is, from 0.
 
         Raises:
             TaskFailedError: the worker failed; the task may be asked for again.
             Exception: whatever the stage itself raises, which no repetition would change.
         """
         ...
+
+    async def warm(self) -> None:
+        """Starts workers, so that the first tasks find them ready.
+
+        Raises:
+            InvokeError: one could not be started.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends workers, sockets and files; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class Invoker(Protocol):
+    """Calls the handler (`dorylax.serverless.handler`) in a container, a process or a function of a cloud."""
+
+    async def invoke(self, event: bytes, timeout: float) -> bytes:
+        """Hands an event to a sandbox.
+
+        Args:
+            event: `wire.Event`, encoded.
+            timeout: seconds from when a sandbox has taken it; one that takes longer is ended.
+
+        Returns:
+            `wire.Answer`, encoded.
+
+        Raises:
+            InvokeError: there will be no answer.
+        """
+        ...
+
+    async def warm(self) -> None:
+        """Starts sandboxes, so that the first events find them ready."""
+        ...
+
+    def close(self) -> None:
+        """Ends all sandboxes; a second call does nothing."""
+        ...
+
+
+@final
+class InvokeError(RuntimeError):
+    """A call of the handler that will not be answered.
+
+    Attributes:
+        reason: the sandbox "died", the call took too long ("timeout"), or was "refused" before it began.
+    """
+
+    def __init__(self, reason: Literal["died", "timeout", "refused"], text: str) -> None:
+        self.reason = reason
+        super().__init__(text)

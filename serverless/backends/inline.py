@@ -9,6 +9,7 @@ import numpy as np
 
 from dorylax.clock import Clock
 from dorylax.cost import TimeModel
+from dorylax.serverless.rows import padded_operands
 from dorylax.serverless.task import TensorResult, TensorTask
 
 
@@ -37,18 +38,23 @@ class InlineBackend:
         self._workers = [clock.workers(f"tensor {server}", slots) for server in range(num_servers)]
         self._times = times
 
-    async def run(self, task: TensorTask) -> TensorResult:
+    async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         """See `Backend`; nothing fails here but the stage itself."""
         function = self._functions[task.key.stage]
+        order = (*task.key, attempt) if attempt else task.key
         seconds = 0.0
         if self._times is not None:
-            seconds = self._times.tensor_task(
-                task.key, flops=task.flops, bytes_in=task.bytes_in, bytes_out=task.bytes_out
-            )
+            seconds = self._times.tensor_task(order, flops=task.flops, bytes_in=task.bytes_in, bytes_out=task.bytes_out)
 
         def work() -> tuple[Any, ...]:
             # As NumPy arrays: this waits for the result, so that the task ends when it is computed.
-            return tuple(np.asarray(value) for value in function(*task.operands))
+            return tuple(np.asarray(value) for value in function(*padded_operands(task)))
 
-        timed = await self._workers[task.server].run(work, seconds=seconds, order=task.key)
+        timed = await self._workers[task.server].run(work, seconds=seconds, order=order)
         return TensorResult(timed.value, timed.start, timed.end)
+
+    async def warm(self) -> None:
+        """See `Backend`; the threads are the clock's."""
+
+    def close(self) -> None:
+        """See `Backend`; the threads are the clock's."""

@@ -67,11 +67,10 @@ def test_the_papers_clusters_are_its_table():
 def test_the_table_in_the_documentation_is_the_default_cluster():
     page = (Path(__file__).parent.parent.parent / "docs" / "clock.md").read_text()
     rows = re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", page.split("## The default cluster")[1], re.MULTILINE)
-    assert {key: text.strip() for key, text in rows if key.endswith(".name")} == {
-        "graph_server.name": "c5n.2xlarge",
-        "parameter_server.name": "c5.xlarge",
-    }
-    numbers = {key: float(text) for key, text in rows if not key.endswith(".name")}
+    texts = {key: text.strip() for key, text in rows if key.endswith((".name", "prices_as_of"))}
+    assert texts == {key: attrgetter(key)(DEFAULT_CLUSTER) for key in texts}
+    assert {"graph_server.name", "parameter_server.name", "prices_as_of"} == set(texts)
+    numbers = {key: float(text) for key, text in rows if key not in texts}
     assert numbers == {key: attrgetter(key)(DEFAULT_CLUSTER) for key in numbers}
     server, function, variation = (
         {field.name for field in fields(part)} - {"variation"} for part in (Instance, Function, Variation)

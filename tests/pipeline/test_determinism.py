@@ -14,6 +14,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline, PipelineEpoch
 from dorylax.pipeline.saved import Saved
+from dorylax.serverless.config import TensorConfig
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -105,7 +106,7 @@ def test_latencies_have_a_part_in_what_an_asynchronous_run_learns() -> None:
     """So the equality above is not that of runs for which the order of things makes no difference."""
     found = []
     for slots in (1, 3):
-        pipeline = begin("gcn", config(mode="async", staleness=1, tensor_slots=slots))
+        pipeline = begin("gcn", config(mode="async", staleness=1, tensor=TensorConfig(slots=slots)))
         found.append(bits(run(pipeline, 4)[-1]))
     assert found[0] != found[1]
 

@@ -26,7 +26,7 @@ from dorylax.clock import Clock
 from dorylax.cost import DEFAULT_CLUSTER, Cluster, Variation
 from dorylax.graph.dataset import Dataset
 from dorylax.ops import row_operators
-from dorylax.pipeline import engine
+from dorylax.pipeline import engine, tensor_calls
 from dorylax.pipeline.buffers import MergeBuffer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
@@ -39,6 +39,7 @@ from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.transport import Address, Endpoint, InProcessTransport
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.backends.inline import InlineBackend
+from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
 
 ASYNCHRONOUS = {"gcn": 44, "sage": 12, "gat": 4}
@@ -114,7 +115,9 @@ OPTIONS = {
     "parameter_servers": st.integers(1, 3),
     "sync_every": st.integers(1, 3),
     "graph_threads": st.integers(1, 2),
-    "tensor_slots": st.integers(1, 3),
+    "tensor": st.builds(
+        TensorConfig, slots=st.integers(1, 3), autotune=st.booleans(), relaunch=st.sampled_from([1.5, 5.0])
+    ),
     "partitioner": st.sampled_from(["random", "metis"]),
 }
 ASYNC_OPTIONS = {
@@ -171,14 +174,20 @@ class FaultyBackend:
     def __init__(self, faults: Faults, inner: InlineBackend) -> None:
         self._faults, self._inner = faults, inner
 
-    async def run(self, task: TensorTask) -> TensorResult:
+    async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         befalls = self._faults.of(task.key)
         if befalls("before"):
             raise TaskFailedError
-        result = await self._inner.run(task)
+        result = await self._inner.run(task, attempt)
         if befalls("after"):
             raise TaskFailedError
         return result
+
+    async def warm(self) -> None:
+        await self._inner.warm()
+
+    def close(self) -> None:
+        self._inner.close()
 
 
 class FaultyTransport:
@@ -415,7 +424,7 @@ class Witness:
         patch.setattr(engine, "InProcessTransport", transport)
         patch.setattr(engine, "ParameterServers", parameters)
         patch.setattr(
-            engine,
+            tensor_calls,
             "InlineBackend",
             lambda *args, **options: FaultyBackend(self.faults, InlineBackend(*args, **options)),
         )
@@ -482,7 +491,7 @@ class Witness:
     def _around_computation(self, patch: pytest.MonkeyPatch) -> None:
         functions, operate = Prepared.functions, row_operators.run
 
-        def watched(prepared: Prepared, sizes: Any) -> dict[int, Any]:
+        def watched(prepared: Prepared, sizes: Any, *, of_workers: bool) -> dict[int, Any]:
             traced = prepared.plan.program.traced
             inputs = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
             places = {var: k for k, var in enumerate(var for var, entry in inputs if entry.role == "param")}
@@ -498,7 +507,8 @@ class Witness:
 
                 return call
 
-            return {index: wrap(index, function) for index, function in functions(prepared, sizes).items()}
+            made = functions(prepared, sizes, of_workers=of_workers)
+            return {index: wrap(index, function) for index, function in made.items()}
 
         def operates(name: str, params: Any, operands: Any, rows: Any, *, out: Any = None) -> Any:
             self.reads(operands, rows)

@@ -14,7 +14,7 @@ import pytest
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, TimeModel, Variation
 from dorylax.serverless.backends.inline import InlineBackend
-from dorylax.serverless.task import TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey, TensorResult, TensorTask
 
 CLOCKS = {"real": RealClock, "virtual": VirtualClock}
 STEADY = dataclasses.replace(
@@ -25,7 +25,19 @@ OVERHEAD = DEFAULT_CLUSTER.function.overhead
 
 def task(interval: int, *operands: Any, server: int = 0, stage: int = 3, **cost: int) -> TensorTask:
     given = {"flops": 0, "bytes_in": 0, "bytes_out": 0} | cost
-    return TensorTask(TaskKey(0, interval, stage, 0), server, operands, **given)
+    sources = (OperandSource("free"),) * len(operands)
+    return TensorTask(
+        TaskKey(0, interval, stage, 0),
+        server,
+        0,
+        (),
+        operands,
+        sources,
+        (ResultTarget("free"),),
+        count=1,
+        size=1,
+        **given,
+    )
 
 
 def run(
@@ -35,7 +47,7 @@ def run(
     backend = InlineBackend({3: function}, clock, slots=slots, num_servers=2, times=times)
 
     async def all_tasks() -> list[TensorResult]:
-        return await asyncio.gather(*(backend.run(one) for one in tasks))
+        return await asyncio.gather(*(backend.run(one, 0) for one in tasks))
 
     return clock.run(all_tasks())
 

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 import pytest
 
+from dorylax.cost import DEFAULT_CLUSTER, Bill, Calls
 from dorylax.pipeline.saved import Saved
 from dorylax.program.errors import SplitError
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
@@ -110,7 +111,20 @@ class FakePipeline:
         return [{"name": "GA", "ph": "X", "ts": 0, "dur": 1.5, "pid": 0, "tid": epoch} for epoch in range(self._epoch)]
 
     def counters(self):
-        return {"tasks": self._epoch, "dollars": 0.5}
+        return {"tasks": self._epoch}
+
+    @property
+    def seconds(self):
+        return 3600.0 * self._epoch
+
+    @property
+    def prices(self):
+        return DEFAULT_CLUSTER if self.config.clock == "virtual" else None
+
+    def bill(self):
+        if self.prices is None:
+            return None
+        return Bill.of(self.prices, seconds=self.seconds, graph_servers=2, parameter_servers=1, calls=Calls())
 
     def close(self):
         self.calls.append("close")

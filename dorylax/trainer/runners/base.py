@@ -16,10 +16,12 @@ class RanEpoch(NamedTuple):
     Attributes:
         loss: masked training loss, without penalty, before the update; may be NaN or infinite.
         seconds: that training took, on the runner's clock.
+        dollars: that the run has cost so far; None where it costs nothing.
     """
 
     loss: float
     seconds: float
+    dollars: float | None = None
 
 
 class EpochRunner(ABC):

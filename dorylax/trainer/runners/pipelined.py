@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any, final
@@ -78,7 +79,8 @@ class PipelineRunner(EpochRunner):
         self._switch_after(loop.history[-1:])
         epoch = self._pipeline.run_epoch()
         loop.params, loop.opt_state, loop.state = epoch.params, epoch.opt_state, epoch.state
-        return RanEpoch(float(epoch.loss), float(epoch.seconds))
+        bill = self._pipeline.bill()
+        return RanEpoch(float(epoch.loss), float(epoch.seconds), None if bill is None else bill.total)
 
     def drain(self, epochs: int) -> int:
         """Closes the gate: intervals that are ahead are waited for."""
@@ -100,6 +102,21 @@ class PipelineRunner(EpochRunner):
             "servers": config.servers,
             "intervals": config.intervals,
             "counters": self._pipeline.counters(),
+            "tensor": config.tensor.backend,
+            "bill": self._bill(),
+        }
+
+    def _bill(self) -> dict[str, Any] | None:
+        bill, prices = self._pipeline.bill(), self._pipeline.prices
+        if bill is None or prices is None:
+            return None
+        return {
+            "cluster": prices.name,
+            "prices_as_of": prices.prices_as_of,
+            "seconds": self._pipeline.seconds,
+            **dataclasses.asdict(bill),
+            "dollars": bill.total,
+            "value": bill.value(self._pipeline.seconds),
         }
 
     def trace(self) -> Sequence[dict[str, Any]] | None:

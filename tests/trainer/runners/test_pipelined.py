@@ -15,9 +15,11 @@ from support import fake_pipeline
 
 from dorylax import metrics
 from dorylax.checkpoint import Checkpoints
+from dorylax.cost import DEFAULT_CLUSTER
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.program.errors import SplitError
 from dorylax.run_directory import RunDirectory, RunDirectoryError
+from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import TrainingError
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
@@ -66,10 +68,23 @@ def test_history_parameters_and_seconds_are_the_pipelines(trainer, made, data, w
         "staleness": None,
         "servers": 2,
         "intervals": 8,
-        "counters": {"tasks": 6, "dollars": 0.5},
+        "counters": {"tasks": 6},
+        "tensor": "inline",
+        "bill": None,
     }
+    assert [record.dollars for record in result.history] == [None] * 6
     assert made[0].data is data
     assert made[0].calls == [("start", 0, False), ("barrier", 6), "close"]
+
+
+def test_what_virtual_servers_cost_is_known_after_each_epoch(trainer, tmp_path):
+    result = trainer(pipeline=PipelineConfig(clock="virtual"), epochs=3, run_directory=tmp_path).fit()
+    hourly = 2 * DEFAULT_CLUSTER.graph_server.price + DEFAULT_CLUSTER.parameter_server.price
+    assert [record.dollars for record in result.history] == pytest.approx([hourly, 2 * hourly, 3 * hourly])
+    bill = RunDirectory.open(tmp_path).summary["pipeline"]["bill"]
+    assert (bill["cluster"], bill["prices_as_of"], bill["seconds"]) == ("default", "2026-07", 3 * 3600)
+    assert bill["dollars"] == pytest.approx(3 * hourly)
+    assert bill["value"] == pytest.approx(1 / (3 * 3600 * 3 * hourly))
 
 
 def test_predict_is_of_the_best_epoch(trainer, data):
@@ -169,6 +184,7 @@ def test_files(trainer, tmp_path):
     result = trainer(**options).fit()
     run = RunDirectory.open(tmp_path)
     assert run.config["pipeline"] == PIPE.to_dict()
+    assert run.config["tensor"] == PIPE.tensor.to_dict()
     assert run.summary["pipeline"] == result.pipeline
     trace = json.loads(run.trace_path.read_text())
     assert (trace["schema"], len(trace["traceEvents"])) == (1, 3)
@@ -184,7 +200,7 @@ def test_what_may_change_when_a_run_goes_on(trainer, tmp_path):
         return trainer(pipeline=config, epochs=epochs, run_directory=tmp_path / folder, resume=True).fit()
 
     go_on("real", 2)
-    assert go_on("real", 3, graph_threads=2, tensor_slots=3).first_epoch == 2
+    assert go_on("real", 3, graph_threads=2, tensor=TensorConfig(slots=3)).first_epoch == 2
     with pytest.raises(RunDirectoryError, match=r"pipeline\.servers: 1 there, 2 here"):
         go_on("real", 4, servers=2)
     with pytest.raises(RunDirectoryError, match=r'pipeline\.clock: "real" there, null here'):

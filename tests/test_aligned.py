@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dorylax.pipeline import aligned
+from dorylax import aligned
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.bool_, ml_dtypes.bfloat16])

@@ -1,0 +1,357 @@
+"""How much of the network's time the pipeline hides: the same training in three modes, with workers behind a slow link.
+
+    python benchmarks/latency_hiding.py --out timelines           # 6 minutes on two cores
+    python benchmarks/latency_hiding.py --vertices 11648 --edges 5740000 --intervals 12 --epochs 2
+
+The same GCN with dropout on the same graph, `tensor.backend=local`: every request of a worker waits 20 ms, and its bytes
+pass at 200 Mbit/s. The modes differ in `pipeline.mode` alone: `no-pipe` (one task at a time), `pipe` (tasks overlap, every
+scatter is a barrier), `async` with S = 0 (no barriers within an epoch). The program of `async` is not reordered unless
+asked, and would gather at another width; here it is, so that all modes run the same tasks. Three pipelines live at a time
+and take turns, an epoch each; when one's turn ends all its intervals stand between two epochs, as S = 0 has it anyway. The
+first turns start workers and compile, and do not count. Medians are over all others.
+
+**Lower bound** of an epoch: how long its busiest resource works, the largest of
+
+- graph: seconds of graph tasks / graph threads;
+- tensor: seconds of calls / workers. A call has its worker to itself until it is answered, so waiting for the link counts;
+- parameters: seconds that a parameter server computes,
+
+by the spans of the epoch itself. No other order of its tasks on these resources would have ended earlier. Where tasks
+overlap they take longer than alone, because they share cores; so the bound is also given for tasks as long as they take in
+`no-pipe`, which is stricter.
+
+**Sizes.** Latency can be hidden where there is something else to do meanwhile. The graph is a tenth of `reddit-small`: its
+mean degree (493), features (602) and classes (41), and the width that the README has for it, 128. Such a graph has heavy
+gathers, and the rows of an interval travel for about as long as its requests wait. Four calls of each stage for each of six
+workers (24 intervals) keep short what a barrier costs: workers begin one after the other as gathers end, and wait for the
+last. Six workers are more than cores, since they mostly wait; one graph thread leaves a core for what they compute and for
+the data plane. Graph tasks then take a little less than half as long as workers do. Were both equally busy, barriers would
+cost `pipe` a third of the epoch whatever the engine did: some stages follow gathers that take longer than they, some none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax import export
+
+from dorylax.clock import RealClock
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.datasets import load
+from dorylax.layers import GCN
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.timeline import Span
+from dorylax.program.model.flax_nnx import take_apart
+from dorylax.program.stage_file import StageReference, sha256_of
+from dorylax.serverless.backends.local.pool import LocalWorkers
+from dorylax.serverless.backends.remote import RemoteBackend
+from dorylax.serverless.config import TensorConfig
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.link import Link
+from dorylax.serverless.data.server import DataServer
+from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey, TensorTask
+
+MODES: dict[str, dict[str, Any]] = {
+    "no-pipe": {"mode": "no-pipe"},
+    "pipe": {"mode": "pipe"},
+    "async S=0": {"mode": "async", "staleness": 0, "reorder": True},
+}
+
+
+class Epoch(NamedTuple):
+    """What one epoch took.
+
+    Attributes:
+        seconds: until the slowest interval had finished.
+        spans: its tasks.
+        busy: seconds that each resource worked, by name, divided by how many there are of it.
+        shipped: bytes of tensors between servers and workers, both ways.
+    """
+
+    seconds: float
+    spans: Sequence[Span]
+    busy: Mapping[str, float]
+    shipped: int
+
+    @property
+    def bound(self) -> float:
+        """Seconds that the busiest resource worked."""
+        return max(self.busy.values())
+
+
+class Run:
+    """A pipeline in one mode, and the epochs that count."""
+
+    def __init__(self, data: Dataset, settings: argparse.Namespace, mode: Mapping[str, Any]) -> None:
+        model = GCN(data.num_features, settings.hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0))
+        parts = take_apart(model)
+        tensor = TensorConfig(
+            backend="local",
+            workers=settings.workers,
+            slots=settings.workers,
+            latency=settings.latency,
+            bandwidth=settings.bandwidth,
+        )
+        config = PipelineConfig(
+            intervals=settings.intervals, graph_threads=settings.graph_threads, tensor=tensor, **mode
+        )
+        self.pipeline = Pipeline.of(parts, data, optax.adam(0.01), config)
+        self.pipeline.start(parts.params, None, parts.state)
+        self._units = {"graph": settings.graph_threads, "tensor": settings.workers}
+        self._data, self._intervals = data, settings.intervals
+        self.cold: list[float] = []
+        self.epochs: list[Epoch] = []
+        self._number = 0
+
+    def turn(self, *, counts: bool) -> None:
+        """Trains an epoch; none goes on while another pipeline has its turn."""
+        self.pipeline.barrier(self._number + 1)
+        found = self._epoch()
+        self._number += 1
+        if counts:
+            self.epochs.append(found)
+        else:
+            self.cold.append(found.seconds)
+
+    def _epoch(self) -> Epoch:
+        shipped, recorded = self._shipped(), len(self.pipeline.spans)
+        seconds = self.pipeline.run_epoch().seconds
+        spans = self.pipeline.spans[recorded:]
+        busy: dict[str, float] = defaultdict(float)
+        for span in spans:
+            resource = span.resource if span.resource in self._units else f"{span.resource} {span.server}"
+            busy[resource] += (span.end - span.start) / self._units.get(resource, 1)
+        return Epoch(seconds, spans, busy, self._shipped() - shipped)
+
+    def _shipped(self) -> int:
+        counters = self._backend._data.counters  # the public interface does not count what travels
+        return int(counters.bytes_sent + counters.bytes_received)
+
+    def expected(self) -> int:
+        """Bytes that the program ships per epoch, by its cost: weights to every worker that was needed."""
+        graph, workers = self._data.graph, len(self._backend._invoker.pids)
+        program = self.pipeline._plan.program
+        found = program.cost(graph.num_vertices, graph.num_edges, intervals=self._intervals, workers=workers)
+        return found.epoch.shipped_bytes
+
+    @property
+    def _backend(self) -> Any:
+        return self.pipeline._backend
+
+    def middle(self) -> Epoch:
+        """The epoch of median length (the shorter of two)."""
+        return sorted(self.epochs, key=lambda epoch: epoch.seconds)[(len(self.epochs) - 1) // 2]
+
+    def seconds(self) -> float:
+        """Median seconds per epoch."""
+        return statistics.median(epoch.seconds for epoch in self.epochs)
+
+    def busy(self) -> dict[str, float]:
+        """Median seconds per epoch that each resource worked."""
+        return {
+            name: statistics.median(epoch.busy.get(name, 0.0) for epoch in self.epochs)
+            for name in sorted({name for epoch in self.epochs for name in epoch.busy})
+        }
+
+
+def report(runs: Mapping[str, Run]) -> None:
+    """Prints seconds, bounds, ratios and bytes."""
+    for name, run in runs.items():
+        busy = ", ".join(f"{resource} {seconds:.2f}" for resource, seconds in run.busy().items())
+        fastest, slowest = (pick(epoch.seconds for epoch in run.epochs) for pick in (min, max))
+        print(
+            f"{name:<10} {run.seconds():6.2f} s per epoch ({fastest:.2f} to {slowest:.2f}), busy: {busy}; "
+            f"before: {', '.join(f'{seconds:.1f}' for seconds in run.cold)} s"
+        )
+    serial, pipe, free = (run.seconds() for run in runs.values())
+    alone = max(runs["no-pipe"].busy().values())
+    to_bound = statistics.median(epoch.seconds / epoch.bound for epoch in runs["pipe"].epochs)
+    print(f"no-pipe / pipe {serial / pipe:5.2f}   (aim ≥ 1.9)")
+    print(f"async / pipe   {free / pipe:5.2f}   (aim ≤ 1)")
+    print(f"pipe / bound   {to_bound:5.2f}   (aim ≤ 1.25), with tasks as long as in no-pipe {pipe / alone:.2f}")
+    for name, run in runs.items():
+        expected = run.expected()
+        least, most = (pick(epoch.shipped for epoch in run.epochs) / expected - 1 for pick in (min, max))
+        print(
+            f"{name:<10} {run.middle().shipped / 1e6:.3f} MB shipped per epoch, Program.cost() {expected / 1e6:.3f} MB; "
+            f"epochs differ by {100 * least:+.2f} to {100 * most:+.2f} % (aim: within 2 %)"
+        )
+
+
+def calls(link: Link, starts: int, repeats: int) -> None:
+    """Prints how long a worker takes to start, and a call that computes next to nothing."""
+    rows = export.symbolic_shape("n")
+    content = bytes(export.export(jax.jit(lambda x: x + 1))(jax.ShapeDtypeStruct(rows, jnp.float32)).serialize())
+    reference = StageReference(sha256_of(content), reads=(0,), literals=(), counted=False, writes=(0,))
+    operand = np.zeros(8, np.float32)
+    cold: list[float] = []
+    for name, shape, count in (("as it is", Link(), starts), ("shaped", link, 1)):
+        for _ in range(count):
+            keys, clock = RunKeys.make(), RealClock()
+            workers = LocalWorkers(keys, workers=1, link=shape)
+            backend = RemoteBackend(
+                run=keys.run,
+                invoker=workers,
+                data=DataServer(keys),
+                references={0: reference},
+                artefacts={reference.sha256: content},
+                clock=clock,
+                num_servers=1,
+                num_parameter_servers=1,
+                timeout=60.0,
+                streaming=False,
+            )
+            try:
+                begin = clock.now()
+                clock.run(workers.warm())
+                cold.append(clock.now() - begin)
+                found = []
+                for number in range(repeats + 1):
+                    task = TensorTask(
+                        key=TaskKey(number, 0, 0, 0),
+                        server=0,
+                        version=-1,
+                        weights=(),
+                        operands=(operand,),
+                        sources=(OperandSource("rows"),),
+                        targets=(ResultTarget("rows"),),
+                        count=8,
+                        size=8,
+                        flops=8,
+                        bytes_in=operand.nbytes,
+                        bytes_out=operand.nbytes,
+                    )
+                    result = clock.run(backend.run(task, 0))
+                    found.append(result.end - result.start)
+            finally:
+                backend.close()
+                clock.close()
+        print(
+            f"warm invoke, link {name}: median {1e3 * statistics.median(found[1:]):.2f} ms of {repeats} "
+            f"(the first, with the stage's artefact and its compilation, {1e3 * found[0]:.0f} ms)"
+        )
+    print(f"cold start of a worker: median {statistics.median(cold):.2f} s of {len(cold)}")
+
+
+# The picture.
+
+COLOURS = {
+    "GA": "#1f6fb4",
+    "AV": "#8fc1e8",
+    "AV+∇AV": "#b39bd0",
+    "∇GA": "#d1661c",
+    "∇AV": "#fdbf6f",
+    "copy": "#7f7f7f",
+    "finish": "#59a14f",
+    "WU": "#b10f3a",
+}
+OTHER = "#444444"
+ROWS = {"graph": "graph thread", "tensor": "worker", "network": "network", "parameters": "parameters"}
+
+
+def lanes(spans: Sequence[Span]) -> dict[tuple[str, int], list[Span]]:
+    """Spans that overlap on one resource in different lanes, as few as are needed."""
+    found: dict[tuple[str, int], list[Span]] = {}
+    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+        lane = 0
+        while (row := found.get((span.resource, lane))) and row[-1].end > span.start:
+            lane += 1
+        found.setdefault((span.resource, lane), []).append(span)
+    return found
+
+
+def draw(runs: Mapping[str, Run], path: Path) -> None:
+    """One epoch of each mode, that of median length: a row per thread, worker and parameter server."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
+    epochs = {name: run.middle() for name, run in runs.items()}
+    shown = {name: (epoch, lanes(epoch.spans)) for name, epoch in epochs.items()}
+    heights = [len(rows) for _, rows in shown.values()]
+    figure, panels = plt.subplots(
+        len(shown), figsize=(13, 0.3 * sum(heights) + 2.6), height_ratios=heights, layout="constrained"
+    )
+    seen: set[str] = set()
+    for panel, (name, (epoch, rows)) in zip(panels, shown.items(), strict=True):
+        start = min(span.start for span in epoch.spans)
+        keys = sorted(rows, key=lambda key: (list(ROWS).index(key[0]), key[1]))
+        for place, key in enumerate(keys):
+            bars = [(span.start - start, span.end - span.start) for span in rows[key]]
+            colours = [COLOURS.get(span.name, OTHER) for span in rows[key]]
+            # Thin lines between calls; graph tasks are too short for them.
+            edge = 0.6 if key[0] == "tensor" else 0.0
+            panel.broken_barh(bars, (place - 0.42, 0.84), facecolors=colours, edgecolor="white", linewidth=edge)
+            seen |= {span.name if span.name in COLOURS else "other" for span in rows[key]}
+        panel.set_yticks(range(len(keys)), [_row_name(key, keys) for key in keys], fontsize=8)
+        panel.set_ylim(len(keys) - 0.4, -0.6)
+        panel.set_xlim(0, epoch.seconds)
+        panel.tick_params(axis="x", labelsize=8)
+        title = f"{name}: {epoch.seconds:.2f} s, busiest resource {epoch.bound:.2f} s"
+        if name == "no-pipe":
+            panel.axvline(epochs["pipe"].seconds, color="black", linewidth=1, linestyle="--")
+            title += "; dashed: when pipe has finished"
+        panel.set_title(title, loc="left", fontsize=10)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[-1].set_xlabel("seconds since the epoch began (each mode has its own scale)", fontsize=9)
+    entries = [Patch(color=colour, label=name) for name, colour in {**COLOURS, "other": OTHER}.items() if name in seen]
+    figure.legend(handles=entries, loc="outside upper right", ncols=len(entries), fontsize=9, frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _row_name(key: tuple[str, int], keys: Sequence[tuple[str, int]]) -> str:
+    resource, lane = key
+    alone = sum(other == resource for other, _ in keys) == 1
+    return ROWS[resource] if alone else f"{ROWS[resource]} {lane}"
+
+
+def main() -> None:
+    """Measures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vertices", type=int, default=23_296)
+    parser.add_argument("--edges", type=int, default=11_480_000)
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--intervals", type=int, default=24)
+    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--graph-threads", type=int, default=1)
+    parser.add_argument("--latency", type=float, default=0.02, help="seconds per request")
+    parser.add_argument("--bandwidth", type=float, default=25e6, help="bytes per second of each worker")
+    parser.add_argument("--warm-up", type=int, default=2, help="epochs of each mode that do not count")
+    parser.add_argument("--epochs", type=int, default=5, help="of each mode that count")
+    parser.add_argument("--out", type=Path, help="folder for the picture")
+    arguments = parser.parse_args()
+    calls(Link(arguments.latency, arguments.bandwidth), starts=3, repeats=50)
+    data = load("communities", size="reddit-small", num_vertices=arguments.vertices, num_edges=arguments.edges)
+    print(
+        f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}, {arguments.intervals} intervals, "
+        f"{arguments.graph_threads} graph threads, {arguments.workers} workers"
+    )
+    runs: dict[str, Run] = {}
+    try:
+        for name, mode in MODES.items():
+            runs[name] = Run(data, arguments, mode)
+        for number in range(arguments.warm_up + arguments.epochs):
+            for run in runs.values():
+                run.turn(counts=number >= arguments.warm_up)
+        report(runs)
+        if arguments.out is not None:
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            draw(runs, arguments.out / "latency_hiding.png")
+    finally:
+        for run in runs.values():
+            run.pipeline.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Workers that are threads: work goes to one of them and its result back to the loop with as little as possible between.
+
+A pipeline of small tasks hands over thousands of times in a second. `loop.run_in_executor` makes two futures for each of
+them, with locks and copies between the two; here there is one, and the queue is the only thing that threads share. That
+halves the time of a round trip (benchmarks/pipeline.py shows what is left).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeVar, final
+
+from dorylax.clock.base import Timed, Workers, check_seconds, check_slots
+
+T = TypeVar("T")
+Request = Callable[[BaseException | None], None]
+"""What a thread calls for a request; with the error where the thread cannot work."""
+
+
+@final
+class Threads(Workers):
+    """At most `slots` threads, started as they are needed, that end with `close` or with the process.
+
+    Requests come from one loop at a time.
+
+    Args:
+        name: of the workers, and what the names of the threads begin with.
+        slots: how many threads there are.
+        now: the time, in seconds.
+        initializer: called first in every thread.
+    """
+
+    def __init__(
+        self, name: str, slots: int, now: Callable[[], float], initializer: Callable[[], None] | None = None
+    ) -> None:
+        check_slots(name, slots)
+        self.name, self.slots = name, slots
+        self._now, self._initializer = now, initializer
+        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._open = 0  # requests that have not been answered; the loop alone counts them
+
+    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:  # noqa: ARG002
+        """As `Workers.run`."""
+        check_seconds(seconds)
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Timed[T]] = loop.create_future()
+
+        def answer(timed: Timed[T] | None, error: BaseException | None) -> None:
+            self._open -= 1
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            elif timed is not None:
+                future.set_result(timed)
+
+        def request(error: BaseException | None) -> None:
+            timed: Timed[T] | None = None
+            try:
+                if error is None and not future.cancelled():
+                    start = self._now()
+                    value = work()
+                    timed = Timed(value, start, self._now())
+            except BaseException as raised:  # it goes to whoever asked
+                error = raised
+            loop.call_soon_threadsafe(answer, timed, error)
+
+        self._open += 1
+        if self._open > len(self._threads) < self.slots:
+            self._start()
+        self._requests.put(request)
+        return await future
+
+    def close(self) -> None:
+        """Waits for what has begun and drops what has not."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._requests.get_nowait()
+        for _ in self._threads:
+            self._requests.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self) -> None:
+        # As daemons: a process ends although somebody has forgotten to close the clock.
+        name = f"{self.name} {len(self._threads)}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _serve(self) -> None:
+        failure: BaseException | None = None
+        try:
+            if self._initializer is not None:
+                self._initializer()
+        except BaseException as raised:  # every request of this thread is answered with it
+            failure = raised
+        request: Request | None
+        while (request := self._requests.get()) is not None:
+            request(failure)
+            del request  # an idle thread keeps nobody's arrays

@@ -1,0 +1,71 @@
+"""Before a pipeline starts: does the configuration fit graph and model, and which vertices go where."""
+
+from __future__ import annotations
+
+from dorylax.graph.graph import Graph
+from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
+from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+from dorylax.pipeline.plan import Plan
+
+
+def check_counts(config: PipelineConfig, num_vertices: int) -> None:
+    """Refuses more servers, or more intervals, than there are vertices.
+
+    Raises:
+        PipelineConfigError: names the key.
+    """
+    if config.servers > num_vertices:
+        raise PipelineConfigError("servers", f"must be ≤ {num_vertices}, the graph's vertices, got {config.servers}")
+    if config.intervals * config.servers > num_vertices:
+        raise PipelineConfigError(
+            "intervals",
+            f"= {config.intervals} on {config.servers} servers are {config.intervals * config.servers} intervals, more "
+            f"than the graph's {num_vertices} vertices: give fewer",
+        )
+
+
+def check_state(plan: Plan, config: PipelineConfig) -> None:
+    """Refuses to train asynchronously what changes state of its own.
+
+    Raises:
+        PipelineConfigError: names the state.
+    """
+    changing = [output.name for output in plan.program.traced.outputs if output.role == "state"]
+    if changing and not config.synchronous:
+        raise PipelineConfigError(
+            "mode",
+            f"= async cannot train {plan.program.traced.name}, whose state {changing[0]} changes with every epoch: "
+            "intervals stand in different epochs. Choose pipe",
+        )
+
+
+def layout_for(graph: Graph, config: PipelineConfig, seed: int) -> Layout:
+    """Partitions a graph, or reads its partition, and lays the parts out in intervals.
+
+    Args:
+        graph: undivided.
+        config: how many servers and intervals, and by which method.
+        seed: of methods that draw.
+
+    Raises:
+        PipelineConfigError: the graph cannot be divided like that, or a file does not hold its partition.
+    """
+    try:
+        if config.partition is None:
+            found = partition(graph, config.servers, method=config.partitioner, balance=config.balance, seed=seed)
+        else:
+            found = Partition.load(config.partition)
+            found.check(graph)
+            if found.num_parts != config.servers:
+                raise PipelineConfigError(
+                    "servers", f"= {config.servers}, but the partition in {config.partition} is for {found.num_parts}"
+                )
+    except PartitionError as error:
+        raise PipelineConfigError(
+            "partition" if config.partition else "partitioner", f"cannot be used: {error}"
+        ) from error
+    try:
+        return lay_out(graph, found, config.intervals)
+    except PartitionError as error:
+        even = "" if config.partitioner == "range" else ", or pipeline.partitioner=range, whose parts are even"
+        raise PipelineConfigError("intervals", f"= {config.intervals} do not fit: {error}{even}") from error

@@ -1,0 +1,101 @@
+"""What runs a pipeline's tensor tasks: the backend that the configuration names, and a controller for each graph server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dorylax.clock import Clock
+from dorylax.cost import TimeModel
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.prepare import Prepared
+from dorylax.pipeline.resources import Resources
+from dorylax.pipeline.stages import StageFunction
+from dorylax.serverless.backends.base import Backend
+from dorylax.serverless.backends.inline import InlineBackend
+from dorylax.serverless.controller import Autotuner, Call, Controller, Limit, Stragglers
+
+_DEADLINE = 900.0
+"""Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
+
+
+def make_backend(
+    config: PipelineConfig,
+    resources: Resources,
+    prepared: Prepared,
+    *,
+    functions: Mapping[int, StageFunction],
+    clock: Clock,
+    times: TimeModel | None,
+) -> Backend:
+    """The backend of a run; `Backend.close` ends what it has started.
+
+    Args:
+        config: of the pipeline.
+        resources: how many slots and workers there are.
+        prepared: has the artefacts of stages.
+        functions: of the stages that run in this process.
+        clock: of the run.
+        times: how long tasks take in virtual time; None on the real clock.
+    """
+    tensor = config.tensor
+    if tensor.backend == "inline":
+        return InlineBackend(functions, clock, slots=resources.slots, num_servers=config.servers, times=times)
+    # Late: runs without workers need no sockets.
+    from dorylax.serverless.backends.local.pool import LocalWorkers
+    from dorylax.serverless.backends.remote import RemoteBackend
+    from dorylax.serverless.data.keys import RunKeys
+    from dorylax.serverless.data.link import Link
+    from dorylax.serverless.data.server import DataServer
+
+    stages = prepared.artefacts
+    keys = RunKeys.make()
+    data = DataServer(keys, transport=tensor.transport)
+    try:
+        invoker = LocalWorkers(
+            keys,
+            workers=resources.workers,
+            link=Link(tensor.latency, tensor.bandwidth),
+            cold_start_seconds=tensor.cold_start,
+        )
+        return RemoteBackend(
+            run=keys.run,
+            invoker=invoker,
+            data=data,
+            references=stages.stages,
+            artefacts=stages.artefacts,
+            clock=clock,
+            num_servers=config.servers,
+            num_parameter_servers=config.parameter_servers,
+            timeout=tensor.deadline or _DEADLINE,
+            streaming=tensor.streaming,
+        )
+    except BaseException:
+        data.close()
+        raise
+
+
+def make_controller(
+    config: PipelineConfig, slots: int, backend: Backend, clock: Clock, on_call: Callable[[Call], None]
+) -> Controller:
+    """What has the tensor tasks of one graph server run, at first so many at a time."""
+    tensor = config.tensor
+    busy_machine = tensor.backend == "inline" and clock.kind == "real"
+    relaunches = 0 if busy_machine else tensor.relaunches
+    return Controller(
+        backend,
+        clock,
+        limit=Limit(slots),
+        stragglers=Stragglers(factor=tensor.relaunch) if relaunches else None,
+        relaunches=relaunches,
+        attempts=tensor.attempts,
+        # Elsewhere a sandbox that takes too long is ended by whoever called it.
+        deadline=tensor.deadline if tensor.backend == "inline" else None,
+        on_call=on_call,
+    )
+
+
+def make_autotuner(config: PipelineConfig, resources: Resources) -> Autotuner | None:
+    """What changes the number of calls at a time as graph tasks queue up; None where it stays."""
+    if not config.tensor.autotune:
+        return None
+    return Autotuner(start=min(config.intervals, 100, resources.slots), least=1, most=resources.slots)

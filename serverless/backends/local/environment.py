@@ -1,0 +1,38 @@
+"""The environment of a worker process."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+import dorylax
+
+
+def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str]:
+    """The parent's environment, changed so that a worker imports this very package and computes on few threads.
+
+    Args:
+        parent: environment of the process that starts it.
+        threads: of XLA and of NumPy's BLAS.
+    """
+    count = str(threads)
+    environment = {
+        **parent,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        # The size of XLA's pools on CPUs; nothing else sets it (openxla: xla/pjrt/utils.cc, DefaultThreadPoolSize).
+        "PJRT_NPROC": count,
+        "OMP_NUM_THREADS": count,
+        "OPENBLAS_NUM_THREADS": count,
+        "MKL_NUM_THREADS": count,
+        # Else a `json.py` in the working directory would come before Python's own.
+        "PYTHONSAFEPATH": "1",
+    }
+    root = Path(dorylax.__file__).parents[1]
+    # An installed package is found without; in front, its neighbours would hide modules of the standard library.
+    if str(root) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        path = parent.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{root}{os.pathsep}{path}" if path else str(root)
+    return environment

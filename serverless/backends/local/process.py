@@ -1,0 +1,171 @@
+"""One worker process and the two pipes to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Literal, final
+
+from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.backends.local.lines import READY, content_of, line_of
+from dorylax.serverless.wire.event import MAX_EVENT_BYTES
+
+Reason = Literal["died", "timeout", "refused"]
+
+_MODULE = "dorylax.serverless.backends.local.worker"
+_READ_BYTES = 64 * 1024
+_MAX_LINE_BYTES = 2 * MAX_EVENT_BYTES
+"""Of an answer, which is as long as an event at most and a third longer in base64."""
+
+
+@final
+class WorkerProcess:
+    """A worker that is starting or waits for events.
+
+    One thread starts it, asks and ends it; another may only `terminate` or `kill`. Once a method has raised an
+    InvokeError, the process has ended.
+
+    Args:
+        settings: the first line that it reads.
+        environment: its environment variables.
+
+    Raises:
+        InvokeError: the operating system refuses.
+    """
+
+    def __init__(self, settings: bytes, environment: Mapping[str, str]) -> None:
+        try:
+            # Started anew, never forked: a fork of a process with XLA's threads may hang. In a session of its own, so that
+            # Ctrl-C in a terminal reaches it at no moment, not even before it has learned to ignore that.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise InvokeError("refused", f"a worker process cannot be started: {error}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
+        # So that nobody waits for a process that has stopped to read.
+        os.set_blocking(self._input, False)
+        os.set_blocking(self._output, False)
+        self._greeting = settings
+        self._received = bytearray()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def wait_ready(self, timeout: float) -> None:
+        """Sends the settings and waits until events may come.
+
+        Raises:
+            InvokeError: it died, or took longer than `timeout` seconds; "refused", if it could not be set up.
+        """
+        deadline = time.monotonic() + timeout
+        line = self._exchange(self._greeting, deadline, timeout, "starting")
+        while line != READY:  # somebody has printed
+            line = self._exchange(b"", deadline, timeout, "starting")
+
+    def ask(self, event: bytes, timeout: float) -> bytes:
+        """Sends an event and waits for the answer.
+
+        Raises:
+            InvokeError: it died, answered what is no answer, or took longer than `timeout` seconds.
+        """
+        line = self._exchange(line_of(event), time.monotonic() + timeout, timeout, "computing")
+        try:
+            return content_of(line)
+        except ValueError as error:
+            raise self._failed("died", f"worker process {self.pid} was ended: {error}") from None
+
+    def terminate(self) -> None:
+        """Asks it to end."""
+        self._process.terminate()
+
+    def kill(self) -> None:
+        """Ends it."""
+        self._process.kill()
+
+    def wait(self, timeout: float) -> bool:
+        """Waits until it has ended; whether it has."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout)
+            return True
+        return False
+
+    def end(self) -> None:
+        """Ends it, if it has not, and gives back all that it held; a second call does nothing."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def _exchange(self, line: bytes, deadline: float, timeout: float, doing: str) -> bytes:
+        """Writes a line and reads the next one."""
+        left = memoryview(line)
+        while (end := self._received.find(b"\n") + 1) == 0:
+            poll = select.poll()
+            poll.register(self._output, select.POLLIN)
+            if left:
+                poll.register(self._input, select.POLLOUT)
+            # Rounded up, else the last millisecond would be spent in a busy loop. At most a day, which poll can count.
+            seconds = min(deadline - time.monotonic(), 86400.0)
+            if seconds <= 0:
+                raise self._failed("timeout", f"worker process {self.pid} was ended: {doing} took over {timeout:g} s")
+            for descriptor, _ in poll.poll(int(seconds * 1000) + 1):
+                if descriptor == self._input:
+                    with contextlib.suppress(BlockingIOError, BrokenPipeError):  # its output ends too, if it has died
+                        left = left[os.write(self._input, left) :]
+                elif not (received := os.read(self._output, _READ_BYTES)):
+                    raise self._died(doing)
+                else:
+                    self._received += received
+            if len(self._received) > _MAX_LINE_BYTES:
+                raise self._failed("died", f"worker process {self.pid} was ended: it answers without end")
+        found = bytes(self._received[:end])
+        del self._received[:end]
+        return found
+
+    def _died(self, doing: str) -> InvokeError:
+        # Its output is closed a moment before its exit status can be had.
+        self.wait(timeout=1.0)
+        code = self._process.poll()
+        if code is not None and code > 0 and doing == "starting":
+            return self._failed(
+                "refused",
+                f"worker process {self.pid} could not start (exit status {code}): what it wrote to the standard error says "
+                "why",
+            )
+        how = (
+            "closed its output" if code is None else f"died of {_signal(-code)}" if code < 0 else f"exited with {code}"
+        )
+        return self._failed("died", f"worker process {self.pid} {how} while {doing}")
+
+    def _failed(self, reason: Reason, text: str) -> InvokeError:
+        self.end()
+        return InvokeError(reason, text)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

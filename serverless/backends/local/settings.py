@@ -1,0 +1,60 @@
+"""What a worker is told when it starts: one line of JSON on its standard input, which nobody else can read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import final
+
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.link import Link
+
+JaxSetting = bool | int | float | str | None
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class WorkerSettings:
+    """How a worker is set up.
+
+    Attributes:
+        keys: what it shows to servers.
+        link: how slow its network is made; None: as fast as it is.
+        cold_start_seconds: that it takes longer to start, ≥ 0.
+        jax: settings of JAX (`jax.config`), by name: those that change what stages compute, "jax_enable_x64" above all.
+
+    Raises:
+        ValueError: `cold_start_seconds` is negative or not finite.
+    """
+
+    keys: RunKeys
+    link: Link | None = None
+    cold_start_seconds: float = 0.0
+    jax: Mapping[str, JaxSetting] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.cold_start_seconds < math.inf:
+            raise ValueError(f"cold_start_seconds must be finite and ≥ 0, got {self.cold_start_seconds}")
+
+    def to_line(self) -> bytes:
+        """One line of JSON. It holds keys."""
+        document = {
+            "keys": self.keys.to_json(),
+            "link": None if self.link is None else dataclasses.asdict(self.link),
+            "cold_start_seconds": self.cold_start_seconds,
+            "jax": dict(self.jax),
+        }
+        return json.dumps(document).encode("ascii") + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> WorkerSettings:
+        """The settings that `to_line` wrote."""
+        document = json.loads(line)
+        return cls(
+            keys=RunKeys.from_json(document["keys"]),
+            link=None if document["link"] is None else Link(**document["link"]),
+            cold_start_seconds=document["cold_start_seconds"],
+            jax=document["jax"],
+        )

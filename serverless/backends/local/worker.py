@@ -1,0 +1,99 @@
+"""A worker process: `python -m dorylax.serverless.backends.local.worker`, started by `pool.LocalWorkers`.
+
+On its standard input come its settings and then events, a line each; on its standard output it answers, a line for each.
+It ends when its input ends, whatever it is doing: then nobody waits for it any more. Modules that need JAX are imported
+after the first line, which says how JAX is set.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import BinaryIO, NamedTuple
+
+from dorylax.serverless.backends.local.lines import READY, content_of, line_of
+from dorylax.serverless.backends.local.settings import WorkerSettings
+
+
+class Streams(NamedTuple):
+    """The lines of the pool."""
+
+    requests: BinaryIO
+    answers: BinaryIO
+
+
+def private_streams() -> Streams:
+    """Takes standard input and output away from everybody else.
+
+    What is printed, by Python or by libraries, goes to the standard error from now on; who reads finds nothing.
+    """
+    streams = Streams(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return streams
+
+
+def read_lines(requests: BinaryIO, at_end: Callable[[], None]) -> queue.SimpleQueue[bytes]:
+    """Reads lines in a thread, so that the end of input is seen at once.
+
+    Args:
+        requests: where they come from.
+        at_end: what is done at the end, in that thread.
+    """
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in requests:
+            lines.put(line)
+        at_end()
+
+    threading.Thread(target=read, name="requests", daemon=True).start()
+    return lines
+
+
+def main() -> None:
+    """Serves until the input ends."""
+    # Whoever started it decides when it ends; Ctrl-C in a terminal goes to all processes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    streams = private_streams()
+    lines = read_lines(streams.requests, _exit)
+    settings = WorkerSettings.from_line(lines.get())
+
+    import jax
+
+    from dorylax.serverless.data.client import DataClient
+    from dorylax.serverless.handler.handle import handle
+    from dorylax.serverless.handler.sandbox import Sandbox
+
+    for name, value in settings.jax.items():
+        jax.config.update(name, value)
+    jax.devices()  # starts XLA now rather than in the first call
+    sandbox = Sandbox(DataClient(settings.keys, settings.link))
+    time.sleep(settings.cold_start_seconds)
+    try:
+        _say(streams.answers, READY)
+        while True:
+            _say(streams.answers, line_of(handle(content_of(lines.get()), sandbox)))
+    except BrokenPipeError:
+        _exit()
+
+
+def _say(answers: BinaryIO, line: bytes) -> None:
+    answers.write(line)
+    answers.flush()
+
+
+def _exit() -> None:
+    # At once, without waiting for threads: the other may be in the middle of a computation or a transfer.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Tasks in sandboxes elsewhere: offers what a task reads, has the handler called, and takes what it puts.
+
+Rows go from the graph server's endpoint and come back to it; weights come from the parameter server's, and gradients go
+there. What is called only decides where the handler runs (`Invoker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.clock import Clock
+from dorylax.program.stage_file import StageReference
+from dorylax.serverless.backends.base import InvokeError, Invoker
+from dorylax.serverless.data.server import DataServer
+from dorylax.serverless.rows import cut
+from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.wire import names
+from dorylax.serverless.wire.errors import WireError
+from dorylax.serverless.wire.event import Answer, Event
+
+Arrays = tuple[np.ndarray, ...]
+
+_ARRIVAL_SECONDS = 30.0
+"""For results that are acknowledged to come from the data thread: milliseconds, unless the machine is very busy."""
+
+
+@final
+class RemoteBackend:
+    """Runs tasks through a handler that fetches and delivers data by itself.
+
+    What an attempt of a task reads stays offered until its last attempt has ended, so that a repetition reads the very same
+    rows and weights. The first result that is complete counts, whichever attempt it is of.
+
+    Args:
+        run: the id of the run.
+        invoker: calls the handler.
+        data: the endpoints; `close` closes it.
+        references: how each stage calls its artefact, by number of the stage.
+        artefacts: their contents, by SHA-256.
+        clock: a real one.
+        num_servers: how many graph servers there are.
+        num_parameter_servers: how many parameter servers; interval k belongs to server k mod P.
+        timeout: seconds after which a call is given up.
+        streaming: send rows in two halves.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        invoker: Invoker,
+        data: DataServer,
+        references: Mapping[int, StageReference],
+        artefacts: Mapping[str, bytes],
+        clock: Clock,
+        num_servers: int,
+        num_parameter_servers: int,
+        timeout: float,
+        streaming: bool,
+    ) -> None:
+        self._run, self._invoker, self._data, self._clock = run, invoker, data, clock
+        self._references = references
+        self._timeout, self._streaming = timeout, streaming
+        self._graph = [data.open(f"graph {k}") for k in range(num_servers)]
+        self._parameters = [data.open(f"parameters {k}") for k in range(num_parameter_servers)]
+        for sha256, content in artefacts.items():
+            for address in self._graph:
+                data.offer(address, names.artefact(sha256), [np.frombuffer(content, np.uint8)])
+        self._open: dict[TaskKey, _Exchange] = {}
+        self._versions: dict[
+            tuple[str, int], int
+        ] = {}  # how many exchanges need the weights of an endpoint and version
+
+    async def run(self, task: TensorTask, attempt: int) -> TensorResult:
+        """See `Backend`."""
+        exchange = self._open.get(task.key)
+        if exchange is None:
+            exchange = self._open[task.key] = self._begin(task)
+        exchange.attempts += 1
+        start = self._clock.now()
+        try:
+            error = await self._invoke(task, attempt, exchange)
+            if not exchange.complete and error is None:
+                # Acknowledged, so it has come: it is only on its way from the thread that took it.
+                error = await self._arrival(task, exchange)
+            if not exchange.complete:
+                assert error is not None
+                raise error
+            values = exchange.values(task)
+        finally:
+            exchange.attempts -= 1
+            if not exchange.attempts:
+                self._end(task, exchange)
+        return TensorResult(values, start, self._clock.now())
+
+    async def warm(self) -> None:
+        """See `Backend`."""
+        await self._invoker.warm()
+
+    def close(self) -> None:
+        """Ends sandboxes and endpoints."""
+        self._invoker.close()
+        self._data.close()
+
+    async def _invoke(self, task: TensorTask, attempt: int, exchange: _Exchange) -> Exception | None:
+        """Has the handler called; gives what went wrong."""
+        event = Event(
+            run=self._run,
+            key=task.key,
+            attempt=attempt,
+            reference=self._references[task.key.stage],
+            size=exchange.size,
+            parts=exchange.parts,
+            operands=task.sources,
+            results=task.targets,
+            version=task.version,
+            graph=exchange.graph,
+            parameters=exchange.parameters,
+        )
+        encoded = event.encode()  # what cannot be an event will not be one the next time either
+        try:
+            answer = Answer.decode(await self._invoker.invoke(encoded, self._timeout))
+        except (InvokeError, WireError) as error:
+            return TaskFailedError(f"{_named(task)}: {error}")
+        if (answer.run, answer.key, answer.attempt) != (self._run, task.key, attempt):
+            return TaskFailedError(f"{_named(task)}: the answer is to {answer.key}, attempt {answer.attempt}")
+        if answer.error is None:
+            return None
+        text = f"{_named(task)} failed in its sandbox: {answer.error}"
+        return TaskFailedError(text) if answer.retry else RuntimeError(text)
+
+    async def _arrival(self, task: TensorTask, exchange: _Exchange) -> Exception | None:
+        try:
+            await asyncio.wait_for(exchange.all_there(), _ARRIVAL_SECONDS)
+        except TimeoutError:
+            return TaskFailedError(f"{_named(task)}: it was answered, but its results have not come")
+        return None
+
+    def _begin(self, task: TensorTask) -> _Exchange:
+        """Offers what the task reads, and expects what it writes."""
+        graph = self._graph[task.server]
+        parameters = self._parameters[task.key.interval % len(self._parameters)]
+        size, parts = _calls(task, streaming=self._streaming)
+        loop = asyncio.get_running_loop()
+        exchange = _Exchange(graph, parameters, size, parts, loop)
+        first = 0
+        for part, count in enumerate(parts):
+            rows = [
+                cut(value, source.axis, source.factor, first, first + count)
+                for value, source in zip(task.operands, task.sources, strict=True)
+                if source.source == "rows"
+            ]
+            self._offer(exchange, graph, names.rows(task.key, part), rows)
+            first += count
+        free = _chosen(task, "free")
+        self._offer(exchange, graph, names.free(task.key), free)
+        if _chosen(task, "weights"):
+            count = self._versions.get((parameters, task.version), 0)
+            if not count:
+                self._data.offer(parameters, names.weights(task.version), [np.asarray(leaf) for leaf in task.weights])
+            self._versions[parameters, task.version] = count + 1
+        targets = {target.target for target in task.targets}
+        for kind, address, name in (
+            ("rows", graph, names.result_rows(task.key)),
+            ("sums", parameters, names.result_sums(task.key)),
+        ):
+            if kind in targets or (kind == "rows" and "free" in targets):
+                exchange.expect(kind, self._data, address, name)
+        return exchange
+
+    def _offer(self, exchange: _Exchange, address: str, name: str, arrays: Sequence[Any]) -> None:
+        if arrays:
+            self._data.offer(address, name, [np.asarray(array) for array in arrays])
+            exchange.offered.append((address, name))
+
+    def _end(self, task: TensorTask, exchange: _Exchange) -> None:
+        del self._open[task.key]
+        for address, name in exchange.offered:
+            self._data.withdraw(address, name)
+        for address, name in exchange.expected:
+            self._data.forget(address, name)
+        if _chosen(task, "weights"):
+            key = (exchange.parameters, task.version)
+            self._versions[key] -= 1
+            if not self._versions[key]:
+                del self._versions[key]
+                self._data.withdraw(exchange.parameters, names.weights(task.version))
+
+
+@final
+@dataclasses.dataclass(eq=False)
+class _Exchange:
+    """What lies at the endpoints for one task."""
+
+    graph: str
+    parameters: str
+    size: int
+    parts: tuple[int, ...]
+    loop: asyncio.AbstractEventLoop
+    attempts: int = 0
+    offered: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    expected: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    results: dict[str, asyncio.Future[Arrays]] = dataclasses.field(default_factory=dict)
+
+    def expect(self, kind: str, data: DataServer, address: str, name: str) -> None:
+        future: asyncio.Future[Arrays] = self.loop.create_future()
+        self.results[kind] = future
+        self.expected.append((address, name))
+
+        def set_result(arrays: Arrays) -> None:
+            if not future.done():
+                future.set_result(arrays)
+
+        data.expect(address, name, lambda arrays: self.loop.call_soon_threadsafe(set_result, arrays))  # type: ignore[arg-type]
+
+    @property
+    def complete(self) -> bool:
+        return all(future.done() for future in self.results.values())
+
+    async def all_there(self) -> None:
+        for future in self.results.values():
+            await asyncio.shield(future)
+
+    def values(self, task: TensorTask) -> Arrays:
+        """Results in the order of the stage."""
+        arrays = {kind: iter(future.result()) for kind, future in self.results.items()}
+        return tuple(next(arrays["sums" if target.target == "sums" else "rows"]) for target in task.targets)
+
+
+def _chosen(task: TensorTask, kind: str) -> list[Any]:
+    return [value for value, source in zip(task.operands, task.sources, strict=True) if source.source == kind]
+
+
+def _calls(task: TensorTask, *, streaming: bool) -> tuple[int, tuple[int, ...]]:
+    """Rows of each call of the stage, and the real ones of each part; where rows stream, two calls of half the size."""
+    if not streaming:
+        return task.size, (task.count,)
+    half = task.size - task.size // 2
+    return half, (half, task.count - half) if task.count > half else (task.count,)
+
+
+def _named(task: TensorTask) -> str:
+    key = task.key
+    return f"tensor task of stage {key.stage}, interval {key.interval}, epoch {key.epoch}"

@@ -1,0 +1,9 @@
+"""Has tensor tasks run: how many at a time, which again, and which answer counts."""
+
+from dorylax.serverless.controller.autotuner import Autotuner
+from dorylax.serverless.controller.call import Call
+from dorylax.serverless.controller.controller import Controller
+from dorylax.serverless.controller.limit import Limit
+from dorylax.serverless.controller.stragglers import Stragglers
+
+__all__ = ["Autotuner", "Call", "Controller", "Limit", "Stragglers"]

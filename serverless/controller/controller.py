@@ -1,0 +1,363 @@
+"""The controller: every tensor task is answered once, whatever becomes of the calls that it takes.
+
+How many calls run at a time is `dorylax.serverless.controller.limit`'s, which calls are late
+`dorylax.serverless.controller.stragglers`'s; where they run is the backend's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import final
+
+from dorylax.clock import Clock
+from dorylax.serverless.backends.base import Backend
+from dorylax.serverless.controller.call import Call, Outcome
+from dorylax.serverless.controller.limit import Limit
+from dorylax.serverless.controller.stragglers import Stragglers
+from dorylax.serverless.controller.watch import Watch
+from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+
+# At one moment of virtual time answers come first, then deadlines, then relaunches: their orders continue the attempt's.
+_DEADLINE, _RELAUNCH = 1, 2
+
+
+@final
+class Controller:
+    """Has the tensor tasks of a graph server run.
+
+    A task takes a slot when it comes, and each of its attempts holds one until it answers, fails, or its deadline passes.
+
+    - The first answer is the task's. Other attempts go on in the background, hold their slots, and are billed; their answers
+      are dropped.
+    - An attempt that fails is repeated until `attempts` of them have failed.
+    - An attempt whose deadline passes has failed, and gives its slot back. Its answer still counts where it comes before
+      any other; the call has been reported then.
+    - A task whose newest attempt is a straggler is called again beside it, with the same inputs and weights.
+
+    Nothing waits for a slot while it holds one: a task whose attempts have all failed stands in line for its next; beside
+    an attempt that still runs, another is begun only in a spare slot, which nobody stands in line for.
+
+    Nothing in the background keeps a run from ending: closing the clock ends it. `drain` waits for it instead.
+
+    Args:
+        backend: runs the attempts.
+        clock: where time comes from.
+        limit: how many attempts run at a time.
+        stragglers: which attempts take too long, fed by this controller alone; None: tasks are never relaunched.
+        relaunches: so often a task is relaunched at most, besides repetitions of what has failed.
+        attempts: of one task that may fail before the task does, ≥ 1.
+        deadline: seconds that an attempt may take, > 0; None: as long as it likes.
+        on_call: told of every attempt, once, when its slot is given back.
+
+    Attributes:
+        limit: as given; it may be changed at any time.
+        stragglers: as given.
+        relaunched: how many attempts have been begun because another was a straggler.
+
+    Raises:
+        ValueError: a number out of range.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        clock: Clock,
+        *,
+        limit: Limit,
+        stragglers: Stragglers | None,
+        relaunches: int = 1,
+        attempts: int,
+        deadline: float | None,
+        on_call: Callable[[Call], None],
+    ) -> None:
+        if attempts < 1:
+            raise ValueError(f"a task needs at least 1 attempt, got {attempts}")
+        if relaunches < 0:
+            raise ValueError(f"relaunches of a task must be ≥ 0, got {relaunches}")
+        if deadline is not None and not deadline > 0:
+            raise ValueError(f"the deadline of an attempt must be > 0 seconds or None, got {deadline}")
+        self._backend, self._clock, self.limit = backend, clock, limit
+        self.stragglers, self._relaunches = stragglers, relaunches
+        self._attempts, self._deadline = attempts, deadline
+        self._on_call = on_call
+        self.relaunched = 0
+        self._live: dict[_Attempt, None] = {}
+        self._held = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._late: dict[int, Watch[_Attempt]] = {}  # by stage
+        self._overdue: Watch[_Attempt] | None = None
+        if deadline is not None:
+            self._overdue = Watch(
+                clock, "deadlines of tensor tasks", seconds=lambda: deadline, due=self._deadline_passed
+            )
+
+    async def run(self, task: TensorTask) -> TensorResult:
+        """Has a task run. Cancelling gives its slots back and cancels its attempts.
+
+        Args:
+            task: what to run; its inputs are kept until the last attempt has ended.
+
+        Returns:
+            The first answer.
+
+        Raises:
+            TaskFailedError: as many attempts as may have failed; the text has the last failure's.
+            Exception: whatever else an attempt raises, at once.
+        """
+        if self.stragglers is None and self._deadline is None:
+            return await self._in_place(task)
+        await self.limit.acquire()
+        race = _Race(task, asyncio.get_running_loop().create_future())
+        self._begin(race)
+        try:
+            outcome = await race.outcome
+        except asyncio.CancelledError:
+            self._abandon(race)
+            raise
+        if isinstance(outcome, TensorResult):
+            return outcome
+        raise outcome
+
+    async def drain(self) -> None:
+        """Waits until no attempt holds a slot, and gives up those that have passed their deadline.
+
+        Nothing of this controller is then on the clock: for checkpoints, and for bills that leave nothing out. To be called
+        when no task waits for its answer. A backend that may never answer needs a deadline.
+        """
+        await self._idle.wait()
+        calls = [attempt.call for attempt in self._live]
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    async def _in_place(self, task: TensorTask) -> TensorResult:
+        """As `run`, where no attempt can be overtaken: each is awaited here, and needs no task on the clock."""
+        number = 0
+        while True:
+            await self.limit.acquire()
+            self._held += 1
+            self._idle.clear()
+            start = self._clock.now()
+            ended: Outcome = "late"
+            try:
+                found = await self._call(task, number)
+                ended = "answered" if isinstance(found, TensorResult) else "failed"
+            finally:
+                self._release()
+                self._on_call(Call(task.key, number, start, self._clock.now(), ended))
+            if isinstance(found, TensorResult):
+                return found
+            if not isinstance(found, TaskFailedError):
+                raise found
+            number += 1
+            if number == self._attempts:
+                raise _exhausted(task.key, number, found) from found
+
+    # Beginnings: whoever calls these has a slot, or asks for one.
+
+    def _begin(self, race: _Race) -> None:
+        """Begins an attempt, which takes over the slot that its task has been given."""
+        number, key = race.begun, race.task.key
+        name = f"{_named(key)}, attempt {number}"
+        call = self._clock.spawn(self._call(race.task, number), name=name)
+        attempt = _Attempt(race, number, self._clock.now(), call)
+        race.begun += 1
+        race.live[attempt] = None
+        self._live[attempt] = None
+        self._held += 1
+        self._idle.clear()
+        call.add_done_callback(partial(self._ended, attempt))
+        if self._overdue is not None:
+            self._overdue.add(attempt, (*key, number, _DEADLINE))
+        if self.stragglers is not None and race.relaunches < self._relaunches:
+            self._watch(self.stragglers, key.stage).add(attempt, (*key, number, _RELAUNCH))
+
+    def _ask(self, race: _Race, *, spare: bool) -> None:
+        """Begins an attempt as soon as there is a slot for it."""
+        if race.asking is not None:
+            if spare:
+                return
+            race.give_up_asking()  # nothing holds a slot any more: it may stand in line
+        if self.limit.try_acquire():
+            self._begin(race)
+        else:
+            name = f"{_named(race.task.key)}, waiting for attempt {race.begun}"
+            race.asking = self._clock.spawn(self._wait(race, spare=spare), name=name)
+
+    async def _wait(self, race: _Race, *, spare: bool) -> None:
+        await self.limit.acquire(spare=spare)
+        race.asking = None
+        self._begin(race)
+
+    async def _call(self, task: TensorTask, number: int) -> TensorResult | Exception:
+        """What comes of an attempt. Nothing is raised: on a clock that would end the run."""
+        try:
+            return await self._backend.run(task, number)
+        except asyncio.CancelledError as error:
+            call = asyncio.current_task()
+            if call is None or call.cancelling():
+                raise
+            # Nobody asked for that: whoever waits must hear of it.
+            cancelled = RuntimeError(f"{_named(task.key)} was cancelled by its backend")
+            cancelled.__cause__ = error
+            return cancelled
+        except Exception as error:
+            return error
+
+    # Ends.
+
+    def _ended(self, attempt: _Attempt, call: asyncio.Task[TensorResult | Exception]) -> None:
+        """An attempt has come to its end, whether anybody still waits for it or not."""
+        race = attempt.race
+        del self._live[attempt], race.live[attempt]
+        if call.cancelled():  # by whoever closes the clock, or gave the task up
+            self._give_back(attempt, "late")
+            race.outcome.cancel()
+            return
+        outcome = call.result()
+        if isinstance(outcome, TensorResult):
+            self._observe(attempt)
+            self._give_back(attempt, "late" if race.outcome.done() else "answered")
+            race.settle(outcome)
+        elif isinstance(outcome, TaskFailedError):
+            if self._give_back(attempt, "failed"):  # else it failed before, by its deadline
+                self._failed(race, outcome)
+        else:
+            self._give_back(attempt, "failed")
+            race.settle(outcome)
+
+    def _deadline_passed(self, attempt: _Attempt) -> None:
+        self._give_back(attempt, "deadline")
+        self._failed(attempt.race, TaskFailedError(f"no answer within {self._deadline:g} seconds"))
+
+    def _failed(self, race: _Race, error: TaskFailedError) -> None:
+        """Repeats what has failed, unless it has failed too often."""
+        race.failures += 1
+        if race.outcome.done():
+            return
+        if race.failures < self._attempts:
+            self._ask(race, spare=race.holds_slots)
+        elif not race.holds_slots:  # else one may still answer
+            exhausted = _exhausted(race.task.key, race.failures, error)
+            exhausted.__cause__ = error
+            race.settle(exhausted)
+
+    def _abandon(self, race: _Race) -> None:
+        """Nobody waits for the task any more. Slots are back at once, not when the attempts have noticed."""
+        race.give_up_asking()
+        for attempt in race.live:
+            self._give_back(attempt, "late")
+            attempt.call.cancel()
+
+    def _give_back(self, attempt: _Attempt, outcome: Outcome) -> bool:
+        """Gives the slot of an attempt back and reports the call; False where that has been done before."""
+        if not attempt.holds_slot:
+            return False
+        attempt.holds_slot = False
+        key = attempt.race.task.key
+        if self._overdue is not None:
+            self._overdue.discard(attempt)
+        if (watch := self._late.get(key.stage)) is not None:
+            watch.discard(attempt)
+        self._release()
+        self._on_call(Call(key, attempt.number, attempt.start, self._clock.now(), outcome))
+        return True
+
+    def _release(self) -> None:
+        self.limit.release()
+        self._held -= 1
+        if not self._held:
+            self._idle.set()
+
+    # Stragglers.
+
+    def _watch(self, stragglers: Stragglers, stage: int) -> Watch[_Attempt]:
+        watch = self._late.get(stage)
+        if watch is None:
+            watch = self._late[stage] = Watch(
+                self._clock,
+                f"stragglers of stage {stage}",
+                seconds=partial(stragglers.threshold, stage),
+                due=self._relaunch,
+            )
+        return watch
+
+    def _observe(self, attempt: _Attempt) -> None:
+        if self.stragglers is None:
+            return
+        stage = attempt.race.task.key.stage
+        self.stragglers.observe(stage, self._clock.now() - attempt.start)
+        self._watch(self.stragglers, stage).rouse()
+
+    def _relaunch(self, attempt: _Attempt) -> None:
+        race = attempt.race
+        if race.outcome.done() or race.asking is not None or race.relaunches == self._relaunches:
+            return
+        race.relaunches += 1
+        self.relaunched += 1
+        self._ask(race, spare=True)
+
+
+@final
+@dataclasses.dataclass(eq=False, slots=True)
+class _Race:
+    """A task and the attempts that compete to answer it.
+
+    Attributes:
+        task: which one.
+        outcome: the answer, or what is raised instead.
+        begun: how many attempts have been begun.
+        failures: how many of them have failed.
+        relaunches: how many of them were begun beside a straggler.
+        live: attempts that have not ended, whether they hold a slot or not.
+        asking: waits for the slot of the next one.
+    """
+
+    task: TensorTask
+    outcome: asyncio.Future[TensorResult | Exception]
+    begun: int = 0
+    failures: int = 0
+    relaunches: int = 0
+    live: dict[_Attempt, None] = dataclasses.field(default_factory=dict)
+    asking: asyncio.Task[None] | None = None
+
+    @property
+    def holds_slots(self) -> bool:
+        return any(attempt.holds_slot for attempt in self.live)
+
+    def settle(self, outcome: TensorResult | Exception) -> None:
+        """Gives an outcome, if it is the first."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+            self.give_up_asking()
+
+    def give_up_asking(self) -> None:
+        """Leaves the queue for a slot."""
+        if self.asking is not None:
+            self.asking.cancel()
+            self.asking = None
+
+
+@final
+@dataclasses.dataclass(eq=False, slots=True)
+class _Attempt:
+    """One call of the backend; it begins with a slot."""
+
+    race: _Race
+    number: int
+    start: float
+    call: asyncio.Task[TensorResult | Exception]
+    holds_slot: bool = True
+
+
+def _named(key: TaskKey) -> str:
+    return f"tensor task of stage {key.stage}, interval {key.interval}, epoch {key.epoch}, chunk {key.chunk}"
+
+
+def _exhausted(key: TaskKey, failures: int, last: TaskFailedError) -> TaskFailedError:
+    times = "once" if failures == 1 else f"{failures} times"
+    return TaskFailedError(f"{_named(key)} failed {times}; the last failure: {last}")

@@ -1,0 +1,59 @@
+"""How tensors are cut into chunks: as one run of bytes, so that many small ones travel together."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+from dorylax.serverless.wire.errors import WireError
+
+
+class Piece(NamedTuple):
+    """Bytes `first:last` of one tensor."""
+
+    tensor: int
+    first: int
+    last: int
+
+
+@final
+class Chunks:
+    """The chunks of some tensors. There is always one, of no pieces where there are no bytes.
+
+    Args:
+        sizes: of the tensors, bytes.
+        chunk_bytes: of each chunk but the last.
+
+    Attributes:
+        count: how many chunks.
+    """
+
+    def __init__(self, sizes: Sequence[int], chunk_bytes: int) -> None:
+        self._ends = list(itertools.accumulate(sizes))
+        self._sizes = tuple(sizes)
+        self._chunk_bytes = chunk_bytes
+        self._total = sum(sizes)
+        self.count = max(1, -(-self._total // chunk_bytes))
+
+    def pieces(self, index: int) -> tuple[Piece, ...]:
+        """What a chunk consists of.
+
+        Raises:
+            WireError: there is no such chunk.
+        """
+        if not 0 <= index < self.count:
+            raise WireError(f"'index' must be a chunk from 0 to {self.count - 1}, got {index}")
+        start = index * self._chunk_bytes
+        stop = min(start + self._chunk_bytes, self._total)
+        pieces = []
+        tensor = bisect_right(self._ends, start)
+        while start < stop:
+            begin = self._ends[tensor] - self._sizes[tensor]
+            last = min(stop, self._ends[tensor])
+            if last > start:
+                pieces.append(Piece(tensor, start - begin, last - begin))
+            start = last
+            tensor += 1
+        return tuple(pieces)

@@ -1,0 +1,92 @@
+"""The keys of a run: made when it starts, never written to a file, of no use after it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+from typing import final
+
+import zmq
+
+_RUN_BYTES = 8
+_TOKEN_BYTES = 32
+_CURVE_CHARACTERS = 40  # 32 bytes in Z85
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class RunKeys:
+    """What servers and workers of one run know each other by.
+
+    Attributes:
+        run: id of the run, hexadecimal digits; no secret.
+        token: what workers show over ipc.
+        server_public, worker_public: CURVE keys for tcp, in Z85.
+        worker_secret: of workers.
+        server_secret: of servers; None where workers hold the keys.
+    """
+
+    run: str
+    token: bytes = dataclasses.field(repr=False)
+    server_public: bytes
+    worker_public: bytes
+    worker_secret: bytes = dataclasses.field(repr=False)
+    server_secret: bytes | None = dataclasses.field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.run or set(self.run) - set("0123456789abcdef"):
+            raise ValueError(f"the run's id must be hexadecimal digits, got {self.run!r}")
+        if len(self.token) != _TOKEN_BYTES:
+            raise ValueError(f"the token must have {_TOKEN_BYTES} bytes, got {len(self.token)}")
+        for name in ("server_public", "worker_public", "worker_secret", "server_secret"):
+            key = getattr(self, name)
+            if key is not None and len(key) != _CURVE_CHARACTERS:
+                raise ValueError(f"{name} must have {_CURVE_CHARACTERS} characters, got {len(key)}")
+
+    @classmethod
+    def make(cls) -> RunKeys:
+        """New keys."""
+        server_public, server_secret = zmq.curve_keypair()
+        worker_public, worker_secret = zmq.curve_keypair()
+        return cls(
+            secrets.token_hex(_RUN_BYTES),
+            secrets.token_bytes(_TOKEN_BYTES),
+            server_public,
+            worker_public,
+            worker_secret,
+            server_secret,
+        )
+
+    def to_json(self) -> str:
+        """The workers' part, in one line: without the servers' secret. For a private channel, such as a pipe."""
+        return json.dumps(
+            {
+                "run": self.run,
+                "token": self.token.hex(),
+                "server_public": self.server_public.decode("ascii"),
+                "worker_public": self.worker_public.decode("ascii"),
+                "worker_secret": self.worker_secret.decode("ascii"),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> RunKeys:
+        """The keys that `to_json` wrote.
+
+        Raises:
+            ValueError: they are not; the text is not shown, since it may hold secrets.
+        """
+        try:
+            fields = json.loads(text)
+            return cls(
+                run=fields["run"],
+                token=bytes.fromhex(fields["token"]),
+                server_public=fields["server_public"].encode("ascii"),
+                worker_public=fields["worker_public"].encode("ascii"),
+                worker_secret=fields["worker_secret"].encode("ascii"),
+                server_secret=None,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            # Without the cause, whose text may quote a key.
+            raise ValueError("these are no keys of a run: pass on what RunKeys.to_json gave, unchanged") from None

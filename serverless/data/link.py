@@ -1,0 +1,70 @@
+"""A worker's link, slowed down: the network of a cloud function, felt on one machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import final
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """How slow the link of one worker is.
+
+    Attributes:
+        latency_seconds: what each request waits; requests wait side by side.
+        bytes_per_second: of all that the worker gets and puts together; None: as fast as the machine is.
+    """
+
+    latency_seconds: float = 0.0
+    bytes_per_second: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.latency_seconds < math.inf:
+            raise ValueError(f"latency_seconds must be finite and ≥ 0, got {self.latency_seconds}")
+        if self.bytes_per_second is not None and not 0 < self.bytes_per_second < math.inf:
+            raise ValueError(f"bytes_per_second must be finite and > 0, or None, got {self.bytes_per_second}")
+
+    def seconds(self, nbytes: int) -> float:
+        """How long bytes occupy the link."""
+        return nbytes / self.bytes_per_second if self.bytes_per_second is not None else 0.0
+
+
+@final
+class SharedLink:
+    """The link as the threads of one worker share it: bytes queue up, first come first served.
+
+    Args:
+        link: how slow it is.
+        now: the time, seconds.
+        sleep: waits for some seconds.
+    """
+
+    def __init__(
+        self, link: Link, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._link = link
+        self._now = now
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._free_at = -math.inf
+
+    def request(self) -> None:
+        """Waits as a request does before its bytes travel."""
+        if self._link.latency_seconds:
+            self._sleep(self._link.latency_seconds)
+
+    def carry(self, nbytes: int) -> None:
+        """Waits until bytes have passed."""
+        seconds = self._link.seconds(nbytes)
+        if not seconds:
+            return
+        with self._lock:
+            now = self._now()
+            self._free_at = max(now, self._free_at) + seconds
+            wait = self._free_at - now
+        self._sleep(wait)

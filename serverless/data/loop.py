@@ -1,0 +1,226 @@
+"""The data thread: all sockets of a server, and nothing that decides (that is `endpoint` and `admission`)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import queue
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Literal, TypeVar, final
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from dorylax.serverless.data import admission, protocol
+from dorylax.serverless.data.endpoint import Endpoint, Reply
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.refusals import Refusals
+
+T = TypeVar("T")
+
+_WAKE = "inproc://wake"
+_TURN = 64  # messages of one socket before the others have theirs
+_LOOK_SECONDS = 1  # how often unfinished puts are looked at
+_HEARTBEAT_MS = 10_000
+_LOG = logging.getLogger("dorylax.data")
+
+
+@final
+class Loop:
+    """The thread and its sockets; begun when made.
+
+    Args:
+        keys: of the run.
+        transport: "ipc" or "tcp".
+        host: of tcp: the interface that is listened on.
+        folder: of ipc: where socket files are; removed by `stop`.
+        refusals: where peers that are turned away are reported.
+        backlog: messages to a peer, and from it, that may wait.
+        sent: is told how many bytes of tensors were sent.
+    """
+
+    def __init__(
+        self,
+        keys: RunKeys,
+        transport: Literal["ipc", "tcp"],
+        *,
+        host: str,
+        folder: Path | None,
+        refusals: Refusals,
+        backlog: int,
+        sent: Callable[[int], None],
+    ) -> None:
+        self._keys = keys
+        self._transport = transport
+        self._host = host
+        self._folder = folder
+        self._refusals = refusals
+        self._backlog = backlog
+        self._sent = sent
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._poller = zmq.Poller()
+        self._readers: dict[zmq.Socket[bytes], Callable[[], None]] = {}
+        self._routers: dict[zmq.Socket[bytes], Endpoint] = {}
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._stopping = False
+        # Sockets may pass to another thread when it starts, as here.
+        self._woken = self._context.socket(zmq.PULL)
+        self._woken.bind(_WAKE)
+        self._waker = self._context.socket(zmq.PUSH)
+        self._waker.connect(_WAKE)
+        self._zap = self._context.socket(zmq.ROUTER)
+        self._zap.bind(admission.ZAP_ADDRESS)
+        self._listen(self._woken, self._obey)
+        self._listen(self._zap, self._admit)
+        self._ended = False
+        self._looked = time.monotonic()
+        # A daemon: a program that forgets to close its server ends all the same, and `stop` runs at exit.
+        self._thread = threading.Thread(target=self._run, name="dorylax data", daemon=True)
+        self._thread.start()
+
+    def do(self, action: Callable[[], T]) -> T:
+        """Has the data thread do something, and waits for it.
+
+        Raises:
+            RuntimeError: the server is closed.
+        """
+        future: Future[T] = Future()
+
+        def act() -> None:
+            try:
+                future.set_result(action())
+            except BaseException as error:
+                future.set_exception(error)
+
+        with self._lock:
+            if self._stopping:
+                raise RuntimeError("the data server is closed")
+            self._command(act)
+        return future.result()
+
+    def open(self, endpoint: Endpoint, number: int) -> str:
+        """Binds a socket for an endpoint, in the data thread; gives its address."""
+        router = self._context.socket(zmq.ROUTER)
+        try:
+            router.linger = 0
+            router.router_mandatory = 1
+            router.maxmsgsize = protocol.MAX_FRAME_BYTES
+            router.sndhwm = router.rcvhwm = self._backlog
+            admission.protect(router, self._keys, self._transport)
+            if self._transport == "tcp":
+                router.heartbeat_ivl = _HEARTBEAT_MS
+                address = f"tcp://{self._host}:*"
+            else:
+                address = f"ipc://{self._folder}/{number}"
+            router.bind(address)
+        except BaseException:
+            router.close()
+            raise
+        # From before the first worker can know the address.
+        monitor: zmq.Socket[bytes] = router.get_monitor_socket(admission.EVENTS)
+        handshakes = admission.Handshakes()
+        self._routers[router] = endpoint
+        self._listen(router, lambda: self._read(router, endpoint))
+        self._listen(monitor, lambda: self._observe(monitor, handshakes, endpoint))
+        return str(router.get_string(zmq.LAST_ENDPOINT))
+
+    def stop(self) -> None:
+        """Ends the thread and closes everything. A second call does nothing."""
+        with self._lock:
+            if not self._stopping:
+                self._stopping = True
+                self._command(self._end)
+        if threading.current_thread() is not self._thread:  # a server that its own thread lets go of
+            self._thread.join()
+
+    def _command(self, action: Callable[[], None]) -> None:
+        self._commands.put(action)
+        self._waker.send(b"")
+
+    def _end(self) -> None:
+        self._ended = True
+
+    def _listen(self, socket: zmq.Socket[bytes], reader: Callable[[], None]) -> None:
+        self._poller.register(socket, zmq.POLLIN)
+        self._readers[socket] = reader
+
+    def _run(self) -> None:
+        try:
+            while not self._ended:
+                unfinished = any(endpoint.unfinished for endpoint in self._routers.values())
+                for socket, _ in self._poller.poll(_LOOK_SECONDS * 1000 if unfinished else None):
+                    for _ in range(_TURN):
+                        try:
+                            self._readers[socket]()
+                        except zmq.Again:
+                            break
+                        except Exception:
+                            # One message must not end the service for all others.
+                            _LOG.exception("a message could not be handled")
+                self._look()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        for router in self._routers:
+            router.disable_monitor()
+        for socket in (*self._readers, self._waker):
+            socket.close(linger=0)
+        self._context.term()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        for router, endpoint in self._routers.items():
+            for peer, reply in endpoint.probe(now):
+                self._send(router, endpoint, peer, reply)
+
+    def _obey(self) -> None:
+        self._woken.recv(zmq.NOBLOCK)
+        with contextlib.suppress(queue.Empty):
+            self._commands.get_nowait()()
+
+    def _admit(self) -> None:
+        frames, reason = admission.answer(self._zap.recv_multipart(zmq.NOBLOCK), self._keys)
+        self._zap.send_multipart(frames)
+        if reason is not None:
+            self._refusals.add("the door", reason)
+
+    def _observe(self, monitor: zmq.Socket[bytes], handshakes: admission.Handshakes, endpoint: Endpoint) -> None:
+        event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
+        reason = handshakes.tell(int(event["event"]), int(event["value"]))
+        if reason is not None:
+            self._refusals.add(endpoint.label, reason)
+
+    def _read(self, router: zmq.Socket[bytes], endpoint: Endpoint) -> None:
+        peer, *message = router.recv_multipart(zmq.NOBLOCK, copy=False)
+        for reply in endpoint.handle(peer.bytes, [frame.buffer for frame in message], time.monotonic()):
+            if not self._send(router, endpoint, peer.bytes, reply):
+                break
+
+    def _send(self, router: zmq.Socket[bytes], endpoint: Endpoint, peer: bytes, reply: Reply) -> bool:
+        parts: list[Any] = [peer, *reply.frames]
+        try:
+            router.send_multipart(parts, zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            self._refusals.add(endpoint.label, "a worker that asks for more than it reads; it will have to ask again")
+            return False
+        except zmq.ZMQError as error:
+            if error.errno != errno.EHOSTUNREACH:
+                raise
+            _LOG.info("%s: a worker is gone, its transfers are dropped", endpoint.label)
+            endpoint.drop(peer)
+            return False
+        self._sent(reply.nbytes)
+        return True

@@ -1,0 +1,134 @@
+"""What a task computes: operands put together and padded, the stage called, results of parts put together. No effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from dorylax.program.stage_file import Stage
+from dorylax.serverless.rows import cut, pad
+from dorylax.serverless.task import OperandSource, ResultTarget
+from dorylax.serverless.wire.event import Event
+
+
+class Inputs(NamedTuple):
+    """What came for one part of the rows.
+
+    Attributes:
+        real: how many rows of the part are real.
+        rows: the operands that have rows, in order, of `real` or `event.size` rows.
+        free: those without rows that are no weights, in order.
+        weights: all leaves of the parameters; none are needed where no operand is one.
+    """
+
+    real: int
+    rows: Sequence[Any]
+    free: Sequence[Any]
+    weights: Sequence[Any]
+
+
+def compute_part(event: Event, stage: Stage, inputs: Inputs) -> list[np.ndarray]:
+    """Calls the stage on one part of the rows.
+
+    Args:
+        event: what is to be computed.
+        stage: its artefact.
+        inputs: what it reads.
+
+    Returns:
+        What the stage writes, in order, of `event.size` rows; it is computed when this returns.
+
+    Raises:
+        ValueError: operands that do not fit the event or the stage.
+    """
+    values = _operands(event.operands, event.size, inputs)
+    return [np.asarray(value) for value in event.reference.call(stage, values, event.size)]
+
+
+def _operands(sources: Sequence[OperandSource], size: int, inputs: Inputs) -> list[Any]:
+    rows, free = iter(inputs.rows), iter(inputs.free)
+    values = []
+    for place, source in enumerate(sources):
+        if source.source == "rows":
+            value = _next(rows, "rows", place)
+            _check_rows(value, source, place, inputs.real, size)
+            value = pad(value, source.axis, source.factor, inputs.real, size, zero=source.zero)
+        elif source.source == "free":
+            value = _next(free, "free", place)
+        elif source.leaf < len(inputs.weights):
+            value = inputs.weights[source.leaf]
+        else:
+            raise ValueError(f"operand {place} is leaf {source.leaf} of the weights, got {len(inputs.weights)} leaves")
+        values.append(value)
+    for kind, rest in (("rows", rows), ("free", free)):
+        if left := len(list(rest)):
+            raise ValueError(f"{left} arrays too many came for the operands of {kind!r}")
+    return values
+
+
+def _next(values: Iterator[Any], kind: str, place: int) -> Any:
+    for value in values:
+        return value
+    raise ValueError(f"operand {place} is one of {kind!r}, and too few of these came")
+
+
+def _check_rows(value: Any, source: OperandSource, place: int, count: int, size: int) -> None:
+    wanted = {count * source.factor, size * source.factor}
+    if value.ndim <= source.axis or value.shape[source.axis] not in wanted:
+        raise ValueError(
+            f"operand {place} must have {' or '.join(map(str, sorted(wanted)))} entries along axis {source.axis}, "
+            f"for {count} rows padded to {size}, got shape {list(value.shape)}"
+        )
+
+
+@final
+class Results:
+    """Results of the parts of one task, put together as they come.
+
+    Args:
+        targets: of what the stage writes.
+    """
+
+    def __init__(self, targets: Sequence[ResultTarget]) -> None:
+        self._targets = tuple(targets)
+        self._pieces: list[list[np.ndarray]] = [[] for _ in self._targets]
+
+    def add(self, values: Sequence[np.ndarray], count: int) -> None:
+        """Takes what the stage wrote for the next part.
+
+        Args:
+            values: in order.
+            count: rows of the part that are real.
+
+        Raises:
+            ValueError: more or fewer values than targets.
+        """
+        if len(values) != len(self._targets):
+            raise ValueError(
+                f"the stage must write {len(self._targets)} values, one for each target, got {len(values)}"
+            )
+        for pieces, target, value in zip(self._pieces, self._targets, values, strict=True):
+            if target.target == "rows":
+                pieces.append(cut(value, target.axis, target.factor, 0, count))
+            elif target.target == "free":
+                pieces[:] = pieces or [value]  # every part has the same
+            else:
+                # A sum over no rows is 0, whatever the stage has made of padding.
+                term = value if count else np.zeros_like(value)
+                pieces[:] = [np.asarray(pieces[0] + term)] if pieces else [term]
+
+    def of_graph_server(self) -> list[np.ndarray]:
+        """Rows of all parts, and what has no rows, in order."""
+        return [
+            np.concatenate(pieces, axis=target.axis) if len(pieces) > 1 else pieces[0]
+            for pieces, target in zip(self._pieces, self._targets, strict=True)
+            if target.target != "sums"
+        ]
+
+    def of_parameter_server(self) -> list[np.ndarray]:
+        """Sums over the rows of all parts, in order."""
+        return [
+            pieces[0] for pieces, target in zip(self._pieces, self._targets, strict=True) if target.target == "sums"
+        ]

@@ -1,0 +1,1 @@
+"""What travels between servers and workers: events, answers, names of data and framed tensors. Never pickled."""

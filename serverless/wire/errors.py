@@ -1,0 +1,19 @@
+"""What is wrong with bytes that came from elsewhere."""
+
+from __future__ import annotations
+
+from typing import final
+
+
+class WireError(ValueError):
+    """Bytes, or a message to be encoded, that are not what the format says; the text tells what was expected."""
+
+
+@final
+class VersionError(WireError):
+    """A message of another version of the format: the peer runs another release."""
+
+
+@final
+class ChecksumError(WireError):
+    """Bytes that changed on the way; sending them again helps."""

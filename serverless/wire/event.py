@@ -1,0 +1,259 @@
+"""The control plane: an event asks a worker to run one tensor task, an answer says how it went.
+
+Both are small JSON objects, so that any way to call a function carries them: a line to a process, an HTTP body, an
+invocation of Lambda (whose limit `MAX_EVENT_BYTES` is). Tensors travel apart (`dorylax.serverless.data`) under the names
+of `dorylax.serverless.wire.names`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Literal, cast, final
+
+from dorylax.program.stage_file import StageReference
+from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
+from dorylax.serverless.wire.errors import WireError
+from dorylax.serverless.wire.fields import Fields, read_object, write_object
+
+VERSION = 1
+MAX_EVENT_BYTES = 256 * 1024
+
+_TASK = "dorylax task"
+_ANSWER = "dorylax answer"
+_RUN = re.compile(r"[0-9a-f]{1,64}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MAX_ADDRESS = 1024  # characters
+_MAX_ERROR = 16 * 1024  # characters of an error; its last ones say what it is
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """What a worker is told of a task.
+
+    Attributes:
+        run: the run's id, lower-case hexadecimal digits.
+        key: which task.
+        attempt: which repetition of it, from 0.
+        reference: how the stage calls its artefact.
+        size: rows of each call of the stage.
+        parts: real rows of each part of the operands, each ≤ `size`; one part unless operands are streamed.
+        operands: where each operand comes from.
+        results: where each result goes.
+        version: of the weights; -1 where no operand is one.
+        graph: data address of the graph server.
+        parameters: data address of the parameter server.
+
+    Raises:
+        WireError: a field that no worker could use.
+    """
+
+    run: str
+    key: TaskKey
+    attempt: int
+    reference: StageReference
+    size: int
+    parts: tuple[int, ...]
+    operands: tuple[OperandSource, ...]
+    results: tuple[ResultTarget, ...]
+    version: int
+    graph: str
+    parameters: str
+
+    def __post_init__(self) -> None:
+        _check_run(self.run, "event")
+        if not _SHA256.fullmatch(self.reference.sha256):
+            raise WireError(f"event: 'sha256' must be 64 hexadecimal digits, got {self.reference.sha256[:80]!r}")
+        if not self.parts:
+            raise WireError("event: 'parts' must name at least one part, got []")
+        if max(self.parts) > self.size:
+            raise WireError(f"event: 'parts' must be at most 'size' = {self.size}, got {max(self.parts)}")
+        for name, address in (("graph", self.graph), ("parameters", self.parameters)):
+            if not address.isprintable() or not 0 < len(address) <= _MAX_ADDRESS:
+                raise WireError(
+                    f"event: {name!r} must be an address of 1 to {_MAX_ADDRESS} printable characters, "
+                    f"got {address[:80]!r}"
+                )
+
+    def encode(self) -> bytes:
+        """The event as JSON, ASCII without newlines.
+
+        Raises:
+            WireError: it has more than `MAX_EVENT_BYTES` bytes, or a field of a wrong type.
+        """
+        reference = self.reference
+        document = {
+            "format": _TASK,
+            "version": VERSION,
+            "run": self.run,
+            "key": list(self.key),
+            "attempt": self.attempt,
+            "stage": {
+                "sha256": reference.sha256,
+                "reads": list(reference.reads),
+                "literals": [float(value).hex() for value in reference.literals],
+                "counted": reference.counted,
+                "writes": list(reference.writes),
+            },
+            "size": self.size,
+            "parts": list(self.parts),
+            "operands": [operand._asdict() for operand in self.operands],
+            "results": [result._asdict() for result in self.results],
+            "weights": self.version,
+            "graph": self.graph,
+            "parameters": self.parameters,
+        }
+        return _sized(document, "event")
+
+    @classmethod
+    def decode(cls, content: bytes) -> Event:
+        """The event of these bytes.
+
+        Raises:
+            WireError: they are no event of this version.
+        """
+        fields = read_object(content, "event", MAX_EVENT_BYTES)
+        fields.format(_TASK, VERSION)
+        event = cls(
+            run=fields.text("run"),
+            key=_read_key(fields, "event"),
+            attempt=fields.integer("attempt"),
+            reference=_read_reference(fields.nested("stage")),
+            size=fields.integer("size", least=1),
+            parts=fields.integers("parts"),
+            operands=tuple(_read_operand(operand) for operand in fields.objects("operands")),
+            results=tuple(_read_result(result) for result in fields.objects("results")),
+            version=fields.integer("weights", least=-1),
+            graph=fields.text("graph"),
+            parameters=fields.text("parameters"),
+        )
+        fields.end()
+        return event
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """How a call went. Results are not in it: they were put to the servers before.
+
+    Attributes:
+        run, key, attempt: of the event; "0" and zeros where it could not be read (`Answer.unread`).
+        error: why there is no result; None where there is. Only its last 16 Ki characters travel.
+        retry: of an error: whether the task may be run again.
+        cold: whether this was the first call of the sandbox.
+        pull_seconds, compute_seconds, push_seconds: how long it took to get operands, to compute and to put results.
+        bytes_in, bytes_out: of tensors that were got and put.
+
+    Raises:
+        WireError: `run` is no id.
+    """
+
+    run: str
+    key: TaskKey
+    attempt: int
+    error: str | None
+    retry: bool
+    cold: bool
+    pull_seconds: float
+    compute_seconds: float
+    push_seconds: float
+    bytes_in: int
+    bytes_out: int
+
+    def __post_init__(self) -> None:
+        _check_run(self.run, "answer")
+
+    @classmethod
+    def unread(cls, error: str) -> Answer:
+        """The answer to what is no event."""
+        return cls("0", TaskKey(0, 0, 0, 0), 0, error, False, False, 0.0, 0.0, 0.0, 0, 0)
+
+    def encode(self) -> bytes:
+        """The answer as JSON, ASCII without newlines.
+
+        Raises:
+            WireError: a field of a wrong type, or a number that is not finite.
+        """
+        document = {"format": _ANSWER, "version": VERSION, **dataclasses.asdict(self), "key": list(self.key)}
+        if self.error is not None:
+            document["error"] = self.error[-_MAX_ERROR:]
+        return _sized(document, "answer")
+
+    @classmethod
+    def decode(cls, content: bytes) -> Answer:
+        """The answer of these bytes.
+
+        Raises:
+            WireError: they are no answer of this version.
+        """
+        fields = read_object(content, "answer", MAX_EVENT_BYTES)
+        fields.format(_ANSWER, VERSION)
+        answer = cls(
+            run=fields.text("run"),
+            key=_read_key(fields, "answer"),
+            attempt=fields.integer("attempt"),
+            error=fields.optional_text("error"),
+            retry=fields.flag("retry"),
+            cold=fields.flag("cold"),
+            pull_seconds=fields.seconds("pull_seconds"),
+            compute_seconds=fields.seconds("compute_seconds"),
+            push_seconds=fields.seconds("push_seconds"),
+            bytes_in=fields.integer("bytes_in"),
+            bytes_out=fields.integer("bytes_out"),
+        )
+        fields.end()
+        return answer
+
+
+def _sized(document: dict[str, Any], what: str) -> bytes:
+    content = write_object(document, what)
+    if len(content) > MAX_EVENT_BYTES:
+        raise WireError(f"{what} must have at most {MAX_EVENT_BYTES} bytes, got {len(content)}")
+    return content
+
+
+def _check_run(run: str, what: str) -> None:
+    if not _RUN.fullmatch(run):
+        raise WireError(f"{what}: 'run' must be 1 to 64 hexadecimal digits, got {run[:80]!r}")
+
+
+def _read_key(fields: Fields, what: str) -> TaskKey:
+    numbers = fields.integers("key", least=-1)  # the epoch of what is computed before training
+    if len(numbers) != len(TaskKey._fields):
+        raise WireError(f"{what}: 'key' must be [{', '.join(TaskKey._fields)}], got {len(numbers)} numbers")
+    return TaskKey(*numbers)
+
+
+def _read_reference(fields: Fields) -> StageReference:
+    reference = StageReference(
+        sha256=fields.text("sha256"),
+        reads=fields.integers("reads"),
+        literals=fields.exact_floats("literals"),
+        counted=fields.flag("counted"),
+        writes=fields.integers("writes"),
+    )
+    fields.end()
+    return reference
+
+
+def _read_operand(fields: Fields) -> OperandSource:
+    operand = OperandSource(
+        source=cast(Literal["rows", "free", "weights"], fields.choice("source", ("rows", "free", "weights"))),
+        axis=fields.integer("axis"),
+        factor=fields.integer("factor", least=1),
+        zero=fields.flag("zero"),
+        leaf=fields.integer("leaf"),
+    )
+    fields.end()
+    return operand
+
+
+def _read_result(fields: Fields) -> ResultTarget:
+    result = ResultTarget(
+        target=cast(Literal["rows", "sums", "free"], fields.choice("target", ("rows", "sums", "free"))),
+        axis=fields.integer("axis"),
+        factor=fields.integer("factor", least=1),
+    )
+    fields.end()
+    return result

@@ -1,0 +1,179 @@
+"""The data plane's messages: a header frame, and one frame of bytes for each tensor.
+
+The header is a checksum of four bytes (CRC-32, big-endian) and JSON after it:
+
+    {"format": "dorylax data", "version": 1, "run": "9f…", "kind": "chunk", "fields": {…},
+     "tensors": [{"dtype": "float32", "shape": [2, 3], "nbytes": 24, "crc32": 305419896}]}
+
+Frames are whatever the socket gives: they are read in place, and arrays are sent from where they lie. All sizes are
+checked against the frames that came before an array is made. Which kinds there are is `dorylax.serverless.data.protocol`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.serverless.wire.errors import ChecksumError, WireError
+from dorylax.serverless.wire.fields import Fields, read_object, write_object
+from dorylax.serverless.wire.tensors import MAX_TENSORS, TensorSpec, bytes_of, read_spec, spec_of, travelling
+
+VERSION = 1
+MAX_HEADER_BYTES = 1024 * 1024
+"""Of a header; one tensor takes about 70."""
+
+Buffer = bytes | bytearray | memoryview
+
+_FORMAT = "dorylax data"
+_CRC_BYTES = 4
+
+if sys.byteorder != "little":
+    raise ImportError("dorylax sends tensors as they lie in memory, little-endian: this machine is big-endian")
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Header:
+    """The first frame of a message.
+
+    Attributes:
+        run: id of the run.
+        kind: of message.
+        fields: what the kind says, still to be read.
+        specs: of the tensors.
+        crcs: CRC-32 of each.
+    """
+
+    run: str
+    kind: str
+    fields: Fields
+    specs: tuple[TensorSpec, ...]
+    crcs: tuple[int, ...]
+
+
+def encode(
+    run: str,
+    kind: str,
+    fields: Mapping[str, Any],
+    tensors: Sequence[np.ndarray] = (),
+    crcs: Sequence[int] | None = None,
+) -> list[bytes | memoryview]:
+    """The frames of a message.
+
+    Args:
+        run: id of the run.
+        kind: of message.
+        fields: JSON.
+        tensors: of any layout; copied only where they are not contiguous.
+        crcs: of each tensor, where they are known.
+
+    Returns:
+        The header, and a view of each tensor.
+
+    Raises:
+        WireError: a dtype that does not travel, fields that are no JSON, too many tensors.
+    """
+    if len(tensors) > MAX_TENSORS:
+        raise WireError(f"a message must have at most {MAX_TENSORS} tensors, got {len(tensors)}")
+    specs = [spec_of(tensor) for tensor in tensors]
+    contents = [bytes_of(travelling(tensor)) for tensor in tensors]
+    if crcs is None:
+        crcs = [zlib.crc32(content) for content in contents]
+    document = {
+        "format": _FORMAT,
+        "version": VERSION,
+        "run": run,
+        "kind": kind,
+        "fields": dict(fields),
+        "tensors": [
+            {**spec.to_json(), "nbytes": spec.nbytes, "crc32": crc} for spec, crc in zip(specs, crcs, strict=True)
+        ],
+    }
+    text = write_object(document, "message")
+    if len(text) + _CRC_BYTES > MAX_HEADER_BYTES:
+        raise WireError(f"a header must have at most {MAX_HEADER_BYTES} bytes, got {len(text) + _CRC_BYTES}")
+    return [zlib.crc32(text).to_bytes(_CRC_BYTES, "big") + text, *contents]
+
+
+def decode_header(frame: Buffer) -> Header:
+    """The header of a message, whatever its other frames hold.
+
+    Raises:
+        ChecksumError: it was damaged on the way.
+        VersionError: it is of another version.
+        WireError: it is no header.
+    """
+    if len(frame) > MAX_HEADER_BYTES:
+        raise WireError(f"a header must have at most {MAX_HEADER_BYTES} bytes, got {len(frame)}")
+    view = memoryview(frame)
+    text = view[_CRC_BYTES:]
+    if len(view) < _CRC_BYTES or zlib.crc32(text) != int.from_bytes(view[:_CRC_BYTES], "big"):
+        raise ChecksumError(f"a header of {len(view)} bytes has a wrong checksum")
+    top = read_object(text, "header", MAX_HEADER_BYTES)
+    top.format(_FORMAT, VERSION)
+    run, kind, fields = top.text("run", limit=64), top.text("kind", limit=64), top.nested("fields")
+    specs: list[TensorSpec] = []
+    crcs: list[int] = []
+    for item in top.objects("tensors"):
+        if len(specs) == MAX_TENSORS:
+            raise WireError(f"a message must have at most {MAX_TENSORS} tensors")
+        spec = read_spec(item)
+        nbytes = item.integer("nbytes")
+        if nbytes != spec.nbytes:
+            raise WireError(f"{spec.dtype} {list(spec.shape)} must have {spec.nbytes} bytes, got {nbytes}")
+        specs.append(spec)
+        crcs.append(item.integer("crc32", most=2**32 - 1))
+        item.end()
+    top.end()
+    return Header(run, kind, fields, tuple(specs), tuple(crcs))
+
+
+def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> tuple[np.ndarray, ...]:
+    """The tensors of a message: read-only views of its frames.
+
+    Args:
+        header: its first frame, decoded.
+        frames: the others.
+        max_bytes: of all tensors together.
+
+    Raises:
+        ChecksumError: bytes were damaged on the way.
+        WireError: frames that are not those of the header, or too large.
+    """
+    if len(frames) != len(header.specs):
+        raise WireError(f"the header tells of {len(header.specs)} tensors, got {len(frames)} frames after it")
+    total = sum(len(frame) for frame in frames)
+    if total > max_bytes:
+        raise WireError(f"the tensors of a message must have at most {max_bytes} bytes, got {total}")
+    for k, (spec, frame) in enumerate(zip(header.specs, frames, strict=True)):
+        if len(frame) != spec.nbytes:
+            raise WireError(
+                f"tensor {k}, {spec.dtype} {list(spec.shape)}, must have {spec.nbytes} bytes, got {len(frame)}"
+            )
+    for k, (crc, frame) in enumerate(zip(header.crcs, frames, strict=True)):
+        if zlib.crc32(frame) != crc:
+            raise ChecksumError(f"tensor {k} of {len(frame)} bytes has a wrong checksum")
+    return tuple(_view(spec, frame) for spec, frame in zip(header.specs, frames, strict=True))
+
+
+def decode(frames: Sequence[Buffer], max_bytes: int) -> tuple[Header, tuple[np.ndarray, ...]]:
+    """A message: its header and its tensors.
+
+    Raises:
+        WireError: see `decode_header` and `decode_tensors`.
+    """
+    if not frames:
+        raise WireError("a message must have a header, got no frames")
+    header = decode_header(frames[0])
+    return header, decode_tensors(header, frames[1:], max_bytes)
+
+
+def _view(spec: TensorSpec, frame: Buffer) -> np.ndarray:
+    array = np.frombuffer(frame, np.uint8).view(spec.numpy).reshape(spec.shape)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,133 @@
+"""Servers that must leave nothing behind, and a peer that says what it likes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import zmq
+
+from dorylax.serverless.data import admission, protocol
+from dorylax.serverless.data.client import DataClient
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.server import DataServer
+from dorylax.serverless.wire import frames
+
+WAIT_MS = 30_000
+
+
+def threads() -> set[str]:
+    """Threads but ZeroMQ's collector of sent memory, which it keeps as long as the process lives."""
+    return {thread.name for thread in threading.enumerate() if "GarbageCollector" not in type(thread).__name__}
+
+
+def sockets() -> set[str]:
+    """What this process has open, but pipes and events of libraries."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:
+            continue
+        if target.startswith("socket:"):
+            found.add(target)
+    return found
+
+
+@pytest.fixture
+def nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Gives the folder of temporary files; checks afterwards that no thread, socket or file is left."""
+    before = threads(), sockets()
+    folder = Path(tempfile.mkdtemp(prefix="dx-"))  # short: paths of sockets are limited
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
+    assert (threads(), sockets()) == before
+
+
+@pytest.fixture
+def keys() -> RunKeys:
+    return RunKeys.make()
+
+
+@pytest.fixture(params=["ipc", "tcp"])
+def transport(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def servers(nothing_left: Path) -> Iterator[Callable[..., DataServer]]:
+    """Makes servers that are closed after the test."""
+    made: list[DataServer] = []
+
+    def make(keys: RunKeys, **options: object) -> DataServer:
+        made.append(DataServer(keys, **options))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def server(servers: Callable[..., DataServer], keys: RunKeys, transport: str) -> DataServer:
+    """Of small chunks, so that few bytes make many."""
+    return servers(keys, transport=transport, chunk_bytes=1024, credit=3)
+
+
+@pytest.fixture
+def client(nothing_left: Path, keys: RunKeys) -> Iterator[DataClient]:
+    with DataClient(RunKeys.from_json(keys.to_json()), timeout=30.0, chunk_bytes=1024, credit=4) as client:
+        yield client
+
+
+class Peer:
+    """A socket that has the run's keys and sends what it is told."""
+
+    def __init__(self, keys: RunKeys, address: str) -> None:
+        self.run = keys.run
+        self.context: zmq.Context = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        admission.identify(self.socket, keys, address)
+        self.socket.connect(address)
+
+    def say(self, kind: str, fields: dict, tensors: Sequence = (), run: str | None = None) -> None:
+        self.send(frames.encode(self.run if run is None else run, kind, fields, tensors))
+
+    def send(self, parts: Sequence) -> None:
+        self.socket.send_multipart(parts)
+
+    def hear(self) -> tuple[str, dict]:
+        """The kind and the fields of the next message."""
+        assert self.socket.poll(WAIT_MS), "no answer"
+        header = frames.decode_header(self.socket.recv_multipart()[0])
+        return header.kind, header.fields._left
+
+    def refusal(self) -> str:
+        kind, fields = self.hear()
+        assert kind == protocol.REFUSED
+        return fields["reason"]
+
+    def close(self) -> None:
+        self.socket.close()
+        self.context.term()
+
+
+@pytest.fixture
+def peers(nothing_left: Path) -> Iterator[Callable[[RunKeys, str], Peer]]:
+    made: list[Peer] = []
+
+    def make(keys: RunKeys, address: str) -> Peer:
+        made.append(Peer(keys, address))
+        return made[-1]
+
+    yield make
+    for peer in made:
+        peer.close()

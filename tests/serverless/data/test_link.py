@@ -1,0 +1,64 @@
+"""A link's times, on a clock that only moves when somebody sleeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from dorylax.serverless.data.link import Link, SharedLink
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+
+
+def test_bytes_take_their_time_and_requests_their_latency():
+    clock = Clock()
+    link = SharedLink(Link(0.02, 1000.0), clock.now, clock.sleep)
+    link.request()
+    link.carry(500)
+    link.carry(250)
+    assert clock.slept == pytest.approx([0.02, 0.5, 0.25])
+
+
+def test_bytes_of_two_threads_queue_up():
+    """A sleep that returns at once stands for the other thread, which comes while the first still waits."""
+    clock = Clock()
+    slept: list[float] = []
+    link = SharedLink(Link(0.0, 1000.0), clock.now, slept.append)
+    link.carry(1000)
+    link.carry(500)
+    clock.time += 10
+    link.carry(500)
+    assert slept == pytest.approx([1.0, 1.5, 0.5])
+
+
+def test_a_link_that_is_not_slowed_never_sleeps():
+    clock = Clock()
+    link = SharedLink(Link(), clock.now, clock.sleep)
+    link.request()
+    link.carry(1 << 40)
+    assert clock.slept == []
+
+
+@pytest.mark.parametrize(
+    ("latency", "bandwidth", "message"),
+    [
+        (-0.1, None, "latency_seconds must be"),
+        (float("nan"), None, "latency_seconds must be"),
+        (float("inf"), None, "latency_seconds must be"),
+        (0.0, 0.0, "bytes_per_second must be"),
+        (0.0, float("nan"), "bytes_per_second must be"),
+    ],
+)
+def test_links_that_cannot_be(latency, bandwidth, message):
+    with pytest.raises(ValueError, match=message):
+        Link(latency, bandwidth)

@@ -1,0 +1,25 @@
+"""Refusals are logged, all are counted, and a flood is cut short."""
+
+from __future__ import annotations
+
+import logging
+
+from dorylax.serverless.data.refusals import Refusals
+
+
+def test_a_flood_is_cut_short_and_told_of_later(caplog):
+    time = [0.0]
+    refusals = Refusals(burst=2, seconds=1.0, now=lambda: time[0])
+    with caplog.at_level(logging.WARNING, "dorylax.data"):
+        for _ in range(5):
+            refusals.add("graph 0", "nonsense")
+        time[0] = 1.0
+        refusals.add("graph 0", "more")
+        refusals.add("graph 0", "still more")
+    assert refusals.count == 7
+    assert [record.getMessage() for record in caplog.records] == [
+        "refused at graph 0: nonsense",
+        "refused at graph 0: nonsense",
+        "refused at graph 0: more (3 more before were not logged)",
+        "refused at graph 0: still more",
+    ]

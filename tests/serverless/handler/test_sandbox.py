@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from support.handler_events import GRAPH, PARAMETERS, MemoryData, W, small_stage
+
+from dorylax.program.stage_file import StageFileError, sha256_of
+from dorylax.serverless.data.errors import DataError, NotOfferedError
+from dorylax.serverless.handler.sandbox import Sandbox
+from dorylax.serverless.wire import names
+
+SHA256 = sha256_of(small_stage())
+
+
+def test_a_stage_is_fetched_once() -> None:
+    data = MemoryData()
+    sandbox = Sandbox(data)
+    first, second = sandbox.stage(GRAPH, SHA256), sandbox.stage(GRAPH, SHA256)
+    assert first.stage.sha256 == SHA256
+    assert second.stage is first.stage
+    assert (first.nbytes, second.nbytes) == (len(small_stage()), 0)
+    assert data.asked == [("get", names.artefact(SHA256))]
+
+
+def test_a_stage_of_another_hash_is_refused_and_not_kept() -> None:
+    data = MemoryData()
+    name = names.artefact(SHA256)
+    (whole,) = data.offered[GRAPH, name]
+    damaged = whole.copy()
+    damaged[100] ^= 1
+    data.offered[GRAPH, name] = (damaged,)
+    sandbox = Sandbox(data)
+    with pytest.raises(DataError, match=f"must have SHA-256 {SHA256}, got {sha256_of(damaged.tobytes())}"):
+        sandbox.stage(GRAPH, SHA256)
+    data.offered[GRAPH, name] = (whole,)
+    assert sandbox.stage(GRAPH, SHA256).nbytes == len(small_stage())
+
+
+def test_what_has_its_hash_but_is_no_stage_is_refused() -> None:
+    data, content = MemoryData(), b"no stage"
+    data.offered[GRAPH, names.artefact(sha256_of(content))] = (np.frombuffer(content, np.uint8),)
+    with pytest.raises(StageFileError, match="is no stage"):
+        Sandbox(data).stage(GRAPH, sha256_of(content))
+
+
+def test_the_weights_used_last_are_kept() -> None:
+    data = MemoryData()
+    for version in (1, 2, 3):
+        data.offered[PARAMETERS, names.weights(version)] = (W * version,)
+    sandbox = Sandbox(data, versions=2)
+    fetched = []
+    for version in (1, 2, 1, 3, 1, 2):
+        arrays, nbytes = sandbox.weights(PARAMETERS, version)
+        np.testing.assert_array_equal(arrays[0], W * version)
+        fetched.append(nbytes == W.nbytes)
+        assert nbytes in {0, W.nbytes}
+    assert fetched == [True, True, False, True, False, True]
+
+
+def test_weights_are_of_one_server() -> None:
+    data = MemoryData()
+    data.offered["ipc:///other", names.weights(7)] = (2 * W,)
+    sandbox = Sandbox(data)
+    sandbox.weights(PARAMETERS, 7)
+    np.testing.assert_array_equal(sandbox.weights("ipc:///other", 7).arrays[0], 2 * W)
+
+
+def test_weights_that_are_not_there_are_asked_for_again() -> None:
+    data = MemoryData()
+    sandbox = Sandbox(data)
+    with pytest.raises(NotOfferedError):
+        sandbox.weights(PARAMETERS, 8)
+    data.offered[PARAMETERS, names.weights(8)] = (W,)
+    assert sandbox.weights(PARAMETERS, 8).nbytes == W.nbytes
+
+
+def test_only_the_first_call_is_cold() -> None:
+    sandbox = Sandbox(MemoryData())
+    assert [sandbox.first_call() for _ in range(3)] == [True, False, False]
+
+
+def test_close_ends_the_thread_that_gets_ahead() -> None:
+    sandbox = Sandbox(MemoryData())
+    before = threading.active_count()
+    (leaf, _) = sandbox.get_ahead(PARAMETERS, names.weights(7)).result(30)
+    assert leaf.shape == (2,)
+    assert threading.active_count() == before + 1
+    sandbox.close()
+    sandbox.close()
+    assert threading.active_count() == before

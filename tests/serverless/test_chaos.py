@@ -1,0 +1,158 @@
+"""Synchronous training while workers die, calls go wrong and messages are damaged: not a bit of the result may change."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.faults import CALL_FAULTS, Faulty, tamper, wrap_workers
+from support.leftovers import nothing_left
+from support.local_runs import State, check, compiled_quickly, config, running, undisturbed_run
+
+from dorylax.serverless.data import server as data_server
+from dorylax.serverless.data.server import DataServer
+
+KILLS = 50
+EPOCHS = 15
+
+pytestmark = pytest.mark.exhaustive  # minutes of workers that are started anew
+
+
+Undisturbed = Callable[[int], list[State]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation() -> Iterator[None]:
+    with compiled_quickly():
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed(quick_compilation: None) -> Iterator[Undisturbed]:
+    with undisturbed_run() as until:
+        yield until
+
+
+class Killer(threading.Thread):
+    """Kills workers at random: at any moment, that of their start among them, or a moment after some answer."""
+
+    def __init__(self, faulty: Faulty, kills: int, seed: int) -> None:
+        super().__init__(name="killer")
+        self._faulty, self._left, self._random = faulty, kills, random.Random(seed)
+        self.killed: list[int] = []
+
+    def run(self) -> None:
+        while len(self.killed) < self._left:
+            if self._random.random() < 0.6:
+                time.sleep(self._random.uniform(0.0, 0.3))
+            else:
+                self._wait_for_answers(self._random.randint(1, 8))
+                time.sleep(self._random.uniform(0.0, 0.01))
+            self._kill()
+
+    def _wait_for_answers(self, count: int) -> None:
+        faulty = self._faulty
+        with faulty.changed:
+            wanted = faulty.answered + count
+            faulty.changed.wait_for(lambda: faulty.answered >= wanted, timeout=30)
+
+    def _kill(self) -> None:
+        alive = sorted(set(self._faulty.inner.pids) - set(self.killed))
+        if alive:
+            pid = self._random.choice(alive)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                self.killed.append(pid)
+
+
+def test_workers_that_are_killed_at_random(undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nothing_left():
+        made = wrap_workers(monkeypatch, {})
+        with running(config()) as found:
+            killer = Killer(made[0], KILLS, seed=5)
+            killer.start()
+            while killer.is_alive() or len(found.states) < EPOCHS:
+                found.train()
+            killer.join()
+            assert len(set(killer.killed)) == KILLS
+            retries = found.pipeline.counters()["retries"]
+            print(f"{KILLS} kills, {retries} calls failed, {len(found.states)} epochs")
+            assert retries >= KILLS / 4  # the others were killed between two calls
+    monkeypatch.undo()
+    check(found, undisturbed)
+
+
+@pytest.mark.parametrize("options", [{}, {"streaming": True, "transport": "tcp"}], ids=["ipc", "streamed-tcp"])
+def test_calls_that_go_wrong(
+    undisturbed: Undisturbed,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    options: dict[str, Any],
+) -> None:
+    """Late by 20 times, twice, replayed, lost, damaged, in another order: more than half of all calls suffer something."""
+    with nothing_left():
+        made = wrap_workers(monkeypatch, CALL_FAULTS, share=0.6, seed=3)
+        with running(config(relaunch=3.0, **options)) as found:
+            while len(found.states) < EPOCHS:
+                found.train()
+            print(made[0].suffered, found.pipeline.counters())
+            assert min(made[0].suffered.values()) >= 3
+            assert found.pipeline.counters()["retries"] > 0
+    assert "an event is refused" in capfd.readouterr().err
+    monkeypatch.undo()
+    if not options:
+        check(found, undisturbed)
+        return
+    with running(config(**options)) as wanted:  # sums of two halves are other bits than sums of the whole
+        while len(wanted.states) < EPOCHS:
+            wanted.train()
+    check(found, lambda epochs: wanted.states[:epochs])
+
+
+def test_messages_that_are_damaged_doubled_turned_and_lost(
+    undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def in_small_chunks(*args: Any, **options: Any) -> DataServer:
+        return DataServer(*args, chunk_bytes=1024, credit=3, **options)
+
+    with nothing_left():
+        # So that a worker whose message was lost is given up soon; compiling takes much less.
+        options = config(deadline=5.0, relaunch=3.0)
+        tampering = tamper(monkeypatch, share=0.15, seed=2, most_dropped=2)
+        monkeypatch.setattr(data_server, "DataServer", in_small_chunks)
+        with running(options) as found:
+            while len(found.states) < EPOCHS:
+                found.train()
+            print(tampering.suffered, found.pipeline.counters())
+            assert min(tampering.suffered.values()) >= 2
+            data = found.pipeline._backend._data
+            assert data.counters.duplicates > 0  # a put that came twice was taken once
+    assert "wrong checksum" in caplog.text
+    monkeypatch.undo()
+    check(found, undisturbed)
+
+
+def test_results_that_come_twice_count_once(undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nothing_left():
+        twice = {name: CALL_FAULTS[name] for name in ("twice", "twice_in_turn")}
+        made = wrap_workers(monkeypatch, twice, share=1.0)
+        with running(config(relaunches=0)) as found:
+            for _ in range(5):
+                found.train()
+            counters = found.pipeline._backend._data.counters
+            steps = [step for step in found.pipeline._plan.epoch if step.on_worker]
+    monkeypatch.undo()
+    check(found, undisturbed)
+    tasks = found.states[-1].counts[0]
+    assert sum(made[0].suffered.values()) == tasks  # none was repeated
+    # A put to the graph server and one to the parameter server, where there is anything for them.
+    kinds = sum(len({target.target == "sums" for target in step.targets}) for step in steps)
+    assert counters.puts == kinds * tasks / len(steps)
+    assert counters.duplicates + counters.late > 0

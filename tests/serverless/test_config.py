@@ -1,0 +1,52 @@
+"""The section `tensor`: what each wrong value says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dorylax.config.schema import TensorSection
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.serverless.config import TensorConfig, TensorConfigError
+
+
+def test_the_configuration_section_has_the_same_keys_and_defaults() -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(TensorConfig)}
+    assert {name: field.default for name, field in TensorSection.model_fields.items()} == fields
+
+
+def test_what_is_written_can_be_read_back() -> None:
+    config = TensorConfig(backend="local", workers=3, latency=0.02, bandwidth=25e6, streaming=True)
+    assert TensorConfig(**config.to_dict()) == config
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"backend": "locl"}, r"tensor\.backend must be one of inline, local, got 'locl' \(did you mean local\?\)"),
+        ({"backend": "local", "transport": "udp"}, "tensor.transport must be one of ipc, tcp, got 'udp'"),
+        ({"backend": "local", "workers": 0}, "tensor.workers must be ≥ 1, got 0"),
+        ({"backend": "local", "workers": 1.5}, "tensor.workers must be a whole number ≥ 1, got 1.5"),
+        ({"slots": True}, "tensor.slots must be a whole number ≥ 1, got True"),
+        ({"attempts": 0}, "tensor.attempts must be ≥ 1, got 0"),
+        ({"relaunches": -1}, "tensor.relaunches must be ≥ 0, got -1"),
+        ({"relaunch": 1}, "tensor.relaunch must be a finite number > 1, got 1"),
+        ({"deadline": 0}, r"tensor.deadline must be a finite number > 0 \(seconds\), got 0"),
+        ({"deadline": float("nan")}, r"tensor.deadline must be a finite number > 0 \(seconds\), got nan"),
+        ({"backend": "local", "latency": -1}, r"tensor.latency must be a finite number ≥ 0 \(seconds\), got -1"),
+        ({"backend": "local", "bandwidth": "1G"}, r"tensor.bandwidth must be a finite number > 0 .*, got '1G'"),
+        ({"autotune": 1}, "tensor.autotune must be true or false, got 1"),
+        ({"workers": 2}, "tensor.workers = 2 needs workers in processes of their own, tensor.backend=local; got inline"),
+        ({"streaming": True}, "tensor.streaming = True needs workers in processes of their own"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_named(given: dict[str, object], message: str) -> None:
+    with pytest.raises(TensorConfigError, match=message) as caught:
+        TensorConfig(**given)  # type: ignore[arg-type]
+    assert caught.value.key.startswith("tensor.")
+
+
+def test_workers_elsewhere_need_the_real_clock() -> None:
+    with pytest.raises(TensorConfigError, match=r"tensor\.backend = local needs pipeline\.clock=real, got virtual"):
+        PipelineConfig(clock="virtual", tensor=TensorConfig(backend="local"))

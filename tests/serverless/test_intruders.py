@@ -1,0 +1,293 @@
+"""Training beside peers and messages that do not belong to it: they are refused with a line in the log, it goes on.
+
+What is refused, case by case, is tested where it is refused (`data`, `wire`, `handler`); here, that no bit of a run changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+from support.faults import Faulty, wrap_workers
+from support.leftovers import nothing_left
+from support.local_runs import Run, State, check, compiled_quickly, config, running, undisturbed_run
+
+from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.backends.local import pool
+from dorylax.serverless.data import admission, protocol
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.server import DataServer
+from dorylax.serverless.task import TaskKey
+from dorylax.serverless.wire import frames, names
+from dorylax.serverless.wire.event import MAX_EVENT_BYTES, VERSION, Answer
+
+EPOCHS = 3
+MOST_EPOCHS = 40  # of all tests of a transport together
+SECONDS = 60.0
+
+pytestmark = pytest.mark.exhaustive  # minutes of workers that are started anew
+
+Undisturbed = Callable[[int], list[State]]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation() -> Iterator[None]:
+    with compiled_quickly():
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed(quick_compilation: None) -> Undisturbed:
+    """What a run with nothing wrong was; it has ended before the others begin, which look for what they leave behind."""
+    with undisturbed_run() as until:
+        states = until(MOST_EPOCHS)
+    return lambda epochs: states[:epochs]
+
+
+class Visited:
+    """A run in which intruders are about."""
+
+    def __init__(self, run: Run, faulty: Faulty, keys: RunKeys) -> None:
+        self.run, self.faulty, self.keys = run, faulty, keys
+        self.data: DataServer = run.pipeline._backend._data
+        self.addresses = tuple(self.data._endpoints)
+
+    def train(self, epochs: int = EPOCHS) -> None:
+        for _ in range(epochs):
+            self.run.train()
+
+    def restart_workers(self) -> None:
+        """Kills them: those that come know nothing, and write to the standard error of this test."""
+        for pid in self.faulty.inner.pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module", params=["ipc", "tcp"])
+def visited(request: pytest.FixtureRequest, undisturbed: Undisturbed) -> Iterator[Visited]:
+    """One run for all tests of a transport; each goes on with it."""
+    with nothing_left(), pytest.MonkeyPatch.context() as patch:
+        made = wrap_workers(patch, {})
+        found: list[RunKeys] = []
+        make = RunKeys.make
+        patch.setattr(RunKeys, "make", lambda: found.append(make()) or found[-1])
+        with running(config(transport=request.param)) as run:
+            run.train()
+            yield Visited(run, made[0], found[0])
+
+
+@pytest.fixture(autouse=True)
+def same_bits(visited: Visited, undisturbed: Undisturbed) -> Iterator[None]:
+    yield
+    check(visited.run, undisturbed)
+
+
+class Intruder(threading.Thread):
+    """Does something again and again while the run goes on."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        super().__init__(name="intruder")
+        self._act, self._enough = act, threading.Event()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._enough.wait(0.002):
+                self._act()
+        except BaseException as error:  # told by `__exit__`
+            self.error = error
+
+    def __enter__(self) -> Intruder:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+
+@contextlib.contextmanager
+def peers(addresses: Sequence[str], keys: RunKeys | None) -> Iterator[list[zmq.Socket[bytes]]]:
+    """A connection to each address, with these keys or without any."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    sockets = []
+    for address in addresses:
+        sockets.append(context.socket(zmq.DEALER))
+        sockets[-1].linger = 0
+        if keys is not None:
+            admission.identify(sockets[-1], keys, address)
+        sockets[-1].connect(address)
+    try:
+        yield sockets
+    finally:
+        for socket in sockets:
+            socket.close()
+        context.term()
+
+
+def send(socket: zmq.Socket[bytes], message: Sequence[Any]) -> None:
+    while socket.poll(0):  # an intruder that does not read would only hear less
+        socket.recv_multipart()
+    with contextlib.suppress(zmq.Again):
+        socket.send_multipart(message, zmq.NOBLOCK)
+
+
+def forged_results(visited: Visited) -> list[list[Any]]:
+    """Puts of nonsense under the names of all results that the run is going to expect."""
+    array = np.full((10, 3), 1e6, np.float32)
+    epoch = len(visited.run.states)
+    keys = [TaskKey(e, k, stage, 0) for e in range(epoch, epoch + EPOCHS) for k in range(6) for stage in (1, 5)]
+    layout = [{"dtype": "float32", "shape": [10, 3]}]
+    return [
+        frames.encode(
+            visited.keys.run,
+            protocol.PUT,
+            {"transfer": 1, "name": name, "chunk_bytes": 1024, "tensors": layout},
+            [array.reshape(-1).view(np.uint8)],
+        )
+        for key in keys
+        for name in (names.result_rows(key), names.result_sums(key))
+    ]
+
+
+def wait_for(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    end = time.monotonic() + SECONDS
+    while text not in caplog.text:
+        assert time.monotonic() < end, caplog.text
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("who", ["nobody", "a worker of another run", "another worker"])
+def test_peers_without_the_run_s_key_put_nothing(visited: Visited, caplog: pytest.LogCaptureFixture, who: str) -> None:
+    other = RunKeys.make()
+    keys = {
+        "nobody": None,
+        "a worker of another run": other,
+        "another worker": dataclasses.replace(
+            visited.keys, token=other.token, worker_public=other.worker_public, worker_secret=other.worker_secret
+        ),
+    }[who]
+    before = visited.data.counters
+    forged = forged_results(visited)
+
+    def act() -> None:
+        # New ones each time: who was turned away once does not try again, and its line may have been one too many.
+        with peers(visited.addresses, keys) as sockets:
+            for socket in sockets:
+                for message in forged:
+                    send(socket, message)
+            time.sleep(0.05)
+
+    with Intruder(act):
+        visited.train()
+        wait_for("refused at", caplog)
+    after = visited.data.counters
+    assert after.refused > before.refused
+    steps = [step for step in visited.run.pipeline._plan.epoch if step.on_worker]
+    kinds = sum(len({target.target == "sums" for target in step.targets}) for step in steps)
+    assert after.puts - before.puts == EPOCHS * 6 * kinds  # the workers' own, and none was late or came twice
+    assert (after.late, after.duplicates) == (before.late, before.duplicates)
+
+
+def test_a_worker_that_has_lost_its_mind(visited: Visited, caplog: pytest.LogCaptureFixture) -> None:
+    """It has the key: what it sends is malformed, of another version, too large, or of names that nobody waits for."""
+    run = visited.keys.run
+    get = {"transfer": 1, "name": "n", "offer": 0, "first": 0, "count": 1}
+    enormous = {"transfer": 2, "name": "n", "chunk_bytes": 2**40, "tensors": [{"dtype": "float64", "shape": [2**40]}]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "VERSION", frames.VERSION + 1)
+        newer = frames.encode(run, protocol.GET, get)
+    messages = {
+        "wrong checksum": [b"nonsense"],
+        "header": [b"\x88\xaa\x5e\xb4{}", b"", b""],
+        "version 2, expected 1": newer,
+        "this is run": frames.encode("abc", protocol.GET, get),
+        "'kind' must be": frames.encode(run, "dance", get),
+        "'chunk_bytes' must be": frames.encode(run, protocol.PUT, enormous),
+        "unknown keys": frames.encode(run, protocol.GET, {**get, "more": 1}),
+    }
+    with peers(visited.addresses, visited.keys) as sockets:
+        for text, message in messages.items():
+            caplog.clear()
+            # One after the other: the log has room for a few lines a second.
+            with Intruder(lambda message=message: [send(socket, message) for socket in sockets]):
+                visited.train(1)
+                wait_for(text, caplog)
+        with Intruder(lambda: [send(socket, [bytes(protocol.MAX_FRAME_BYTES + 1)]) for socket in sockets]):
+            visited.train(1)
+
+
+def test_events_that_are_none(visited: Visited, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
+    """Malformed, of another version, too large: before each event of the run, its worker gets one of them."""
+    refused = []
+
+    async def after_another(faulty: Faulty, event: bytes, timeout: float) -> bytes:
+        document = json.loads(event)
+        for bad in (
+            b"\x00" * 100,
+            event[:-1],
+            json.dumps({**document, "version": VERSION + 1}).encode(),
+            json.dumps({**document, "surprise": 1}).encode(),
+            event + b" " * MAX_EVENT_BYTES,
+        ):
+            try:
+                answer = Answer.decode(await faulty.inner.invoke(bad, timeout))
+            except InvokeError as error:
+                if error.reason == "refused":  # else it is a worker that this test has killed
+                    refused.append(str(error))
+            else:
+                assert answer.error is not None
+                refused.append(answer.error)
+        return await faulty.call(event, timeout)
+
+    visited.restart_workers()
+    monkeypatch.setattr(visited.faulty, "faults", {"after another": after_another})
+    monkeypatch.setattr(visited.faulty, "share", 1.0)
+    visited.train(1)  # the pool refuses what is too large
+    monkeypatch.setattr(pool, "MAX_EVENT_BYTES", 10 * MAX_EVENT_BYTES)
+    visited.train(1)  # the worker does
+    assert sum(text.startswith("an event must have at most") for text in refused) >= 12
+    assert sum(text.startswith("the event is refused: event must have at most") for text in refused) >= 12
+    log = capfd.readouterr().err
+    for text in (f"version {VERSION + 1}, expected {VERSION}", "unknown keys", "must have at most"):
+        assert any("an event is refused" in line and text in line for line in log.splitlines()), (text, log)
+
+
+def test_an_artefact_whose_hash_is_wrong(visited: Visited, capfd: pytest.CaptureFixture) -> None:
+    """It is offered in place of the right one, until a few workers have refused it."""
+    backend = visited.run.pipeline._backend
+    right = dict(visited.run.pipeline._prepared.artefacts.artefacts)
+    retries = visited.run.pipeline.counters()["retries"]
+
+    def offer(change: Callable[[bytes], bytes]) -> None:
+        for sha256, content in right.items():
+            for address in backend._graph:
+                visited.data.withdraw(address, names.artefact(sha256))
+                visited.data.offer(address, names.artefact(sha256), [np.frombuffer(change(content), np.uint8)])
+
+    def repair() -> None:
+        end = time.monotonic() + SECONDS
+        while visited.run.pipeline.counters()["retries"] < retries + 5 and time.monotonic() < end:
+            time.sleep(0.002)
+        offer(lambda content: content)
+
+    offer(lambda content: content[:-1] + bytes([content[-1] ^ 1]))
+    visited.restart_workers()
+    thread = threading.Thread(target=repair)
+    thread.start()
+    visited.train()
+    thread.join()
+    assert visited.run.pipeline.counters()["retries"] >= retries + 5
+    assert "must have SHA-256" in capfd.readouterr().err

@@ -1,0 +1,74 @@
+"""What a run may leave behind on this machine, for tests that check that it leaves nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_SECONDS = 10.0
+
+
+def children() -> set[int]:
+    """Processes that this one has started, those that ended and were not waited for among them."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # After the name, which may hold spaces and brackets: state, parent.
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(path.parent.name))
+    return found
+
+
+def sockets() -> set[str]:
+    """Sockets that this process has open."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if target.startswith("socket:"):
+                found.add(target)
+    return found
+
+
+def threads() -> set[str]:
+    """Threads but ZeroMQ's collector of sent memory, which it keeps as long as the process lives."""
+    return {thread.name for thread in threading.enumerate() if "GarbageCollector" not in type(thread).__name__}
+
+
+@contextlib.contextmanager
+def nothing_left() -> Iterator[Path]:
+    """Checks at its end that no process, thread, socket or temporary file is there that was not there before.
+
+    Gives the folder in which temporary files are made meanwhile, by this process and by those that it starts.
+    """
+    gc.collect()  # what earlier tests have left is not to end within this one
+    before = children(), threads(), sockets()
+    with pytest.MonkeyPatch.context() as patch:
+        folder = Path(tempfile.mkdtemp(prefix="dx-"))  # short: paths of sockets are limited
+        patch.setattr(tempfile, "tempdir", str(folder))
+        patch.setenv("TMPDIR", str(folder))
+        try:
+            yield folder
+            files = list(folder.iterdir())
+        finally:
+            shutil.rmtree(folder)
+    assert files == []
+    # The system may take a moment to show that a thread has gone with its descriptors.
+    end = time.monotonic() + _SECONDS
+    while not _within((children(), threads(), sockets()), before) and time.monotonic() < end:
+        time.sleep(0.01)
+    left = [now - then for now, then in zip((children(), threads(), sockets()), before, strict=True)]
+    assert left == [set(), set(), set()]
+
+
+def _within(now: tuple[set, ...], before: tuple[set, ...]) -> bool:
+    return all(one <= other for one, other in zip(now, before, strict=True))
