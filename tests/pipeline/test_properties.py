@@ -40,7 +40,7 @@ from dorylax.pipeline.transport import Address, Endpoint, InProcessTransport
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
+from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
 
 ASYNCHRONOUS = {"gcn": 44, "sage": 12, "gat": 4}
 SYNCHRONOUS = {"gcn": 14, "sage": 4, "gat": 2}
@@ -52,6 +52,7 @@ MOST_FAILURES = 5  # of one task or message: fewer than the attempts that are ma
 
 Pair = tuple[int, int]  # interval, epoch
 HERE: contextvars.ContextVar[tuple[GraphServer, Visit] | None] = contextvars.ContextVar("HERE", default=None)
+CALL: contextvars.ContextVar[TaskKey | None] = contextvars.ContextVar("CALL", default=None)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -178,7 +179,9 @@ class FaultyBackend:
         befalls = self._faults.of(task.key)
         if befalls("before"):
             raise TaskFailedError
+        token = CALL.set(task.key)
         result = await self._inner.run(task, attempt)
+        CALL.reset(token)
         if befalls("after"):
             raise TaskFailedError
         return result
@@ -299,9 +302,10 @@ class Witness:
 
     def computes(self, number: int, place: int, operand: Any) -> None:
         """A stage reads a parameter."""
-        here = HERE.get()
+        call, here = CALL.get(), HERE.get()
         assert here is not None
-        pair = (here[1].number, here[1].epoch)
+        # A call for a worker says whose it is: whoever has it made again may be in another interval's context.
+        pair = (here[1].number, here[1].epoch) if call is None else (call.interval, call.epoch)
         assert np.array_equal(self._versions[self._pulled[pair]][place], operand), (
             "a stage has weights of another version"
         )

@@ -32,7 +32,7 @@ EVENT = Event(
     ),
     results=(ResultTarget("rows", axis=1, factor=2), ResultTarget("sums")),
     version=12,
-    graph="ipc:///tmp/x/0",
+    graph="ipc://endpoint/0",
     parameters="tcp://127.0.0.1:5555",
 )
 ANSWER = Answer("9f03", TaskKey(3, 7, 2, 1), 1, None, False, True, 0.1, 2e-5, 0.0, 4096, 0)
