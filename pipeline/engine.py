@@ -524,9 +524,12 @@ class Pipeline:
     ) -> Any:
         seconds = 0.0 if self._times is None else self._times.update((server, *order), bytes=num_bytes)
         timed = await self._parameter_workers[server].run(work, seconds=seconds, order=order)
-        self._timeline.add(
-            Span("WU" if kind == "update" else kind, "parameters", server, -1, order[0], timed.start, timed.end)
-        )
+        if kind == "update":
+            span = Span("WU", "parameters", server, -1, -1, timed.start, timed.end, version=order[0])
+        else:  # "finish", for one interval
+            epoch, _, interval = order
+            span = Span(kind, "parameters", server, interval, epoch, timed.start, timed.end)
+        self._timeline.add(span)
         return timed.value
 
     @property

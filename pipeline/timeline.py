@@ -17,9 +17,10 @@ class Span(NamedTuple):
         resource: who was busy.
         server: the graph server, or the parameter server.
         interval: its number in the whole graph.
-        epoch: of the interval; -1 before training.
+        epoch: of the interval; -1 before training, and where updates of several epochs may meet.
         start, end: the clock's seconds.
         task: the number of the task in the program; None for what is no task of it.
+        version: of the weights that it made; None for what makes none.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Span(NamedTuple):
     start: float
     end: float
     task: int | None = None
+    version: int | None = None
 
 
 @final
@@ -74,6 +76,8 @@ class Timeline:
             arguments = {"server": span.server, "interval": span.interval, "epoch": span.epoch, "kind": span.resource}
             if span.task is not None:
                 arguments["task"] = span.task
+            if span.version is not None:
+                arguments["version"] = span.version
             events.append(
                 {
                     "name": span.name,

@@ -72,9 +72,7 @@ class RemoteBackend:
             for address in self._graph:
                 data.offer(address, names.artefact(sha256), [np.frombuffer(content, np.uint8)])
         self._open: dict[TaskKey, _Exchange] = {}
-        self._versions: dict[
-            tuple[str, int], int
-        ] = {}  # how many exchanges need the weights of an endpoint and version
+        self._versions: dict[tuple[str, int], int] = {}  # (endpoint, version) -> exchanges that need its weights
 
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         """See `Backend`."""
@@ -127,6 +125,8 @@ class RemoteBackend:
             answer = Answer.decode(await self._invoker.invoke(encoded, self._timeout))
         except (InvokeError, WireError) as error:
             return TaskFailedError(f"{_named(task)}: {error}")
+        if answer.refused:
+            return TaskFailedError(f"{_named(task)} was refused by its sandbox: {answer.error}")
         if (answer.run, answer.key, answer.attempt) != (self._run, task.key, attempt):
             return TaskFailedError(f"{_named(task)}: the answer is to {answer.key}, attempt {answer.attempt}")
         if answer.error is None:
@@ -227,9 +227,27 @@ class _Exchange:
             await asyncio.shield(future)
 
     def values(self, task: TensorTask) -> Arrays:
-        """Results in the order of the stage."""
+        """Results in the order of the stage.
+
+        Raises:
+            TaskFailedError: they are not as many, or not as many rows, as the stage has.
+        """
+        kinds = ["sums" if target.target == "sums" else "rows" for target in task.targets]
+        for kind, future in self.results.items():
+            found, expected = len(future.result()), kinds.count(kind)
+            if found != expected:
+                raise TaskFailedError(f"{_named(task)}: {found} arrays of {kind} have come, it has {expected}")
         arrays = {kind: iter(future.result()) for kind, future in self.results.items()}
-        return tuple(next(arrays["sums" if target.target == "sums" else "rows"]) for target in task.targets)
+        values = tuple(next(arrays[kind]) for kind in kinds)
+        for value, target in zip(values, task.targets, strict=True):
+            if target.target != "rows":
+                continue
+            length = value.shape[target.axis] if value.ndim > target.axis else 0
+            if length != task.count * target.factor:
+                raise TaskFailedError(
+                    f"{_named(task)}: {length} rows have come in a result of {task.count * target.factor}"
+                )
+        return values
 
 
 def _chosen(task: TensorTask, kind: str) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import final
@@ -19,6 +20,8 @@ from dorylax.serverless.controller.limit import Limit
 from dorylax.serverless.controller.stragglers import Stragglers
 from dorylax.serverless.controller.watch import Watch
 from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+
+_log = logging.getLogger("dorylax.controller")
 
 # At one moment of virtual time answers come first, then deadlines, then relaunches: their orders continue the attempt's.
 _DEADLINE, _RELAUNCH = 1, 2
@@ -154,6 +157,7 @@ class Controller:
             if not isinstance(found, TaskFailedError):
                 raise found
             number += 1
+            _report(task.key, number, self._attempts, found)
             if number == self._attempts:
                 raise _exhausted(task.key, number, found) from found
 
@@ -239,6 +243,7 @@ class Controller:
         race.failures += 1
         if race.outcome.done():
             return
+        _report(race.task.key, race.failures, self._attempts, error)
         if race.failures < self._attempts:
             self._ask(race, spare=race.holds_slots)
         elif not race.holds_slots:  # else one may still answer
@@ -299,6 +304,7 @@ class Controller:
             return
         race.relaunches += 1
         self.relaunched += 1
+        _log.info("%s takes long: called again beside attempt %d", _named(race.task.key), attempt.number)
         self._ask(race, spare=True)
 
 
@@ -356,6 +362,10 @@ class _Attempt:
 
 def _named(key: TaskKey) -> str:
     return f"tensor task of stage {key.stage}, interval {key.interval}, epoch {key.epoch}, chunk {key.chunk}"
+
+
+def _report(key: TaskKey, failures: int, attempts: int, error: TaskFailedError) -> None:
+    _log.warning("%s has failed, %d of at most %d times: %s", _named(key), failures, attempts, error)
 
 
 def _exhausted(key: TaskKey, failures: int, last: TaskFailedError) -> TaskFailedError:

@@ -23,6 +23,7 @@ _TASK = "dorylax task"
 _ANSWER = "dorylax answer"
 _RUN = re.compile(r"[0-9a-f]{1,64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_UNREAD = "0"  # no run has this id
 _MAX_ADDRESS = 1024  # characters
 _MAX_ERROR = 16 * 1024  # characters of an error; its last ones say what it is
 
@@ -138,7 +139,7 @@ class Answer:
     """How a call went. Results are not in it: they were put to the servers before.
 
     Attributes:
-        run, key, attempt: of the event; "0" and zeros where it could not be read (`Answer.unread`).
+        run, key, attempt: of the event; "0" and zeros where it could not be read (`unread`, `refused`).
         error: why there is no result; None where there is. Only its last 16 Ki characters travel.
         retry: of an error: whether the task may be run again.
         cold: whether this was the first call of the sandbox.
@@ -167,7 +168,12 @@ class Answer:
     @classmethod
     def unread(cls, error: str) -> Answer:
         """The answer to what is no event."""
-        return cls("0", TaskKey(0, 0, 0, 0), 0, error, False, False, 0.0, 0.0, 0.0, 0, 0)
+        return cls(_UNREAD, TaskKey(0, 0, 0, 0), 0, error, False, False, 0.0, 0.0, 0.0, 0, 0)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the event could not be read."""
+        return self.run == _UNREAD and self.error is not None
 
     def encode(self) -> bytes:
         """The answer as JSON, ASCII without newlines.
@@ -219,10 +225,13 @@ def _check_run(run: str, what: str) -> None:
 
 
 def _read_key(fields: Fields, what: str) -> TaskKey:
-    numbers = fields.integers("key", least=-1)  # the epoch of what is computed before training
+    numbers = fields.integers("key", least=-1)
     if len(numbers) != len(TaskKey._fields):
         raise WireError(f"{what}: 'key' must be [{', '.join(TaskKey._fields)}], got {len(numbers)} numbers")
-    return TaskKey(*numbers)
+    key = TaskKey(*numbers)
+    if min(key[1:]) < 0:  # only an epoch is -1: of what is computed before training
+        raise WireError(f"{what}: 'key' must be ≥ 0 but for its epoch, got {list(key)}")
+    return key
 
 
 def _read_reference(fields: Fields) -> StageReference:

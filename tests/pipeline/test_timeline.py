@@ -33,6 +33,7 @@ def test_tasks_that_overlap_lie_in_lanes_of_their_own():
 def test_servers_and_lanes_have_names():
     timeline = Timeline()
     timeline.add(Span("GA", "graph", 0, 0, 0, 0, 1))
-    timeline.add(Span("WU", "parameters", 0, -1, 0, 1, 2))
+    timeline.add(Span("WU", "parameters", 0, -1, -1, 1, 2, version=3))
     names = {event["args"]["name"] for event in timeline.events() if event["ph"] == "M"}
     assert names == {"graph server 0", "graph 0", "parameter server 0", "parameters 0"}
+    assert [event["args"].get("version") for event in complete(timeline.events())] == [None, 3]

@@ -26,7 +26,7 @@ from dorylax.program import stage_file
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.stage_file import StageReference, sha256_of
 from dorylax.program.symbols import SYMBOLS
-from dorylax.serverless.backends.base import Backend
+from dorylax.serverless.backends.base import Backend, Invoker
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.backends.local.pool import LocalWorkers
 from dorylax.serverless.backends.remote import RemoteBackend
@@ -175,12 +175,17 @@ def _inline(make: Callable[[], Clock]) -> Iterator[Opened]:
         backend.close()
 
 
-@contextlib.contextmanager
-def _local(transport: str, *, streaming: bool) -> Iterator[Opened]:
+def _local(transport: str, *, streaming: bool) -> AbstractContextManager[Opened]:
     keys = RunKeys.make()
+    return remote(keys, LocalWorkers(keys, workers=1), transport, streaming=streaming)
+
+
+@contextlib.contextmanager
+def remote(keys: RunKeys, invoker: Invoker, transport: str = "ipc", *, streaming: bool = False) -> Iterator[Opened]:
+    """Tasks that go through an invoker, which is closed at the end."""
     backend = RemoteBackend(
         run=keys.run,
-        invoker=LocalWorkers(keys, workers=1),
+        invoker=invoker,
         # Small chunks, so that artefacts take many.
         data=DataServer(keys, transport=transport, chunk_bytes=1024, credit=3),
         references={number: case.reference for number, case in stages().items()},

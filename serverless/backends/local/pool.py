@@ -125,9 +125,8 @@ class _Crew:
         self._threads: list[threading.Thread] = []
         self._open = 0  # requests without an answer
         self._closed = False
-        self._starting = (
-            threading.Lock()
-        )  # of what is below; held while a process is made, which takes some milliseconds
+        # Of what is below; held while a process is made, which takes some milliseconds.
+        self._starting = threading.Lock()
         self._processes: set[WorkerProcess] = set()
         self._owner = os.getpid()
 
@@ -201,8 +200,8 @@ class _Crew:
         while (request := self._next(own)) is not None:
             if request.answer.set_running_or_notify_cancel():
                 process = self._answer(request, process)
-            with self._changed:
-                self._open -= 1
+            else:
+                self._answered()
             del request  # an idle thread keeps nobody's event
         if process is not None:
             self._end(process)
@@ -227,10 +226,17 @@ class _Crew:
         except BaseException as error:  # it goes to whoever asked
             if process is not None:
                 self._end(process)
+            self._answered()
             request.answer.set_exception(error)
             return None
+        self._answered()
         request.answer.set_result(answer)
         return process
+
+    def _answered(self) -> None:
+        """To be called before an answer is seen: whoever asks again on it needs no other worker."""
+        with self._changed:
+            self._open -= 1
 
     def _start(self) -> WorkerProcess:
         with self._starting:

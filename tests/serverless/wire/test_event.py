@@ -196,6 +196,7 @@ def test_every_key_is_needed_and_none_may_be_added(value):
         ("run", "XYZ", "'run' must be"),
         ("run", 7, "'run' must be a text"),
         ("key", [1, 2, 3], "'key' must be"),
+        ("key", [-1, 0, -1, 0], "'key' must be ≥ 0 but for its epoch"),
         ("key", {}, "'key' must be a list"),
         ("format", "dorylax dinner", "'format' must be"),
     ],

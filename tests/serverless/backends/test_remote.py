@@ -1,0 +1,119 @@
+"""A backend through a handler: whatever is wrong with an answer or with results fails the attempt, and says why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from support.backends import SMALL, bits, remote, task
+
+from dorylax.serverless.data.client import DataClient
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.handler.handle import handle
+from dorylax.serverless.handler.sandbox import Sandbox
+from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
+
+Arrays = Sequence[np.ndarray]
+
+
+class Here:
+    """Calls the handler on a thread of this process; what it puts and answers may be changed on its way, the first time."""
+
+    def __init__(
+        self,
+        keys: RunKeys,
+        *,
+        event: Callable[[bytes], bytes] = bytes,
+        put: Callable[[Arrays], Arrays] = list,
+        answer: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        self._client = DataClient(keys)
+        self._event, self._put, self._answer = event, put, answer
+        self._sandbox = Sandbox(self)
+        self._calls = 0
+
+    def get(self, address: str, name: str) -> tuple[np.ndarray, ...]:
+        return self._client.get(address, name)
+
+    def put(self, address: str, name: str, arrays: Arrays) -> None:
+        changed = self._put(arrays) if self._calls == 1 else arrays
+        if changed:
+            self._client.put(address, name, changed)
+
+    async def invoke(self, event: bytes, timeout: float) -> bytes:
+        self._calls += 1
+        if self._calls > 1:
+            return await asyncio.to_thread(handle, event, self._sandbox)
+        return self._answer(await asyncio.to_thread(handle, self._event(event), self._sandbox))
+
+    async def warm(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._sandbox.close()
+        self._client.close()
+
+
+def no_answer(answer: bytes) -> bytes:
+    return answer[:-1]
+
+
+def to_another_task(answer: bytes) -> bytes:
+    return answer.replace(b'"attempt": 0', b'"attempt": 5').replace(b'"attempt":0', b'"attempt":5')
+
+
+def of_another_version(event: bytes) -> bytes:
+    return event.replace(b'"version": 1', b'"version": 99').replace(b'"version":1', b'"version":99')
+
+
+def nothing(arrays: Arrays) -> Arrays:
+    return []
+
+
+def without_the_first(arrays: Arrays) -> Arrays:
+    return arrays[1:] if len(arrays) > 1 else arrays
+
+
+def one_row_less(arrays: Arrays) -> Arrays:
+    return [array[:-1] if array.shape[:1] == (5,) else array for array in arrays]
+
+
+def run_here(asked: TensorTask, **changed: Any) -> TensorResult:
+    keys = RunKeys.make()
+    with remote(keys, Here(keys, **changed)) as opened:
+        (found,) = opened.run(asked)
+    assert isinstance(found, TensorResult), found
+    return found
+
+
+@pytest.mark.parametrize("answer", [no_answer, to_another_task])
+def test_results_that_have_come_count_whatever_the_answer(answer: Callable[[bytes], bytes]) -> None:
+    asked = task(SMALL, 5)
+    assert bits(run_here(asked, answer=answer).values, asked) == bits(run_here(asked).values, asked)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"put": nothing, "answer": no_answer}, "answer"),
+        ({"put": nothing, "answer": to_another_task}, "the answer is to .*, attempt 5"),
+        ({"event": of_another_version}, "was refused by its sandbox: the event is refused: .*99"),
+        ({"put": without_the_first}, "arrays of rows have come, it has"),
+        ({"put": one_row_less}, "4 rows have come in a result of 5"),
+    ],
+)
+def test_what_is_wrong_fails_the_attempt_and_the_next_one_is_right(changed: dict[str, Any], message: str) -> None:
+    asked = task(SMALL, 5)
+    wanted = run_here(asked)
+    keys = RunKeys.make()
+    with remote(keys, Here(keys, **changed)) as opened:
+        (failed,) = opened.run(asked)
+        assert isinstance(failed, TaskFailedError)
+        with pytest.raises(TaskFailedError, match=message):
+            raise failed
+        (found,) = opened.run(asked, attempts=[1])
+    assert isinstance(found, TensorResult)
+    assert bits(found.values, asked) == bits(wanted.values, asked)
