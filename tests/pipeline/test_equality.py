@@ -1,4 +1,7 @@
-"""Synchronous pipelines against the un-partitioned model under `jax.value_and_grad`, on one machine."""
+"""Synchronous pipelines against the un-partitioned model under `jax.value_and_grad`, on one machine.
+
+Tensor stages run in this process, and in worker processes.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.pipeline import engine, operators
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.stages import StageSizes
+from dorylax.serverless.config import TensorConfig
 
 EPOCHS = 20
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
@@ -31,10 +35,22 @@ FACTORS: dict[str, Any] = {
     "edge_chunk": [65536, 40],
 }
 
+ON_WORKERS: dict[str, Any] = {
+    "model": list(OPTIONS),
+    "dtype": ["float64", "float32"],
+    "servers": [1, 2],
+    "intervals": [1, 3],
+    "mode": ["pipe", "no-pipe"],
+    "parameter_servers": [1, 3],
+    "transport": ["ipc", "tcp"],
+    "streaming": [False, True],
+}
+
 
 @pytest.fixture(autouse=True)
 def quick_compilation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # in worker processes
     # Always as many rows in a call, so that one compilation serves every number of servers and intervals.
     monkeypatch.setattr(engine, "stage_sizes", lambda pieces, edge_chunk: StageSizes(140, 64))
     monkeypatch.setattr(operators, "_PIECE_BYTES", 1)  # else nothing here is large enough to be cut
@@ -67,6 +83,15 @@ def named(case: dict[str, Any]) -> str:
 @pytest.mark.parametrize("case", pairwise(FACTORS), ids=named)
 def test_losses_and_parameters_after_twenty_epochs(case: dict[str, Any]) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("case", pairwise(ON_WORKERS), ids=named)
+def test_on_worker_processes(case: dict[str, Any]) -> None:
+    """As in this process."""
+    options = dict(case)
+    transport, streaming = options.pop("transport"), options.pop("streaming")
+    tensor = TensorConfig(backend="local", workers=2, transport=transport, streaming=streaming)
+    check({**options, "tensor": tensor})
 
 
 def test_with_the_rows_that_the_intervals_have(monkeypatch: pytest.MonkeyPatch) -> None:
