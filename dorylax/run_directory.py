@@ -267,7 +267,12 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         RunDirectoryAccessError: the file system refuses (a full disk, say); the old content is still there.
     """
-    _guarded(_replace, path, text)
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """`write_text` of what is no text."""
+    _guarded(_replace, path, content)
 
 
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
@@ -288,11 +293,11 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp makes files for its owner alone

@@ -5,8 +5,11 @@ The command line of `sweep` (what to run), `runner` (running it) and `table` (wh
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,10 +26,10 @@ from dorylax.cli.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.config.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from dorylax.experiments.sweep import Run, Sweep
+    from dorylax.experiments.sweep import Condition, Run, Sweep
 
 _CONFIGS = Path(__file__).resolve().parent / "configs"
-_DEFAULT = "models"
+_DEFAULT = "flagship"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,26 +42,59 @@ _DEFAULT = "models"
     help=f"Run a sweep: a YAML file, or one of --list [without FILE: {_DEFAULT}].",
 )
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder of the sweep [default: runs/NAME].")
+@click.option(
+    "--only",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Only runs in which a key that varies, or train.seed, has this value; several must all hold.",
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Runs at a time, each in its own process [default: one per core where all runs are in virtual time, else 1].",
+)
+@click.option("--report/--no-report", "with_report", default=True, help="Write report.html at the end [default: yes].")
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
-@click.option("--dry-run", is_flag=True, help="Say what would run.")
-def command(name: str | None, out: Path | None, show_list: bool, dry_run: bool) -> int:
-    """Run a sweep of configurations and print mean ± standard deviation.
+@click.option("--dry-run", is_flag=True, help="Say what would run, and for how long by earlier runs.")
+def command(
+    *,
+    name: str | None,
+    out: Path | None,
+    only: tuple[str, ...],
+    jobs: int | None,
+    with_report: bool,
+    show_list: bool,
+    dry_run: bool,
+) -> int:
+    """Run a sweep of configurations, compare them, and write a report.
 
     Each run has a directory under DIR/runs; runs that are done are not run again, so an interrupted sweep goes on when
-    it is started again. DIR/results.csv has one row per run.
+    it is started again. DIR/results.csv has one row per run, DIR/report.html shows them.
     """
     if show_list:
         _list()
         return 0
     if name is None:
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
-    from dorylax.experiments.sweep import load
+    from dorylax.experiments.sweep import load, select
 
-    sweep = load(_find(name))
-    folder = out or Path("runs") / sweep.name
+    whole = load(_find(name))
+    folder = out or Path("runs") / whole.name
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
-    return _dry_run(sweep, folder) if dry_run else _run(sweep, folder)
+    conditions = [_condition(text) for text in only]
+    sweep = select(whole, conditions)
+    if dry_run:
+        return _dry_run(sweep, folder, jobs)
+    return _run(sweep, folder, jobs, conditions, with_report=with_report)
+
+
+def _condition(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(f"--only must be KEY=VALUE, got {text!r}")
+    return key, value
 
 
 def _find(name: str) -> Path:
@@ -84,64 +120,106 @@ def _list() -> None:
         click.echo(f"{name}: {len(sweep.runs)} runs. {sweep.description}")
 
 
-def _dry_run(sweep: Sweep, folder: Path) -> int:
+def _jobs(runs: Sequence[Run], jobs: int | None) -> int:
+    """How many at a time: runs on the real clock would disturb each other's times."""
+    from dorylax.pipeline.resources import cores
+
+    usual = cores() if all(run.virtual for run in runs) else 1
+    return max(1, min(jobs or usual, len(runs)))
+
+
+def _dry_run(sweep: Sweep, folder: Path, jobs: int | None) -> int:
+    from dorylax.experiments.durations import known_seconds, typical_seconds
     from dorylax.experiments.runner import check_data, inspect
+    from dorylax.progress import duration
 
     check_data(sweep)
     outcomes = [inspect(folder, run) for run in sweep.runs]
+    known = known_seconds(outcomes)
     for outcome in outcomes:
-        click.echo(f"{outcome.run.key}  {outcome.status:6}  {outcome.run.label}")
-    todo = sum(outcome.status != "done" for outcome in outcomes)
-    click.echo(f"{todo} of {len(outcomes)} runs to do, in {folder}")
+        seconds = typical_seconds(outcome.run, known)
+        took = "" if seconds is None else f"  ({duration(seconds)})"
+        click.echo(f"{outcome.run.key}  {outcome.status:6}  {outcome.run.label}{took}")
+    todo = [outcome.run for outcome in outcomes if outcome.status != "done"]
+    line = f"{len(todo)} of {len(outcomes)} runs to do, in {folder}"
+    estimates = [typical_seconds(run, known) for run in todo]
+    if todo and all(seconds is not None for seconds in estimates):
+        at_a_time = _jobs(todo, jobs)
+        work = sum(seconds or 0.0 for seconds in estimates)
+        line += f"; about {duration(work / at_a_time)} with --jobs {at_a_time}, as long as those that are done took"
+    click.echo(line)
     return 0
 
 
-def _run(sweep: Sweep, folder: Path) -> int:
+def _run(sweep: Sweep, folder: Path, jobs: int | None, conditions: Sequence[Condition], *, with_report: bool) -> int:
     from dorylax.cli.outcome import print_table
+    from dorylax.experiments.durations import known_seconds, typical_seconds
+    from dorylax.experiments.folder import Study, write_sweep
+    from dorylax.experiments.jobs import execute_side_by_side
+    from dorylax.experiments.progress import SweepProgress
     from dorylax.experiments.runner import check_data, error_file, execute, inspect
     from dorylax.experiments.table import summary_table, write_tables
-    from dorylax.progress import ProgressBar, describe_summary
 
     check_data(sweep)
     folder.mkdir(parents=True, exist_ok=True)
+    write_sweep(folder, sweep, conditions)
     outcomes = {run.key: inspect(folder, run) for run in sweep.runs}
-    bar: ProgressBar | None = None
-
-    def label(run: Run) -> str:
-        position = next(index for index, other in enumerate(sweep.runs, start=1) if other.key == run.key)
-        return f"[{position}/{len(sweep.runs)}] {run.label}"
-
-    def watch(run: Run) -> ProgressBar:
-        nonlocal bar
-        bar = ProgressBar(label(run))
-        return bar
-
+    todo = [outcome.run for outcome in outcomes.values() if outcome.status != "done"]
+    at_a_time = _jobs(todo, jobs)
+    known = known_seconds(list(outcomes.values()))
+    seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, known)) is not None}
     stopped = None
-    try:
-        for outcome in execute(sweep, folder, watch):
-            outcomes[outcome.run.key] = outcome
-            if bar is not None:
-                bar.close()
-            if outcome.status == "failed":
-                click.echo(f"{label(outcome.run)}: failed: {outcome.error}", err=True)
-            elif outcome.status == "done" and not sys.stderr.isatty():
-                click.echo(f"{label(outcome.run)}: {describe_summary(outcome.summary)}", err=True)
-            elif outcome.status == "open":
-                stopped = CommandError("terminated; what is done is kept: the same command goes on", TERMINATED)
-            write_tables(list(outcomes.values()), folder)
-    except KeyboardInterrupt:
-        stopped = CommandError("interrupted; what is done is kept: the same command goes on", INTERRUPTED)
-    if bar is not None:
-        bar.close()
+    with SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress, _terminations():
+        try:
+            ended = (
+                execute(todo, folder, progress)
+                if at_a_time == 1
+                else execute_side_by_side(todo, folder, at_a_time, progress)
+            )
+            for outcome in ended:
+                outcomes[outcome.run.key] = outcome
+                progress.ends(outcome)
+                if outcome.status == "open":
+                    raise _Terminated
+                write_tables(list(outcomes.values()), folder)
+        except _Terminated:
+            stopped = CommandError("terminated; what is done is kept: the same command goes on", TERMINATED)
+        except KeyboardInterrupt:
+            stopped = CommandError("interrupted; what is done is kept: the same command goes on", INTERRUPTED)
     write_tables(list(outcomes.values()), folder)
     print_table(summary_table(sweep, list(outcomes.values())))
     click.echo(f"results: {folder / 'results.csv'}")
+    if with_report and any(outcome.status == "done" for outcome in outcomes.values()):
+        from dorylax.experiments.report import write_report
+
+        click.echo(f"report: {write_report([Study(sweep, list(outcomes.values()), folder)], folder)}")
     if stopped is not None:
         raise stopped
     if failed := [outcome.run for outcome in outcomes.values() if outcome.status == "failed"]:
         first = error_file(folder, failed[0])
         raise CommandError(f"{len(failed)} of {len(outcomes)} runs failed; the first one's traceback: {first}", FAILED)
     return 0
+
+
+class _Terminated(BaseException):
+    """SIGTERM, which the trainer of a run in this process hears itself."""
+
+
+@contextlib.contextmanager
+def _terminations() -> Iterator[None]:
+    """SIGTERM between runs, or while others run them, ends the sweep as Ctrl-C does."""
+
+    def terminate(*_: object) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Running a sweep: what is not done yet, one run after the other, each leaving its directory.
+"""Running a sweep: what is not done yet, each run leaving its directory.
 
 A run is done when its directory says so, so that a sweep killed at any moment goes on where it was. A run that fails
 leaves its traceback in `errors/` and does not keep the others from running; the next start tries it again.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from dorylax.config import ConfigError, DataConfig, did_you_mean
 from dorylax.experiments.sweep import Run, Sweep
+from dorylax.experiments.watcher import Told, Watcher
 from dorylax.run_directory import RunDirectory, RunDirectoryError, differences, write_text
 
 if TYPE_CHECKING:
@@ -100,25 +101,50 @@ def check_data(sweep: Sweep) -> None:
             raise ConfigError(f"unknown data.size {size!r} of {name}: {did_you_mean(size, sizes)}")
 
 
-def execute(sweep: Sweep, folder: Path, observer: Callable[[Run], Observer]) -> Iterator[RunOutcome]:
-    """Runs what is not done, in order.
+def execute(runs: Sequence[Run], folder: Path, watcher: Watcher) -> Iterator[RunOutcome]:
+    """Runs one after the other, in this process.
 
     Args:
-        sweep: the runs.
+        runs: what is to be done.
         folder: the sweep's.
-        observer: makes what watches a run.
+        watcher: told of what happens.
 
     Yields:
-        An outcome after each run that was not done before; "open" once a signal has stopped a run, and then no more.
+        An outcome after each run; "open" once a signal has stopped a run, and then no more.
     """
-    todo = [run for run in sweep.runs if inspect(folder, run).status != "done"]
     cache = DataCache()
-    for index, run in enumerate(todo):
-        outcome = _execute_one(run, folder, observer(run), cache)
+    for index, run in enumerate(runs):
+        watcher.begins(run)
+        outcome = run_one(run, folder, Told(watcher, run), cache)
         yield outcome
         if outcome.status == "open":
             return
-        cache.keep_only([later.config.data for later in todo[index + 1 :]])
+        cache.keep_only([later.config.data for later in runs[index + 1 :]])
+
+
+def run_one(run: Run, folder: Path, observer: Observer, cache: DataCache) -> RunOutcome:
+    """Runs, or goes on with, one run; an exception is recorded, and the run has failed."""
+    from dorylax.trainer import Trainer
+
+    path = directory(folder, run)
+    try:
+        data = cache.get(run.config.data)
+        trainer = Trainer.from_config(run.config, data, run_directory=path, resume=True, observers=(observer,))
+        result = trainer.fit()
+    except Exception:
+        return fail(folder, run, traceback.format_exc())
+    error_file(folder, run).unlink(missing_ok=True)
+    if result.stopped == "signal":
+        return RunOutcome(run, "open")
+    return inspect(folder, run)
+
+
+def fail(folder: Path, run: Run, text: str) -> RunOutcome:
+    """Records why a run has failed; the last line is what tables and messages say."""
+    path = error_file(folder, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
+    return RunOutcome(run, "failed", error=_last_line(text))
 
 
 @final
@@ -139,25 +165,6 @@ class DataCache:
     def keep_only(self, configs: Sequence[DataConfig]) -> None:
         """Lets go of all others."""
         self._loaded = {config: data for config, data in self._loaded.items() if config in configs}
-
-
-def _execute_one(run: Run, folder: Path, observer: Observer, cache: DataCache) -> RunOutcome:
-    from dorylax.trainer import Trainer
-
-    path, error_path = directory(folder, run), error_file(folder, run)
-    try:
-        data = cache.get(run.config.data)
-        trainer = Trainer.from_config(run.config, data, run_directory=path, resume=True, observers=(observer,))
-        result = trainer.fit()
-    except Exception:
-        text = traceback.format_exc()
-        error_path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(error_path, text)
-        return RunOutcome(run, "failed", error=_last_line(text))
-    error_path.unlink(missing_ok=True)
-    if result.stopped == "signal":
-        return RunOutcome(run, "open")
-    return inspect(folder, run)
 
 
 def _last_line(text: str) -> str:

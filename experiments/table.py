@@ -23,12 +23,13 @@ from dorylax.progress import duration
 from dorylax.run_directory import write_text
 
 _RESULTS = ("status", "stopped", "epochs", "best_epoch", "metric", "val_accuracy", "test_accuracy", "final_loss")
-_TIMINGS = ("compile", "train", "evaluate", "checkpoint")
+_TIMINGS = ("compile", "train", "evaluate", "checkpoint", "wall")
 _HOST = ("machine", "cpu_count", "platform", "python", "dorylax")
 
 
 def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
-    """Writes results.csv and timings.csv into the sweep's folder, rows in the sweep's order."""
+    """Writes results.csv and timings.csv into the sweep's folder, rows sorted by the runs' keys."""
+    outcomes = sorted(outcomes, key=lambda outcome: outcome.run.key)
     used = {key for outcome in outcomes for key in outcome.run.config.dotted()}
     keys = [key for key in KEYS if key in used]
     results = [{"run": outcome.run.key, **outcome.run.config.dotted(), **_result(outcome)} for outcome in outcomes]

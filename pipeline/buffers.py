@@ -21,17 +21,15 @@ from dorylax.pipeline.stamps import NEVER, Stamps
 
 
 class Reads(NamedTuple):
-    """What an interval has read through edges.
+    """What an interval has read through edges: how many different rows of which epochs.
 
     Attributes:
-        rows: how many different rows.
-        stale: how many of them were of an earlier epoch than the interval's.
-        oldest: the oldest epoch among them; None where there were none.
+        oldest: the oldest epoch among them.
+        rows: how many were of that epoch, of the next one, and so on; empty where nothing was read.
     """
 
-    rows: int
-    stale: int
-    oldest: int | None
+    oldest: int
+    rows: tuple[int, ...]
 
 
 @final
@@ -96,9 +94,9 @@ class RowBuffer:
         await settled(self.guard.write(write))
         self.stamps.changed()
 
-    def reads(self, counts: np.ndarray, epoch: int) -> Reads:
+    def reads(self, counts: np.ndarray) -> Reads:
         """What reading `counts[b]` rows of each block b in this epoch amounts to; to be called while reading."""
-        return reads(counts, self.stamps.epochs, epoch)
+        return reads(counts, self.stamps.epochs)
 
 
 @final
@@ -197,8 +195,8 @@ class MergeBuffer:
         """The epoch of what was last sent of each ghost, int64 `[G]`."""
         return self._shipped
 
-    def reads(self, first: int, last: int, epoch: int) -> Reads:
-        """What summing the entries of rows `first:last` in this epoch amounts to; to be called while reading."""
+    def reads(self, first: int, last: int) -> Reads:
+        """What summing the entries of rows `first:last` amounts to; to be called while reading."""
         offsets = self._merge.rows.offsets
         entries = self._merge.rows.neighbours[offsets[first] : offsets[last]]
         blocks = np.searchsorted(self._merge.starts, entries, side="right") - 1
@@ -206,14 +204,18 @@ class MergeBuffer:
         epochs = np.empty(len(entries), np.int64)
         epochs[~received] = self.stamps.epochs[blocks[~received]]
         epochs[received] = self.received.epochs[entries[received] - self._first_received]
-        return reads(np.ones(len(entries), np.int64), epochs, epoch)
+        return reads(np.ones(len(entries), np.int64), epochs)
 
 
-def reads(counts: np.ndarray, epochs: np.ndarray, epoch: int) -> Reads:
+def reads(counts: np.ndarray, epochs: np.ndarray) -> Reads:
     """Sums up reading `counts[b]` rows of epoch `epochs[b]` for every b."""
     some = counts > 0
-    oldest = int(epochs[some].min()) if some.any() else None
-    return Reads(int(counts.sum()), int(counts[epochs < epoch].sum()), oldest)
+    if not some.any():
+        return Reads(0, ())
+    oldest = int(epochs[some].min())
+    # As float64, which counts exactly up to 2⁵³.
+    totals = np.bincount(epochs[some] - oldest, weights=counts[some])
+    return Reads(oldest, tuple(int(total) for total in totals))
 
 
 async def settled(write: Future[None] | None) -> None:

@@ -20,9 +20,8 @@ class Counters:
         graph_tasks, tensor_tasks: how many ran.
         messages, message_bytes: between graph servers.
         retries: calls of tensor tasks that failed.
-        rows_read: different rows that intervals have read through edges, in epochs after the first.
-        stale_rows: how many of them were of an earlier epoch than the reader's.
-        oldest_lag: the largest number of epochs that a row was behind its reader.
+        rows_by_lag: different rows that intervals have read through edges, in epochs after the first, by how many epochs
+            they were behind their reader: "0" for rows of its own epoch, "-1" for such of the next.
         relaunches: tensor tasks that were called once more beside a call that was late.
         late: answers that came when there was one already.
         calls: of functions, as they are billed.
@@ -33,20 +32,29 @@ class Counters:
     messages: int = 0
     message_bytes: int = 0
     retries: int = 0
-    rows_read: int = 0
-    stale_rows: int = 0
-    oldest_lag: int = 0
+    rows_by_lag: dict[str, int] = dataclasses.field(default_factory=dict)
     relaunches: int = 0
     late: int = 0
     calls: Calls = dataclasses.field(default_factory=Calls)
 
     def read(self, epoch: int, found: Reads) -> None:
         """Counts rows that an interval in this epoch has read."""
-        if epoch <= 0 or found.oldest is None:
+        if epoch <= 0:
             return
-        self.rows_read += found.rows
-        self.stale_rows += found.stale
-        self.oldest_lag = max(self.oldest_lag, epoch - found.oldest)
+        for newer, rows in enumerate(found.rows):
+            if rows:
+                lag = str(epoch - found.oldest - newer)
+                self.rows_by_lag[lag] = self.rows_by_lag.get(lag, 0) + rows
+
+    @property
+    def rows_read(self) -> int:
+        """All rows that were read."""
+        return sum(self.rows_by_lag.values())
+
+    @property
+    def stale_rows(self) -> int:
+        """How many of them were of an earlier epoch than the reader's."""
+        return sum(rows for lag, rows in self.rows_by_lag.items() if int(lag) > 0)
 
     def call(self, call: Call) -> None:
         """Counts a call of a function."""
@@ -55,8 +63,9 @@ class Counters:
         self.late += call.outcome == "late"
 
     def to_dict(self) -> dict[str, int]:
-        """All but the calls."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "calls"}
+        """All single numbers."""
+        names = [field.name for field in dataclasses.fields(self) if field.name not in ("calls", "rows_by_lag")]
+        return {name: getattr(self, name) for name in (*names, "rows_read", "stale_rows")}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Goes on counting from what `dataclasses.asdict` gave."""

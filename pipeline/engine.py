@@ -391,6 +391,10 @@ class Pipeline:
             found["virtual_seconds"] = self.seconds
         return found
 
+    def rows_by_lag(self) -> dict[str, int]:
+        """How stale the rows were that intervals have read: `Counters.rows_by_lag`, in order."""
+        return {lag: self._counters.rows_by_lag[lag] for lag in sorted(self._counters.rows_by_lag, key=int)}
+
     @property
     def seconds(self) -> float:
         """Since the run began, on its clock; those of processes before this one, that it goes on from, included."""

@@ -158,7 +158,7 @@ class GraphServer:
 
         def work() -> tuple[np.ndarray, Reads]:
             with buffer.guard.reading():
-                return buffer.rows[sources], buffer.reads(counts, visit.epoch)
+                return buffer.rows[sources], buffer.reads(counts)
 
         job = Job(step, visit, _KEEP - number, 0, 2 * len(sources) * buffer.rows[:1].nbytes, "copy")
         visit.kept[number], found = (await self.compute(job, work)).value

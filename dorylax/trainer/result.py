@@ -65,19 +65,21 @@ class EpochRecord:
 class Timings:
     """Where a run's time went, in seconds, summed over all its processes if it was resumed.
 
-    Wall time, but for `train` of a pipeline on the virtual clock, which is simulated.
+    Real time, but for `train` of a pipeline on the virtual clock, which is simulated.
 
     Attributes:
         compile: tracing the model, splitting it, compiling, ordering and partitioning the graph.
         train: the epochs' steps, and what is computed once because it is the same in all of them.
         evaluate: evaluations.
         checkpoint: writing checkpoints.
+        wall: of `Trainer.fit` in the process that ended the run; real time on any clock.
     """
 
     compile: float = 0.0
     train: float = 0.0
     evaluate: float = 0.0
     checkpoint: float = 0.0
+    wall: float = 0.0
 
 
 def improves(record: EpochRecord, best: EpochRecord | None) -> bool:

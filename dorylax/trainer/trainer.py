@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
@@ -125,6 +126,7 @@ class Trainer:
         self._optimize = optimize
         self._order: Order = order
         self._order_seconds = 0.0
+        self._begun = 0.0  # of `fit`, on the machine's clock
         self._effective_order = effective_order(order, data, reference=not optimize)
         self._pipeline = pipeline
         free = free_settings(pipeline)
@@ -211,6 +213,7 @@ class Trainer:
                 belongs to another run.
             SplitError, PipelineConfigError: the pipeline cannot train this model on these data.
         """
+        self._begun = time.perf_counter()
         fresh = self._fresh()
         files = None
         with contextlib.ExitStack() as stack:
@@ -372,7 +375,7 @@ class Trainer:
             last_params=to_host(loop.params),
             best_epoch=None if loop.best is None else loop.best.epoch,
             stopped=stopped,
-            timings=loop.timings,
+            timings=dataclasses.replace(loop.timings, wall=time.perf_counter() - self._begun),
             metric="micro_f1" if self.data.multilabel else "accuracy",
             first_epoch=first_epoch,
             passes=runner.passes,

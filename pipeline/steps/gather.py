@@ -80,7 +80,7 @@ async def operate(
                 for buffer in buffers:
                     stack.enter_context(buffer.guard.reading())
                 if place == 0:
-                    found.extend(buffer.reads(counts, visit.epoch) for buffer, counts in counted)
+                    found.extend(buffer.reads(counts) for buffer, counts in counted)
                 work()
 
         return run_piece

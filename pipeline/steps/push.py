@@ -57,7 +57,7 @@ async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
 
     def work() -> Reads:
         with merge.guard.reading():
-            found = merge.reads(first, last, visit.epoch)
+            found = merge.reads(first, last)
             out = [result[: last - first]]
             row_operators.run("dorylax_gather_sum", {"direction": "in"}, [merge.rows], rows, out=out)
             return found

@@ -19,10 +19,7 @@ from support.local_runs import State, check, compiled_quickly, config, running, 
 from dorylax.serverless.data import server as data_server
 from dorylax.serverless.data.server import DataServer
 
-KILLS = 50
 EPOCHS = 15
-
-pytestmark = pytest.mark.exhaustive  # minutes of workers that are started anew
 
 
 Undisturbed = Callable[[int], list[State]]
@@ -72,19 +69,22 @@ class Killer(threading.Thread):
                 self.killed.append(pid)
 
 
-def test_workers_that_are_killed_at_random(undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kills", [15, pytest.param(50, marks=pytest.mark.exhaustive)])
+def test_workers_that_are_killed_at_random(
+    undisturbed: Undisturbed, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
     with nothing_left():
         made = wrap_workers(monkeypatch, {})
         with running(config()) as found:
-            killer = Killer(made[0], KILLS, seed=5)
+            killer = Killer(made[0], kills, seed=5)
             killer.start()
             while killer.is_alive() or len(found.states) < EPOCHS:
                 found.train()
             killer.join()
-            assert len(set(killer.killed)) == KILLS
+            assert len(set(killer.killed)) == kills
             retries = found.pipeline.counters()["retries"]
-            print(f"{KILLS} kills, {retries} calls failed, {len(found.states)} epochs")
-            assert retries >= KILLS / 4  # the others were killed between two calls
+            print(f"{kills} kills, {retries} calls failed, {len(found.states)} epochs")
+            assert retries >= kills / 4  # the others were killed between two calls
     monkeypatch.undo()
     check(found, undisturbed)
 

@@ -35,7 +35,6 @@ EPOCHS = 3
 MOST_EPOCHS = 40  # of all tests of a transport together
 SECONDS = 60.0
 
-pytestmark = pytest.mark.exhaustive  # minutes of workers that are started anew
 
 Undisturbed = Callable[[int], list[State]]
 

@@ -113,6 +113,9 @@ class FakePipeline:
     def counters(self):
         return {"tasks": self._epoch}
 
+    def rows_by_lag(self):
+        return {"0": self._epoch}
+
     @property
     def seconds(self):
         return 3600.0 * self._epoch

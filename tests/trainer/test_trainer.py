@@ -45,6 +45,7 @@ def test_learns_and_reports(trainer, watcher):
     assert result.stopped == "epochs"
     assert result.metric == "accuracy"
     assert result.timings.train >= sum(record.seconds for record in result.history)
+    assert result.timings.wall >= result.timings.train
 
 
 def test_first_loss_is_before_the_update_and_without_penalty(trainer, data, net):

@@ -102,6 +102,7 @@ class PipelineRunner(EpochRunner):
             "servers": config.servers,
             "intervals": config.intervals,
             "counters": self._pipeline.counters(),
+            "rows_by_lag": self._pipeline.rows_by_lag(),
             "tensor": config.tensor.backend,
             "bill": self._bill(),
         }

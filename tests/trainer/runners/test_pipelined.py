@@ -69,6 +69,7 @@ def test_history_parameters_and_seconds_are_the_pipelines(trainer, made, data, w
         "servers": 2,
         "intervals": 8,
         "counters": {"tasks": 6},
+        "rows_by_lag": {"0": 6},
         "tensor": "inline",
         "bill": None,
     }

@@ -1,0 +1,282 @@
+"""What a sweep has shown: each setting over its seeds, and beside the setting that it is compared with.
+
+Pure: the runs' histories in, numbers and sentences out. How convergence is judged is `comparison`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.experiments.comparison import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
+from dorylax.experiments.names import short_name
+from dorylax.experiments.sweep import Comparison, Run, Sweep
+from dorylax.trainer.result import EpochRecord
+
+SAME_ACCURACY = 0.005
+"""Two settings are as accurate where all of the interval of their difference is within half a point."""
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunHistory:
+    """A run that is done.
+
+    Attributes:
+        run: which one.
+        history: its epochs.
+        summary: the content of its summary.json.
+    """
+
+    run: Run
+    history: Sequence[EpochRecord]
+    summary: Mapping[str, Any]
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.run.config.train.seed
+
+    @property
+    def evaluated(self) -> list[EpochRecord]:
+        """Epochs with an accuracy on validation vertices."""
+        return [record for record in self.history if record.val_accuracy is not None]
+
+    def seconds_until(self, epochs: int) -> float:
+        """Training seconds of the first so many epochs."""
+        return sum(record.seconds for record in self.history[:epochs])
+
+    def dollars_until(self, epochs: int) -> float | None:
+        """US dollars of the first so many epochs; None where it costs nothing."""
+        return self.history[epochs - 1].dollars if epochs else 0.0
+
+    def crossing(self, target: float) -> Crossing:
+        """When its validation accuracy reached a target, in epochs."""
+        records = self.evaluated
+        found = crossing([record.val_accuracy or 0.0 for record in records], target)
+        if found.censored or not records:
+            return Crossing(len(self.history), censored=True)
+        return Crossing(records[found.epochs - 1].epoch + 1, censored=False)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Compared:
+    """A setting beside its baseline, on the seeds that both have.
+
+    Attributes:
+        target: of validation accuracy, a fraction.
+        epochs, seconds, dollars: to the target, means over the seeds; a run that never reaches it counts with all that it
+            did, which makes them lower bounds. Dollars are None where runs cost nothing.
+        censored: how many never reach it.
+        epochs_ratio, seconds_ratio, dollars_ratio: relative to the baseline; None for the baseline itself, and where there
+            is nothing to divide.
+        value_ratio: of 1/(seconds · dollars) to the target, relative to the baseline: Dorylus' "value".
+        accuracy: the difference of test accuracies; None for the baseline, and without a test mask.
+        seeds: on how many seeds this rests.
+    """
+
+    target: float
+    epochs: float
+    seconds: float
+    dollars: float | None
+    censored: int
+    epochs_ratio: Interval | None
+    seconds_ratio: Interval | None
+    dollars_ratio: Interval | None
+    value_ratio: float | None
+    accuracy: Interval | None
+    seeds: int
+
+    @property
+    def as_accurate(self) -> bool | None:
+        """Whether the difference of test accuracies is small, for sure; None where there is none."""
+        return None if self.accuracy is None else self.accuracy.inside(SAME_ACCURACY)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Variant:
+    """A setting with its runs that are done.
+
+    Attributes:
+        setting: the keys that vary.
+        name: short, within its group.
+        runs: by seed.
+        planned: how many runs the sweep has of it.
+        is_baseline: whether the others of its group are compared with it.
+        compared: None where nothing is compared, or too little is done.
+    """
+
+    setting: Mapping[str, Any]
+    name: str
+    runs: tuple[RunHistory, ...]
+    planned: int
+    is_baseline: bool
+    compared: Compared | None
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Group:
+    """Variants that are shown together: those that are compared, or all of a sweep that compares nothing.
+
+    Attributes:
+        name: what they have in common; empty where that is nothing.
+        variants: in the order of the sweep.
+        target: see `Compared`; None where nothing is compared.
+    """
+
+    name: str
+    variants: tuple[Variant, ...]
+    target: float | None
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was found, in plain words: one for each variant but the baseline."""
+        base = next((one for one in self.variants if one.is_baseline), None)
+        if base is None:
+            return []
+        return [sentence(one, base) for one in self.variants if not one.is_baseline and one.compared is not None]
+
+
+def analyse(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
+    """Groups the runs of a sweep and compares them.
+
+    Args:
+        sweep: all that was planned.
+        done: the runs that are done.
+    """
+    comparison = sweep.comparison
+    groups: dict[Any, dict[Any, list[Run]]] = {}
+    for run in sweep.runs:
+        place = () if comparison is None else comparison.group(run)
+        groups.setdefault(place, {}).setdefault(tuple(run.setting.items()), []).append(run)
+    by_key = {one.run.key: one for one in done}
+    return [_group(place, settings, by_key, comparison) for place, settings in groups.items()]
+
+
+def _group(
+    place: tuple[tuple[str, Any], ...],
+    settings: Mapping[Any, list[Run]],
+    done: Mapping[str, RunHistory],
+    comparison: Comparison | None,
+) -> Group:
+    runs = {
+        setting: tuple(done[run.key] for run in all_runs if run.key in done) for setting, all_runs in settings.items()
+    }
+    base = (
+        None
+        if comparison is None
+        else next((setting for setting, planned in settings.items() if comparison.is_baseline(planned[0])), None)
+    )
+    target = None
+    if comparison is not None and base is not None and runs[base]:
+        best = [max((r.val_accuracy or 0.0 for r in one.evaluated), default=0.0) for one in runs[base]]
+        target = comparison.target if comparison.target is not None else target_of(best, comparison.margin)
+    common = dict(place)
+    variants = []
+    for setting, planned in settings.items():
+        compared = None
+        if target is not None and base is not None:
+            compared = compare(runs[setting], runs[base], target, is_baseline=setting == base)
+        inside = {key: value for key, value in setting if key not in common}
+        variants.append(
+            Variant(dict(setting), short_name(inside), runs[setting], len(planned), setting == base, compared)
+        )
+    return Group(short_name(common), tuple(variants), target)
+
+
+def compare(
+    runs: Sequence[RunHistory], baseline: Sequence[RunHistory], target: float, *, is_baseline: bool = False
+) -> Compared | None:
+    """One setting beside its baseline, on the seeds that both have; None where there is no such seed.
+
+    Args:
+        runs: of the setting.
+        baseline: of the baseline.
+        target: of validation accuracy, a fraction.
+        is_baseline: they are the same.
+    """
+    others = {one.seed: one for one in baseline}
+    pairs = [(one, others[one.seed]) for one in runs if one.seed in others]
+    if not pairs:
+        return None
+    mine, theirs = _ways([one for one, _ in pairs], target), _ways([other for _, other in pairs], target)
+    ratios: dict[str, Interval | None] = dict.fromkeys(("epochs", "seconds", "dollars"))
+    value = accuracy = None
+    if not is_baseline:
+        for name in ratios:
+            if all(x is not None and y for x, y in zip(mine[name], theirs[name], strict=True)):
+                ratios[name] = paired_ratio(mine[name], theirs[name])
+        if ratios["seconds"] is not None and ratios["dollars"] is not None:
+            value = 1 / (ratios["seconds"].estimate * ratios["dollars"].estimate)
+        tests = [(one.summary.get("test_accuracy"), other.summary.get("test_accuracy")) for one, other in pairs]
+        if all(x is not None and y is not None for x, y in tests):
+            accuracy = paired_difference([x for x, _ in tests], [y for _, y in tests])
+    costs = mine["dollars"]
+    return Compared(
+        target=target,
+        epochs=float(np.mean(mine["epochs"])),
+        seconds=float(np.mean(mine["seconds"])),
+        dollars=None if any(cost is None for cost in costs) else float(np.mean(costs)),
+        censored=sum(mine["censored"]),
+        epochs_ratio=ratios["epochs"],
+        seconds_ratio=ratios["seconds"],
+        dollars_ratio=ratios["dollars"],
+        value_ratio=value,
+        accuracy=accuracy,
+        seeds=len(pairs),
+    )
+
+
+def _ways(runs: Sequence[RunHistory], target: float) -> dict[str, list[Any]]:
+    """What it took each run to get to the target."""
+    crossings = [one.crossing(target) for one in runs]
+    return {
+        "epochs": [found.epochs for found in crossings],
+        "seconds": [one.seconds_until(found.epochs) for one, found in zip(runs, crossings, strict=True)],
+        "dollars": [one.dollars_until(found.epochs) for one, found in zip(runs, crossings, strict=True)],
+        "censored": [found.censored for found in crossings],
+    }
+
+
+def sentence(variant: Variant, baseline: Variant) -> str:
+    """What a comparison has shown, in plain words.
+
+    `async S=1 needs 1.31× (1.22–1.40) the epochs of pipe and 0.84× (0.80–0.88) the time; it is as accurate, …`
+    """
+    found = variant.compared
+    assert found is not None
+    least = "at least " if found.censored else ""
+    parts = []
+    for ratio, what in (
+        (found.epochs_ratio, "the epochs"),
+        (found.seconds_ratio, "the time"),
+        (found.dollars_ratio, "the cost"),
+    ):
+        if ratio is not None:
+            of = f" of {baseline.name}" if not parts else ""
+            parts.append(f"{least}{_times(ratio)} {what}{of}")
+    text = f"{variant.name} needs {_listed(parts)}" if parts else f"{variant.name} cannot be compared"
+    if found.censored:
+        text += f"; {found.censored} of {found.seeds} runs never reach the target"
+    if found.accuracy is not None:
+        low, middle, high = (100 * x for x in (found.accuracy.low, found.accuracy.estimate, found.accuracy.high))
+        points = f"{middle:+.2f} points ({low:+.2f} to {high:+.2f})"
+        same = "is as accurate" if found.as_accurate else "may differ in accuracy"
+        if not found.as_accurate and not found.accuracy.low <= 0 <= found.accuracy.high:
+            same = "is more accurate" if found.accuracy.estimate > 0 else "is less accurate"
+        text += f"; it {same}: {points}"
+    return text + "."
+
+
+def _times(ratio: Interval) -> str:
+    return f"{ratio.estimate:.2f}× ({ratio.low:.2f}–{ratio.high:.2f})"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]

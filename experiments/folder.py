@@ -1,0 +1,78 @@
+"""The folder of a sweep: `sweep.json` says which sweep it is, so that tables and reports need nothing else.
+
+DIR/sweep.json         the sweep: name, text of its file, what was selected
+DIR/runs/KEY/          a directory for each run
+DIR/errors/KEY.txt     tracebacks of runs that failed
+DIR/results.csv        a row for each run (`table`)
+DIR/timings.csv        times and hosts
+DIR/report.html, report.md, figures/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dorylax.config import ConfigError
+from dorylax.experiments.runner import RunOutcome, inspect
+from dorylax.experiments.sweep import Condition, Sweep, read, select
+from dorylax.run_directory import SCHEMA, write_json
+
+_FILE = "sweep.json"
+
+
+class Study(NamedTuple):
+    """A sweep and what has become of it.
+
+    Attributes:
+        sweep: what was planned.
+        outcomes: of its runs, in the same order.
+        folder: where they are.
+    """
+
+    sweep: Sweep
+    outcomes: Sequence[RunOutcome]
+    folder: Path
+
+
+def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> None:
+    """Notes which sweep runs in a folder.
+
+    Args:
+        folder: of the sweep.
+        sweep: it.
+        conditions: by which its runs were selected.
+    """
+    content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
+    write_json(folder / _FILE, content)
+
+
+def read_study(folder: Path) -> Study:
+    """What is known of the sweep in a folder.
+
+    Raises:
+        ConfigError: there is none, or it was written by a newer version.
+    """
+    path = folder / _FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{folder} is no folder of a sweep (it has no {_FILE}): give one that experiments/run.py has made"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+    try:
+        schema = content["schema"]
+        if schema > SCHEMA:
+            raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
+        name, text = str(content["name"]), str(content["text"])
+        conditions = [(str(key), str(value)) for key, value in content["only"]]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path} is damaged: delete it, and start the sweep again") from None
+    sweep = select(read(text, str(path), name), conditions)
+    return Study(sweep, [inspect(folder, run) for run in sweep.runs], folder)

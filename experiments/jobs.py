@@ -1,0 +1,196 @@
+"""Runs of a sweep side by side, each in a process that lasts for many of them.
+
+Processes are spawned, never forked. One that dies takes its run along and nothing else: the run has failed, and the next
+gets a new process. Ctrl-C and SIGTERM are this process's to hear; it asks the others to stop, which they do as a single
+run does, with a checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, final
+
+from dorylax.experiments.runner import DataCache, RunOutcome, fail, run_one
+from dorylax.experiments.sweep import Run
+from dorylax.experiments.watcher import Watcher
+
+if TYPE_CHECKING:
+    from dorylax.trainer.result import EpochRecord, TrainResult
+
+_GRACE_SECONDS = 60.0
+"""For a run that was asked to stop: it finishes its epoch and writes a checkpoint."""
+
+
+def execute_side_by_side(runs: Sequence[Run], folder: Path, jobs: int, watcher: Watcher) -> Iterator[RunOutcome]:
+    """As `runner.execute`, in several processes.
+
+    Args:
+        runs: what is to be done.
+        folder: of the sweep.
+        jobs: how many at a time, ≥ 1.
+        watcher: told of what happens, in this process.
+
+    Yields:
+        An outcome after each run, in the order in which they end.
+    """
+    todo = deque(runs)
+    with _Crew(folder, min(jobs, len(todo))) as crew:
+        while todo or crew.busy:
+            while todo and crew.has_room:
+                run = todo.popleft()
+                watcher.begins(run)
+                crew.give(run)
+            yield from crew.listen(watcher)
+
+
+@final
+class _Worker:
+    """One process."""
+
+    def __init__(self, folder: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=_serve, args=(other, folder, os.getpid()), daemon=True)
+        self.run: Run | None = None
+        with _no_terminal_interrupts():
+            self.process.start()
+        other.close()
+
+    def end(self) -> None:
+        """Asks it to go, and makes it."""
+        with contextlib.suppress(OSError):
+            self.connection.send(None)
+        if self.run is not None and self.process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGTERM)
+        self.process.join(_GRACE_SECONDS)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.connection.close()
+
+
+@final
+class _Crew:
+    """The processes that there are."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self._folder, self._size = folder, size
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> _Crew:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        threads = [threading.Thread(target=worker.end) for worker in self._workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    @property
+    def busy(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.run is not None]
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.busy) < self._size
+
+    def give(self, run: Run) -> None:
+        worker = next((one for one in self._workers if one.run is None), None)
+        if worker is None:
+            worker = _Worker(self._folder)
+            self._workers.append(worker)
+        worker.run = run
+        worker.connection.send(run)
+
+    def listen(self, watcher: Watcher) -> Iterator[RunOutcome]:
+        """Waits until a process says something, or dies."""
+        ready = multiprocessing.connection.wait([worker.connection for worker in self.busy])
+        for worker in self.busy:
+            run = worker.run
+            if worker.connection not in ready or run is None:
+                continue
+            try:
+                message = worker.connection.recv()
+            except (EOFError, OSError):
+                worker.process.join()
+                self._workers.remove(worker)
+                worker.connection.close()
+                yield fail(self._folder, run, _death(worker.process.exitcode))
+                continue
+            if isinstance(message, RunOutcome):
+                worker.run = None
+                yield message
+            else:
+                name, arguments = message
+                getattr(watcher, name)(run, *arguments)
+
+
+def _death(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        hint = ", as the system does where memory is short: try fewer --jobs" if name == "SIGKILL" else ""
+        return f"the process that ran it was killed by {name}{hint}"
+    return f"the process that ran it ended with exit code {code}"
+
+
+@contextlib.contextmanager
+def _no_terminal_interrupts() -> Iterator[None]:
+    """A process that is started in it does not hear Ctrl-C, not even while it starts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# In the process.
+
+
+def _serve(connection: Connection[Any, Any], folder: Path, parent: int) -> None:
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    cache = DataCache()
+    while (run := connection.recv()) is not None:
+        connection.send(run_one(run, folder, _Teller(connection), cache))
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent has died, however it did."""
+    sentinel = multiprocessing.parent_process()
+    if sentinel is not None and sentinel.pid == parent:
+        multiprocessing.connection.wait([sentinel.sentinel])
+        os._exit(1)
+
+
+@final
+class _Teller:
+    """An observer that tells the parent."""
+
+    def __init__(self, connection: Connection[Any, Any]) -> None:
+        self._connection = connection
+
+    def started(self, total_epochs: int, first_epoch: int) -> None:
+        self._connection.send(("started", (total_epochs, first_epoch)))
+
+    def epoch(self, record: EpochRecord) -> None:
+        self._connection.send(("epoch", (record,)))
+
+    def finished(self, result: TrainResult) -> None:
+        """The outcome says it."""

@@ -1,0 +1,143 @@
+"""What a terminal shows while a sweep runs: a line for the whole, with the time left, and one for each run under way."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, cast, final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from dorylax.experiments.sweep import Run
+from dorylax.progress import Stream, describe_summary, dollars, duration
+
+if TYPE_CHECKING:
+    from dorylax.experiments.runner import RunOutcome
+    from dorylax.trainer.result import EpochRecord
+
+
+@final
+class SweepProgress:
+    """A watcher that keeps some lines of a terminal up to date, and leaves a line behind for each run.
+
+    Where the stream is no terminal there are only the latter.
+
+    Args:
+        runs: all of the sweep.
+        todo: those of them that are not done.
+        jobs: how many run at a time.
+        seconds: what is known of how long runs take, by key; the others are taken to be like those here.
+        stream: where to write; by default standard error.
+        clock: seconds from any origin.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        todo: Sequence[Run],
+        jobs: int,
+        seconds: Mapping[str, float],
+        stream: Stream | None = None,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._stream: Stream = sys.stderr if stream is None else stream
+        self._clock, self._jobs = clock, jobs
+        self._places = {run.key: place for place, run in enumerate(runs, start=1)}
+        self._left = dict.fromkeys((run.key for run in todo), 1.0)  # shares of runs
+        self._known = dict(seconds)
+        self._done, self._failed = len(runs) - len(todo), 0
+        self._begun: dict[str, float] = {}
+        self._taken: list[float] = []
+        self._progress: Progress | None = None
+        self._lines: dict[str, TaskID] = {}
+        self._totals: dict[str, int] = {}
+        if self._stream.isatty():
+            console = Console(file=cast("IO[str]", self._stream), force_terminal=True)
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[state]}", markup=False),
+            )
+            self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=5)
+            self._whole = self._progress.add_task("sweep", total=len(runs), completed=self._done, state="")
+            self._progress.start()
+            self._refresh()
+
+    def __enter__(self) -> SweepProgress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def begins(self, run: Run) -> None:
+        """See `Watcher`."""
+        self._begun[run.key] = self._clock()
+        if self._progress is not None:
+            self._lines[run.key] = self._progress.add_task(f"  {run.label}", total=None, state="compiling …")
+            self._refresh()
+
+    def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
+        """See `Watcher`."""
+        self._totals[run.key] = total_epochs
+        if self._progress is not None:
+            self._progress.update(self._lines[run.key], total=total_epochs, completed=first_epoch)
+
+    def epoch(self, run: Run, record: EpochRecord) -> None:
+        """See `Watcher`."""
+        total = self._totals[run.key]
+        self._left[run.key] = 1 - (record.epoch + 1) / total
+        if self._progress is None:
+            return
+        parts = [f"epoch {record.epoch + 1}/{total}", f"loss {record.loss:.4f}"]
+        if record.val_accuracy is not None:
+            parts.append(f"accuracy {record.val_accuracy:.4f}")
+        if record.dollars is not None:
+            parts.append(dollars(record.dollars))
+        self._progress.update(self._lines[run.key], completed=record.epoch + 1, state="  ".join(parts))
+        self._refresh()
+
+    def ends(self, outcome: RunOutcome) -> None:
+        """A run has ended, however it did."""
+        run = outcome.run
+        seconds = self._clock() - self._begun.get(run.key, self._clock())
+        if outcome.status == "open":
+            return
+        self._left[run.key] = 0.0
+        self._done += outcome.status == "done"
+        self._failed += outcome.status == "failed"
+        if outcome.status == "done":
+            self._taken.append(seconds)
+        what = describe_summary(outcome.summary) if outcome.status == "done" else f"failed: {outcome.error}"
+        line = f"[{self._places[run.key]}/{len(self._places)}] {run.label}: {what}"
+        if self._progress is None:
+            print(line, file=self._stream, flush=True)
+            return
+        self._progress.remove_task(self._lines.pop(run.key))
+        self._progress.console.print(line, markup=False, highlight=False)
+        self._refresh()
+
+    def seconds_left(self) -> float | None:
+        """An estimate; None where nothing is known yet."""
+        typical = sorted(self._taken or self._known.values())
+        if not typical:
+            return None
+        median = typical[len(typical) // 2]
+        return sum(left * self._known.get(key, median) for key, left in self._left.items()) / self._jobs
+
+    def _refresh(self) -> None:
+        if self._progress is None:
+            return
+        ended = self._done + self._failed
+        parts = [f"{ended}/{len(self._places)} runs"]
+        if self._failed:
+            parts.append(f"{self._failed} failed")
+        if (left := self.seconds_left()) is not None and ended < len(self._places):
+            parts.append(f"about {duration(left)} left")
+        self._progress.update(self._whole, completed=ended, state="  ".join(parts))

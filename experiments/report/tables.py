@@ -1,0 +1,128 @@
+"""The tables of a report as rows of text, for HTML and Markdown alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dorylax.cli.outcome import spread
+from dorylax.experiments.analysis import Compared, Group, Variant
+from dorylax.experiments.comparison import Interval
+from dorylax.progress import dollars, duration
+
+NONE = "–"
+
+
+class TextTable(NamedTuple):
+    """A table.
+
+    Attributes:
+        columns: titles.
+        rows: as many cells each; the first is text, the others are numbers.
+        note: what its marks mean; may be empty.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str
+
+
+def results_table(group: Group) -> TextTable:
+    """What each variant has come to: accuracy, loss, time and cost of an epoch."""
+    runs = [run for variant in group.variants for run in variant.runs]
+    metric = "micro-F1" if any(run.summary.get("metric") == "micro_f1" for run in runs) else "accuracy"
+    columns = ["variant", "runs", f"test {metric}", f"validation {metric}", "final loss", "time per epoch"]
+    priced = any(run.history and run.history[-1].dollars is not None for run in runs)
+    stale = any((run.summary.get("pipeline") or {}).get("rows_by_lag") for run in runs)
+    if priced:
+        columns.append("cost of a run")
+    if stale:
+        columns.append("stale rows")
+    rows = []
+    for variant in group.variants:
+        summaries = [run.summary for run in variant.runs]
+        losses = [run.history[-1].loss for run in variant.runs if run.history]
+        seconds = [s["seconds_per_epoch"] for s in summaries if s.get("seconds_per_epoch") is not None]
+        row = [
+            variant.name,
+            str(len(variant.runs))
+            if len(variant.runs) == variant.planned
+            else f"{len(variant.runs)} of {variant.planned}",
+            spread([s.get("test_accuracy") for s in summaries]),
+            spread([s.get("val_accuracy") for s in summaries]),
+            f"{statistics.fmean(losses):.4f}" if losses else NONE,
+            duration(statistics.median(seconds)) if seconds else NONE,
+        ]
+        if priced:
+            costs = [run.history[-1].dollars for run in variant.runs if run.history]
+            known = [cost for cost in costs if cost is not None]
+            row.append(dollars(statistics.fmean(known)) if known else NONE)
+        if stale:
+            row.append(_stale(variant))
+        rows.append(row)
+    return TextTable(columns, rows, "")
+
+
+def _stale(variant: Variant) -> str:
+    read = behind = 0
+    for run in variant.runs:
+        counters = (run.summary.get("pipeline") or {}).get("counters") or {}
+        read += int(counters.get("rows_read", 0))
+        behind += int(counters.get("stale_rows", 0))
+    return f"{100 * behind / read:.0f} %" if read else NONE
+
+
+def comparison_table(group: Group) -> TextTable | None:
+    """What it took to the target, beside the baseline; None where nothing is compared."""
+    found = [(variant, variant.compared) for variant in group.variants if variant.compared is not None]
+    if group.target is None or not found:
+        return None
+    priced = any(one.dollars is not None for _, one in found)
+    columns = ["variant", "epochs to target", "× baseline", "time to target", "× baseline"]
+    columns += ["cost to target", "× baseline", "value"] if priced else []
+    columns += ["never there", "test accuracy, points", "as accurate"]
+    rows = [_comparison_row(variant, one, priced=priced) for variant, one in found]
+    note = (
+        f"Target: {100 * group.target:.2f} % validation accuracy, judged on the mean of three evaluations. "
+        "Ratios of means over seeds, paired by seed, with bootstrap 95 % intervals. ≥: some runs never came there; they "
+        "count with all their epochs, so the true value is larger. Value: 1/(time · dollars), relative. As accurate: all of the "
+        "interval of the difference lies within ± 0.5 points."
+    )
+    return TextTable(columns, rows, note)
+
+
+def _comparison_row(variant: Variant, found: Compared, *, priced: bool) -> list[str]:
+    least = "≥ " if found.censored else ""
+    row = [
+        variant.name + (" (baseline)" if variant.is_baseline else ""),
+        f"{least}{found.epochs:.1f}",
+        _ratio(found.epochs_ratio, least),
+        least + duration(found.seconds),
+        _ratio(found.seconds_ratio, least),
+    ]
+    if priced:
+        value = NONE if found.value_ratio is None else f"{'≤ ' if least else ''}{found.value_ratio:.2f}"
+        cost = NONE if found.dollars is None else least + dollars(found.dollars)
+        row += [cost, _ratio(found.dollars_ratio, least), "1" if variant.is_baseline else value]
+    accuracy = NONE
+    if found.accuracy is not None:
+        low, middle, high = (100 * x for x in (found.accuracy.low, found.accuracy.estimate, found.accuracy.high))
+        accuracy = f"{middle:+.2f} ({low:+.2f} to {high:+.2f})"
+    same = {True: "yes", False: "no", None: NONE}[found.as_accurate]
+    return [*row, f"{found.censored} of {found.seeds}", accuracy, same]
+
+
+def _ratio(ratio: Interval | None, least: str) -> str:
+    return NONE if ratio is None else f"{least}{ratio.estimate:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+
+
+def markdown(table: TextTable) -> str:
+    """A table as Markdown."""
+    lines = [_markdown_row(table.columns), "|" + "---|" + "---:|" * (len(table.columns) - 1)]
+    lines += [_markdown_row(row) for row in table.rows]
+    return "\n".join(lines) + (f"\n\n{table.note}" if table.note else "")
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,130 @@
+"""From a sweep's folder to its report: reads what the runs have left, and writes report.html, report.md and figures/."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from dorylax import metrics
+from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
+from dorylax.experiments.folder import Study
+from dorylax.experiments.report import figures
+from dorylax.experiments.report.figures import NamedFigure
+from dorylax.experiments.report.page import WIDE, Report, Section, render
+from dorylax.experiments.report.tables import comparison_table, markdown, results_table
+from dorylax.experiments.report.timeline import one_epoch, read_trace, task_seconds
+from dorylax.experiments.runner import RunOutcome, directory
+from dorylax.run_directory import RunDirectory, write_bytes, write_text
+
+_HOST = ("machine", "cpu_count", "platform", "python", "dorylax", "jax", "jaxlib", "flax", "optax", "numpy")
+_TIMELINES = 4  # of variants in one figure; more are hard to compare
+
+
+def write_report(studies: Sequence[Study], folder: Path) -> Path:
+    """Writes the report of one sweep, or of several together.
+
+    Args:
+        studies: the sweeps.
+        folder: where report.html, report.md and figures/ go.
+
+    Returns:
+        The path of report.html.
+    """
+    sections: list[Section] = []
+    for study in studies:
+        done = [_history(study, one) for one in study.outcomes if one.status == "done"]
+        groups = analyse(study.sweep, done)
+        for group in groups:
+            title = " ".join([study.sweep.name] * (len(studies) > 1) + [group.name]).strip()
+            number = len(sections) if len(groups) * len(studies) > 1 else None
+            sections.append(_section(title, group, study, number))
+    outcomes = [one for study in studies for one in study.outcomes]
+    environment = next((one.environment for one in outcomes if one.environment), {})
+    report = Report(
+        title=" + ".join(study.sweep.name for study in studies),
+        description=" ".join(study.sweep.description for study in studies),
+        state=_state(outcomes),
+        failures=[(one.run.label, one.error or "") for one in outcomes if one.status == "failed"],
+        sections=sections,
+        commands=[f"python experiments/run.py --sweep {study.sweep.name}.yaml" for study in studies],
+        sweep_files=[(f"{study.sweep.name}.yaml", study.sweep.text) for study in studies],
+        environment=[(name, str(environment[name])) for name in _HOST if environment.get(name) is not None],
+    )
+    images = folder / "figures"
+    if images.is_dir():
+        shutil.rmtree(images)
+    images.mkdir(parents=True)
+    for section in sections:
+        for figure in section.figures:
+            write_text(images / f"{figure.name}.svg", figures.svg(figure.draw, WIDE))
+            write_bytes(images / f"{figure.name}.png", figures.png(figure.draw, WIDE))
+    write_text(folder / "report.md", _markdown(report))
+    path = folder / "report.html"
+    write_text(path, render(report))
+    return path
+
+
+def _history(study: Study, outcome: RunOutcome) -> RunHistory:
+    path = directory(study.folder, outcome.run)
+    return RunHistory(outcome.run, metrics.read(RunDirectory.open(path).metrics_path), outcome.summary)
+
+
+def _section(title: str, group: Group, study: Study, number: int | None) -> Section:
+    prefix = "" if number is None else f"{number}-"
+    tables = [("Results", results_table(group))]
+    if (compared := comparison_table(group)) is not None:
+        tables.insert(0, ("To the target", compared))
+    shown: list[NamedFigure | None] = []
+    if any(variant.runs for variant in group.variants):
+        shown += figures.accuracy_figures(group, prefix)
+        shown += [figures.ratio_figure(group, prefix), figures.value_figure(group, prefix)]
+        shown.append(figures.staleness_figure(group, prefix))
+        shown += _trace_figures(group, study.folder, prefix)
+    return Section(title, group.sentences, tables, [figure for figure in shown if figure is not None])
+
+
+def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure | None]:
+    """Timelines and where time goes, by the first run of each variant that has a trace."""
+    timelines, seconds = {}, {}
+    for variant in group.variants:
+        trace = None if not variant.runs else read_trace(_directory(folder, variant).trace_path)
+        if trace is None:
+            continue
+        seconds[variant.name] = task_seconds(trace)
+        if len(timelines) < _TIMELINES:
+            timelines[variant.name] = one_epoch(trace)
+    return [figures.timeline_figure(timelines, prefix), figures.breakdown_figure(seconds, prefix)]
+
+
+def _directory(folder: Path, variant: Variant) -> RunDirectory:
+    return RunDirectory.open(directory(folder, variant.runs[0].run))
+
+
+def _state(outcomes: Sequence[RunOutcome]) -> str:
+    counts = {status: sum(one.status == status for one in outcomes) for status in ("done", "failed", "open")}
+    text = f"{counts['done']} of {len(outcomes)} runs done"
+    if counts["failed"]:
+        text += f", {counts['failed']} failed"
+    if counts["open"]:
+        text += f", {counts['open']} to do: what follows rests on those that are done"
+    virtual = all(
+        run.config.pipeline is not None and run.config.pipeline.clock == "virtual" for run in (o.run for o in outcomes)
+    )
+    return text + (". Times are virtual: simulated, and the same wherever it runs." if virtual else ".")
+
+
+def _markdown(report: Report) -> str:
+    lines = [f"# {report.title}", ""]
+    if report.description:
+        lines += [report.description, ""]
+    lines += [report.state, ""]
+    for section in report.sections:
+        if section.title:
+            lines += [f"## {section.title}", ""]
+        lines += [f"- {one}" for one in section.sentences] + ([""] if section.sentences else [])
+        for title, table in section.tables:
+            lines += [f"### {title}", "", markdown(table), ""]
+        lines += [f"![{figure.title}](figures/{figure.name}.png)\n" for figure in section.figures]
+    lines += ["## Run it again", "", "```", *report.commands, "```", ""]
+    return "\n".join(lines)

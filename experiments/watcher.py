@@ -1,0 +1,43 @@
+"""What is told of a sweep while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
+
+from dorylax.experiments.sweep import Run
+
+if TYPE_CHECKING:
+    from dorylax.trainer.result import EpochRecord, TrainResult
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Told of runs; several may be under way at a time."""
+
+    def begins(self, run: Run) -> None:
+        """A run is next; it loads its data and compiles."""
+
+    def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
+        """It begins to train."""
+
+    def epoch(self, run: Run, record: EpochRecord) -> None:
+        """It has trained an epoch."""
+
+
+@final
+class Told:
+    """An observer of the trainer that tells a watcher which run it is."""
+
+    def __init__(self, watcher: Watcher, run: Run) -> None:
+        self._watcher, self._run = watcher, run
+
+    def started(self, total_epochs: int, first_epoch: int) -> None:
+        """See `dorylax.trainer.observer.Observer`."""
+        self._watcher.started(self._run, total_epochs, first_epoch)
+
+    def epoch(self, record: EpochRecord) -> None:
+        """Likewise."""
+        self._watcher.epoch(self._run, record)
+
+    def finished(self, result: TrainResult) -> None:
+        """The outcome says it."""
