@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dorylax.own import is_own, load_own
+
 if TYPE_CHECKING:
     import optax
 
@@ -47,12 +49,16 @@ OPTIMIZERS: Mapping[str, OptimizerSpec] = MappingProxyType(
 """Name → what it is; `optimizer.name` takes these."""
 
 
+_TUNABLE = sorted({name for spec in OPTIMIZERS.values() for name in spec.options})
+
+
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     """The optax transformation that a resolved configuration describes.
 
     Coupled weight decay adds λ·w to the gradient before anything else sees it: the gradient of λ/2·‖w‖², as in the
-    published GCN and GAT. Decoupled decay (adamw: Loshchilov & Hutter, arXiv 1711.05101; lamb: You et al., arXiv
-    1904.00962) is added to the update instead. Both reach every parameter of the chosen layers, biases included.
+    published GCN and GAT; so it does for an optimizer of the user's own. Decoupled decay (adamw: Loshchilov & Hutter,
+    arXiv 1711.05101; lamb: You et al., arXiv 1904.00962) is added to the update instead. Both reach every parameter of
+    the chosen layers, biases included.
 
     Args:
         config: the `optimizer` section of a resolved configuration.
@@ -73,6 +79,9 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     rate, decay = config.learning_rate, config.weight_decay
     made: optax.GradientTransformation
     match config.name:
+        case own if is_own(own):
+            options = {name: value for name in _TUNABLE if (value := getattr(config, name)) is not None}
+            made = load_own(own)(learning_rate=rate, **options)
         case "adam":
             made = optax.adam(rate, option("beta1"), option("beta2"), option("epsilon"))
         case "adamw":

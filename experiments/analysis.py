@@ -19,6 +19,9 @@ from dorylax.trainer.result import EpochRecord
 SAME_ACCURACY = 0.005
 """Two settings are as accurate where all of the interval of their difference is within half a point."""
 
+_BOUNDS = {(False, False): "", (True, False): "at least ", (False, True): "at most ", (True, True): "about "}
+"""What a ratio is, by whether runs of the setting, and of its baseline, never reach the target."""
+
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,6 +75,7 @@ class Compared:
         epochs, seconds, dollars: to the target, means over the seeds; a run that never reaches it counts with all that it
             did, which makes them lower bounds. Dollars are None where runs cost nothing.
         censored: how many never reach it.
+        baseline_censored: how many of the baseline's runs on these seeds never do, which makes ratios upper bounds.
         epochs_ratio, seconds_ratio, dollars_ratio: relative to the baseline; None for the baseline itself, and where there
             is nothing to divide.
         value_ratio: of 1/(seconds · dollars) to the target, relative to the baseline: Dorylus' "value".
@@ -90,6 +94,7 @@ class Compared:
     value_ratio: float | None
     accuracy: Interval | None
     seeds: int
+    baseline_censored: int = 0
 
     @property
     def as_accurate(self) -> bool | None:
@@ -230,6 +235,7 @@ def compare(
         value_ratio=value,
         accuracy=accuracy,
         seeds=len(pairs),
+        baseline_censored=sum(theirs["censored"]),
     )
 
 
@@ -251,7 +257,7 @@ def sentence(variant: Variant, baseline: Variant) -> str:
     """
     found = variant.compared
     assert found is not None
-    least = "at least " if found.censored else ""
+    bound = _BOUNDS[found.censored > 0, found.baseline_censored > 0]
     parts = []
     for ratio, what in (
         (found.epochs_ratio, "the epochs"),
@@ -260,10 +266,12 @@ def sentence(variant: Variant, baseline: Variant) -> str:
     ):
         if ratio is not None:
             of = f" of {baseline.name}" if not parts else ""
-            parts.append(f"{least}{_times(ratio)} {what}{of}")
+            parts.append(f"{bound}{_times(ratio)} {what}{of}")
     text = f"{variant.name} needs {_listed(parts)}" if parts else f"{variant.name} cannot be compared"
     if found.censored:
         text += f"; {found.censored} of {found.seeds} runs never reach the target"
+    if found.baseline_censored:
+        text += f"; {found.baseline_censored} of {found.seeds} runs of {baseline.name} never reach the target"
     if found.accuracy is not None:
         low, middle, high = (100 * x for x in (found.accuracy.low, found.accuracy.estimate, found.accuracy.high))
         points = f"{middle:+.2f} points ({low:+.2f} to {high:+.2f})"

@@ -49,12 +49,33 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
     write_json(folder / _FILE, content)
 
 
+def check_folder(folder: Path, sweep: Sweep) -> None:
+    """Whether a sweep may run in a folder; its file may have changed since.
+
+    Raises:
+        ConfigError: it is another sweep's, whose tables would be lost.
+    """
+    try:
+        name, _, _ = _noted(folder)
+    except ConfigError:  # none, or a damaged one, which is written anew
+        return
+    if name != sweep.name:
+        raise ConfigError(f"{folder} is the folder of sweep {name}, not of {sweep.name}: give another --out")
+
+
 def read_study(folder: Path) -> Study:
     """What is known of the sweep in a folder.
 
     Raises:
         ConfigError: there is none, or it was written by a newer version.
     """
+    name, text, conditions = _noted(folder)
+    sweep = select(read(text, str(folder / _FILE), name), conditions)
+    return Study(sweep, [inspect(folder, run) for run in sweep.runs], folder)
+
+
+def _noted(folder: Path) -> tuple[str, str, list[Condition]]:
+    """Name, text and conditions of the sweep in a folder."""
     path = folder / _FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -68,11 +89,9 @@ def read_study(folder: Path) -> Study:
         schema = content["schema"]
         if schema > SCHEMA:
             raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
-        name, text = str(content["name"]), str(content["text"])
         conditions = [(str(key), str(value)) for key, value in content["only"]]
+        return str(content["name"]), str(content["text"]), conditions
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path} is damaged: delete it, and start the sweep again") from None
-    sweep = select(read(text, str(path), name), conditions)
-    return Study(sweep, [inspect(folder, run) for run in sweep.runs], folder)

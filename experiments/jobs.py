@@ -10,29 +10,34 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
 import os
 import signal
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
-from dorylax.experiments.runner import DataCache, RunOutcome, fail, run_one
+from dorylax.experiments.runner import USUAL, DataCache, RunOptions, RunOutcome, fail, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
 
 if TYPE_CHECKING:
     from dorylax.trainer.result import EpochRecord, TrainResult
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GRACE_SECONDS = 60.0
 """For a run that was asked to stop: it finishes its epoch and writes a checkpoint."""
 
 
-def execute_side_by_side(runs: Sequence[Run], folder: Path, jobs: int, watcher: Watcher) -> Iterator[RunOutcome]:
+def execute_side_by_side(
+    runs: Sequence[Run], folder: Path, jobs: int, watcher: Watcher, options: RunOptions = USUAL
+) -> Generator[RunOutcome, None, None]:
     """As `runner.execute`, in several processes.
 
     Args:
@@ -40,12 +45,13 @@ def execute_side_by_side(runs: Sequence[Run], folder: Path, jobs: int, watcher: 
         folder: of the sweep.
         jobs: how many at a time, ≥ 1.
         watcher: told of what happens, in this process.
+        options: what else runs leave.
 
     Yields:
         An outcome after each run, in the order in which they end.
     """
     todo = deque(runs)
-    with _Crew(folder, min(jobs, len(todo))) as crew:
+    with _Crew(folder, min(jobs, len(todo)), options) as crew:
         while todo or crew.busy:
             while todo and crew.has_room:
                 run = todo.popleft()
@@ -58,23 +64,27 @@ def execute_side_by_side(runs: Sequence[Run], folder: Path, jobs: int, watcher: 
 class _Worker:
     """One process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, options: RunOptions) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=_serve, args=(other, folder, os.getpid()), daemon=True)
+        arguments = (other, folder, options, os.getpid())
+        self.process: SpawnProcess = context.Process(target=_serve, args=arguments, daemon=True)
         self.run: Run | None = None
-        with _no_terminal_interrupts():
-            self.process.start()
+        self.process.start()
         other.close()
 
     def end(self) -> None:
         """Asks it to go, and makes it."""
         with contextlib.suppress(OSError):
             self.connection.send(None)
-        if self.run is not None and self.process.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, signal.SIGTERM)
-        self.process.join(_GRACE_SECONDS)
+        if self.run is not None:
+            self.process.terminate()
+        end = time.monotonic() + _GRACE_SECONDS
+        with contextlib.suppress(EOFError, OSError):
+            # What it still says is read, so that it never waits for a reader.
+            while self.connection.poll(max(0.0, end - time.monotonic())):
+                self.connection.recv()
+        self.process.join(max(0.0, end - time.monotonic()))
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
@@ -85,8 +95,8 @@ class _Worker:
 class _Crew:
     """The processes that there are."""
 
-    def __init__(self, folder: Path, size: int) -> None:
-        self._folder, self._size = folder, size
+    def __init__(self, folder: Path, size: int, options: RunOptions) -> None:
+        self._folder, self._size, self._options = folder, size, options
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> _Crew:
@@ -98,8 +108,16 @@ class _Crew:
         threads = [threading.Thread(target=worker.end) for worker in self._workers]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            # Asked a second time: at once.
+            for worker in self._workers:
+                worker.process.kill()
+            for worker in self._workers:
+                worker.process.join()
+            raise
 
     @property
     def busy(self) -> list[_Worker]:
@@ -110,12 +128,17 @@ class _Crew:
         return len(self.busy) < self._size
 
     def give(self, run: Run) -> None:
+        for idle in [one for one in self._workers if one.run is None and not one.process.is_alive()]:
+            self._workers.remove(idle)
+            idle.connection.close()
         worker = next((one for one in self._workers if one.run is None), None)
         if worker is None:
-            worker = _Worker(self._folder)
-            self._workers.append(worker)
+            with _signals_put_off():
+                worker = _Worker(self._folder, self._options)
+                self._workers.append(worker)
         worker.run = run
-        worker.connection.send(run)
+        with contextlib.suppress(OSError):  # it has just died, which `listen` will find
+            worker.connection.send(run)
 
     def listen(self, watcher: Watcher) -> Iterator[RunOutcome]:
         """Waits until a process says something, or dies."""
@@ -149,26 +172,34 @@ def _death(code: int | None) -> str:
 
 
 @contextlib.contextmanager
-def _no_terminal_interrupts() -> Iterator[None]:
-    """A process that is started in it does not hear Ctrl-C, not even while it starts."""
+def _signals_put_off() -> Iterator[None]:
+    """Ctrl-C and SIGTERM act at its end; a process that is started in it hears no Ctrl-C, not even while it starts."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    came: list[int] = []
+    multiprocessing.resource_tracker.ensure_running()  # its start would unblock the signal
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 # In the process.
 
 
-def _serve(connection: Connection[Any, Any], folder: Path, parent: int) -> None:
+def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     cache = DataCache()
     while (run := connection.recv()) is not None:
-        connection.send(run_one(run, folder, _Teller(connection), cache))
+        connection.send(run_one(run, folder, _Teller(connection), cache, options))
 
 
 def _end_with(parent: int) -> None:

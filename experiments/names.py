@@ -24,7 +24,7 @@ def short_name(setting: Mapping[str, Any]) -> str:
         if key == _MODE:
             words.append(_mode(setting))
         elif key in _NAMES:
-            words.append(str(value))
+            words.append(str(value).rpartition(":")[2])  # of the user's own (FILE.py:NAME) the name
         else:
             words.append(f"{key.partition('.')[2]}={value if isinstance(value, str) else shown(value)}")
     return ", ".join(words)

@@ -129,7 +129,8 @@ class SweepProgress:
         if not typical:
             return None
         median = typical[len(typical) // 2]
-        return sum(left * self._known.get(key, median) for key, left in self._left.items()) / self._jobs
+        work = [left * self._known.get(key, median) for key, left in self._left.items() if left]
+        return sum(work) / max(1, min(self._jobs, len(work)))
 
     def _refresh(self) -> None:
         if self._progress is None:

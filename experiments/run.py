@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if __package__ in (None, ""):
+if __name__ == "__main__" and not __package__:
     # As a script Python puts this folder first on the path, where `sweep` and `table` would be importable as top-level
     # modules. In a checkout its root belongs there instead; the native library is found in an installed package if any.
     _root = Path(__file__).resolve().parent.parent
@@ -46,7 +46,8 @@ _DEFAULT = "flagship"
     "--only",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Only runs in which a key that varies, or train.seed, has this value; several must all hold.",
+    help="Only runs in which a key that varies, or train.seed, has this value; several values of one key are "
+    "alternatives, several keys must all hold.",
 )
 @click.option(
     "--jobs",
@@ -55,6 +56,7 @@ _DEFAULT = "flagship"
     help="Runs at a time, each in its own process [default: one per core where all runs are in virtual time, else 1].",
 )
 @click.option("--report/--no-report", "with_report", default=True, help="Write report.html at the end [default: yes].")
+@click.option("--tensorboard", is_flag=True, help="Runs also write DIR/runs/KEY/tensorboard, for TensorBoard.")
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
 @click.option("--dry-run", is_flag=True, help="Say what would run, and for how long by earlier runs.")
 def command(
@@ -64,6 +66,7 @@ def command(
     only: tuple[str, ...],
     jobs: int | None,
     with_report: bool,
+    tensorboard: bool,
     show_list: bool,
     dry_run: bool,
 ) -> int:
@@ -77,6 +80,7 @@ def command(
         return 0
     if name is None:
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
+    from dorylax.experiments.folder import check_folder
     from dorylax.experiments.sweep import load, select
 
     whole = load(_find(name))
@@ -85,9 +89,14 @@ def command(
         raise ConfigError(f"--out {folder} is a file, not a folder")
     conditions = [_condition(text) for text in only]
     sweep = select(whole, conditions)
+    check_folder(folder, sweep)
     if dry_run:
         return _dry_run(sweep, folder, jobs)
-    return _run(sweep, folder, jobs, conditions, with_report=with_report)
+    if tensorboard:
+        from dorylax.tensorboard import load_library
+
+        load_library()  # so that its absence is said once, and not by every run
+    return _run(sweep, folder, jobs, conditions, with_report=with_report, tensorboard=tensorboard)
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -151,13 +160,21 @@ def _dry_run(sweep: Sweep, folder: Path, jobs: int | None) -> int:
     return 0
 
 
-def _run(sweep: Sweep, folder: Path, jobs: int | None, conditions: Sequence[Condition], *, with_report: bool) -> int:
+def _run(
+    sweep: Sweep,
+    folder: Path,
+    jobs: int | None,
+    conditions: Sequence[Condition],
+    *,
+    with_report: bool,
+    tensorboard: bool,
+) -> int:
     from dorylax.cli.outcome import print_table
     from dorylax.experiments.durations import known_seconds, typical_seconds
     from dorylax.experiments.folder import Study, write_sweep
     from dorylax.experiments.jobs import execute_side_by_side
     from dorylax.experiments.progress import SweepProgress
-    from dorylax.experiments.runner import check_data, error_file, execute, inspect
+    from dorylax.experiments.runner import RunOptions, check_data, error_file, execute, inspect
     from dorylax.experiments.table import summary_table, write_tables
 
     check_data(sweep)
@@ -168,24 +185,28 @@ def _run(sweep: Sweep, folder: Path, jobs: int | None, conditions: Sequence[Cond
     at_a_time = _jobs(todo, jobs)
     known = known_seconds(list(outcomes.values()))
     seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, known)) is not None}
+    options = RunOptions(tensorboard=tensorboard)
     stopped = None
     with SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress, _terminations():
         try:
             ended = (
-                execute(todo, folder, progress)
+                execute(todo, folder, progress, options)
                 if at_a_time == 1
-                else execute_side_by_side(todo, folder, at_a_time, progress)
+                else execute_side_by_side(todo, folder, at_a_time, progress, options)
             )
-            for outcome in ended:
-                outcomes[outcome.run.key] = outcome
-                progress.ends(outcome)
-                if outcome.status == "open":
-                    raise _Terminated
-                write_tables(list(outcomes.values()), folder)
+            with contextlib.closing(ended):
+                for outcome in ended:
+                    outcomes[outcome.run.key] = outcome
+                    progress.ends(outcome)
+                    if outcome.status == "open":
+                        raise _Terminated
+                    write_tables(list(outcomes.values()), folder)
         except _Terminated:
             stopped = CommandError("terminated; what is done is kept: the same command goes on", TERMINATED)
         except KeyboardInterrupt:
             stopped = CommandError("interrupted; what is done is kept: the same command goes on", INTERRUPTED)
+    if stopped is not None:  # some may have come to their end before they were stopped
+        outcomes |= {key: inspect(folder, one.run) for key, one in outcomes.items() if one.status == "open"}
     write_tables(list(outcomes.values()), folder)
     print_table(summary_table(sweep, list(outcomes.values())))
     click.echo(f"results: {folder / 'results.csv'}")

@@ -6,9 +6,10 @@ leaves its traceback in `errors/` and does not keep the others from running; the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -19,6 +20,7 @@ from dorylax.run_directory import RunDirectory, RunDirectoryError, differences, 
 
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
+    from dorylax.tensorboard import TensorBoard
     from dorylax.trainer.observer import Observer
 
 
@@ -40,6 +42,22 @@ class RunOutcome:
     summary: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: str | None = None
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """What runs leave besides the usual files.
+
+    Attributes:
+        tensorboard: event files for TensorBoard, in `tensorboard/` of the run's directory.
+    """
+
+    tensorboard: bool = False
+
+
+USUAL = RunOptions()
+"""Nothing else."""
 
 
 def directory(folder: Path, run: Run) -> Path:
@@ -101,13 +119,16 @@ def check_data(sweep: Sweep) -> None:
             raise ConfigError(f"unknown data.size {size!r} of {name}: {did_you_mean(size, sizes)}")
 
 
-def execute(runs: Sequence[Run], folder: Path, watcher: Watcher) -> Iterator[RunOutcome]:
+def execute(
+    runs: Sequence[Run], folder: Path, watcher: Watcher, options: RunOptions = USUAL
+) -> Generator[RunOutcome, None, None]:
     """Runs one after the other, in this process.
 
     Args:
         runs: what is to be done.
         folder: the sweep's.
         watcher: told of what happens.
+        options: what else runs leave.
 
     Yields:
         An outcome after each run; "open" once a signal has stopped a run, and then no more.
@@ -115,28 +136,39 @@ def execute(runs: Sequence[Run], folder: Path, watcher: Watcher) -> Iterator[Run
     cache = DataCache()
     for index, run in enumerate(runs):
         watcher.begins(run)
-        outcome = run_one(run, folder, Told(watcher, run), cache)
+        outcome = run_one(run, folder, Told(watcher, run), cache, options)
         yield outcome
         if outcome.status == "open":
             return
         cache.keep_only([later.config.data for later in runs[index + 1 :]])
 
 
-def run_one(run: Run, folder: Path, observer: Observer, cache: DataCache) -> RunOutcome:
+def run_one(run: Run, folder: Path, observer: Observer, cache: DataCache, options: RunOptions = USUAL) -> RunOutcome:
     """Runs, or goes on with, one run; an exception is recorded, and the run has failed."""
     from dorylax.trainer import Trainer
 
     path = directory(folder, run)
     try:
         data = cache.get(run.config.data)
-        trainer = Trainer.from_config(run.config, data, run_directory=path, resume=True, observers=(observer,))
-        result = trainer.fit()
+        with contextlib.ExitStack() as stack:
+            observers = [observer, *(stack.enter_context(one) for one in _sinks(path, options))]
+            trainer = Trainer.from_config(run.config, data, run_directory=path, resume=True, observers=observers)
+            result = trainer.fit()
     except Exception:
         return fail(folder, run, traceback.format_exc())
     error_file(folder, run).unlink(missing_ok=True)
     if result.stopped == "signal":
         return RunOutcome(run, "open")
     return inspect(folder, run)
+
+
+def _sinks(path: Path, options: RunOptions) -> list[TensorBoard]:
+    """Observers that write what the options ask for into a run's directory; to be closed."""
+    if not options.tensorboard:
+        return []
+    from dorylax.tensorboard import TensorBoard
+
+    return [TensorBoard(path / "tensorboard")]
 
 
 def fail(folder: Path, run: Run, text: str) -> RunOutcome:

@@ -25,8 +25,11 @@ from dorylax.config import ConfigError, RunConfig, did_you_mean
 from dorylax.config.check import KEYS, check_value, unknown_key
 from dorylax.config.errors import shown
 from dorylax.config.files import overrides_from_mapping, read_text
-from dorylax.config.strict_yaml import Document, parse
+from dorylax.config.strict_yaml import Document, parse, scalar
 from dorylax.experiments.names import short_name
+
+CONFIGS = Path(__file__).resolve().parent / "configs"
+"""Where the sweeps that ship are."""
 
 _PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
 _COMPARE = ("baseline", "margin", "target")
@@ -228,20 +231,22 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     """
     if not conditions:
         return sweep
-    values: dict[str, list[str]] = {key: [] for key in (*sweep.axes, _SEED)}
+    values: dict[str, list[Any]] = {key: [] for key in (*sweep.axes, _SEED)}
     for run in sweep.runs:
         for key, value in _varying(run).items():
             if value not in values[key]:
                 values[key].append(value)
-    wanted: dict[str, list[str]] = {}
-    for key, value in conditions:
+    wanted: dict[str, list[Any]] = {}
+    for key, text in conditions:
         if key not in values:
             raise ConfigError(
-                f"--only {key}={value}: {key!r} does not vary in sweep {sweep.name}: {did_you_mean(key, list(values))}"
+                f"--only {key}={text}: {key!r} does not vary in sweep {sweep.name}: {did_you_mean(key, list(values))}"
             )
-        if value not in values[key]:
-            raise ConfigError(f"--only {key}={value}: in sweep {sweep.name} {key} is {', '.join(values[key])}")
-        wanted.setdefault(key, []).append(value)
+        meant = [value for value in values[key] if _means(text, value)]
+        if not meant:
+            listed = ", ".join(value if isinstance(value, str) else shown(value) for value in values[key])
+            raise ConfigError(f"--only {key}={text}: in sweep {sweep.name} {key} is {listed}")
+        wanted.setdefault(key, []).extend(meant)
     runs = [run for run in sweep.runs if all(_varying(run)[key] in chosen for key, chosen in wanted.items())]
     if not runs:
         raise ConfigError("--only: no run meets all of " + ", ".join(f"{key}={value}" for key, value in conditions))
@@ -251,10 +256,19 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     return dataclasses.replace(sweep, runs=tuple(runs), comparison=comparison)
 
 
-def _varying(run: Run) -> dict[str, str]:
-    """What distinguishes a run, as text."""
-    values = {**run.setting, _SEED: run.config.train.seed}
-    return {key: value if isinstance(value, str) else shown(value) for key, value in values.items()}
+def _varying(run: Run) -> dict[str, Any]:
+    """What distinguishes a run."""
+    return {**run.setting, _SEED: run.config.train.seed}
+
+
+def _means(text: str, value: Any) -> bool:
+    """Whether text on the command line is a value, by the rules of a file: `1e-2` is 0.01."""
+    if text == value:
+        return True
+    try:
+        return _same(scalar(text), value)
+    except ConfigError:
+        return False
 
 
 def _has_baseline(run: Run, runs: Sequence[Run], comparison: Comparison) -> bool:
@@ -403,9 +417,14 @@ def _values(axes: Sequence[Axis]) -> dict[str, list[Any]]:
 def _check_known(place: str, key: Any, value: Any, values: Mapping[str, list[Any]]) -> None:
     if key not in values:
         raise ConfigError(f"{place}: {shown(key)} does not vary here: {did_you_mean(key, list(values))}")
-    if value not in values[key]:
+    if not any(_same(value, one) for one in values[key]):
         listed = ", ".join(shown(one) for one in values[key])
         raise ConfigError(f"{place}: {key} is never {shown(value)} here, but {listed}")
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values of a file mean the same; 1 and 1.0 do, 1 and true do not."""
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
 # What is compared.

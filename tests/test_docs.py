@@ -1,8 +1,11 @@
-"""Every Python example in the README and in docs/ runs as it stands."""
+"""Every Python example in the README and in docs/ runs as it stands, and of the guide to experiments the commands too."""
 
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,29 @@ def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     namespace: dict[str, object] = {"__name__": "example"}
     for block in EXAMPLES[page]:  # of one page, in order: later ones may use what earlier ones define
         exec(compile(block, page, "exec"), namespace)
+
+
+def test_the_guide_s_commands_run_with_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for the first block: installing is what CI does, and the flagship has its own tests."""
+    monkeypatch.chdir(tmp_path)
+    _, *blocks = re.findall(
+        r"^```(python|sh)\n(.*?)^```$", (ROOT / "docs" / "experiments.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    files = [text for language, text in blocks if language == "python" and ".write(" in text]
+    for text in files:
+        exec(compile(text, "docs/experiments.md", "exec"), {})
+    commands = [line for language, text in blocks if language == "sh" for line in text.splitlines()]
+    assert len(commands) >= 3
+    # Only what is selected by the last one is trained: the others would train it all.
+    for line in [*commands[:1], *commands[-1:]]:
+        program, script, *words = shlex.split(line, comments=True)
+        assert (program, script) == ("python", "experiments/run.py")
+        done = subprocess.run(
+            [sys.executable, str(ROOT / script), *words], capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+    assert "runs to do" not in done.stdout
+    assert (tmp_path / "runs" / "mine" / "report.html").is_file()
 
 
 def test_the_readme_has_examples() -> None:

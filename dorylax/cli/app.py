@@ -19,6 +19,7 @@ from dorylax.cli.failures import INTERRUPTED, CommandError, explain
 from dorylax.cli.info import info
 from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
+from dorylax.cli.report import report
 from dorylax.cli.train import train
 from dorylax.config.errors import did_you_mean
 
@@ -42,7 +43,7 @@ def cli() -> None:
     """Train graph neural networks on whole graphs."""
 
 
-for _command in (train, predict, describe, partition, datasets, info):
+for _command in (train, predict, describe, partition, report, datasets, info):
     cli.add_command(_command)
 
 

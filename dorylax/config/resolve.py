@@ -31,6 +31,7 @@ from dorylax.config.schema import (
     TrainConfig,
 )
 from dorylax.optimizers import OPTIMIZERS
+from dorylax.own import OwnError, is_own, options_of
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.serverless.config import TensorConfig, TensorConfigError
 
@@ -114,18 +115,17 @@ class RunConfig(BaseModel):
         name = given.get("model.name", values["model.name"])
         used, recipe = _model(name)
         optimizer = ({**values, **recipe} | given)["optimizer.name"]
-        known("optimizer.name", optimizer, OPTIMIZERS)
-        tuned = OPTIMIZERS[optimizer].options
+        tuned = _tuned(optimizer)
         # What a recipe says for its own optimizer means nothing to one that has no such option.
         foreign = {f"optimizer.{option}" for option in _OPTIMIZER_OPTIONS - tuned.keys()}
-        values.update({f"model.{option}": _MODEL_DEFAULTS[option] for option in used})
+        values.update({f"model.{option}": default for option, default in used.items()})
         values.update({f"optimizer.{option}": value for option, value in tuned.items()})
         values.update({key: value for key, value in recipe.items() if key not in foreign})
         values.update(_DATA_DEFAULTS.get(given.get("data.name", values["data.name"]), {}))
 
         for key in given:
             section, option = key.split(".")
-            if section == "model" and option in _MODEL_OPTIONS - used:
+            if section == "model" and option in _MODEL_OPTIONS - used.keys():
                 raise ConfigError(f"{key} is not an option of model {name}, whose options are {_listed(used)}", key)
             if section == "optimizer" and option in _OPTIMIZER_OPTIONS - tuned.keys():
                 own = _listed(tuned) if tuned else "only those of every optimizer"
@@ -193,12 +193,34 @@ class RunConfig(BaseModel):
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _model(name: Any) -> tuple[frozenset[str], Mapping[str, Any]]:
-    """The options that a model uses, and its recipe with dotted keys."""
+def _model(name: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The options that a model uses, with their defaults, and its recipe with dotted keys."""
+    if is_own(name):
+        return _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS), {}
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
-    return frozenset(spec.options) & _MODEL_OPTIONS, spec.recipe
+    return {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_OPTIONS}, spec.recipe
+
+
+def _tuned(name: Any) -> Mapping[str, Any]:
+    """The options that an optimizer uses besides those of every optimizer, with their defaults."""
+    if is_own(name):
+        usual = {option: value for spec in OPTIMIZERS.values() for option, value in spec.options.items()}
+        return _own("optimizer.name", name, ("learning_rate",), usual)
+    return OPTIMIZERS[known("optimizer.name", name, OPTIMIZERS)].options
+
+
+def _own(key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of something of the user's own: by the defaults of its signature where a configuration can hold them."""
+    try:
+        found = options_of(name, given, usual)
+    except OwnError as error:
+        raise ConfigError(f"{key} = {error}", key) from None
+    return {
+        option: default if isinstance(default, bool | int | float | str) else usual[option]
+        for option, default in found.items()
+    }
 
 
 def _distinguishes(key: str, value: Any) -> bool:

@@ -46,7 +46,9 @@ class DataConfig(Section):
 class ModelConfig(Section):
     """The model. An option that the model does not use may not be set."""
 
-    name: str = Field("gcn", description="which model")
+    name: str = Field(
+        "gcn", description="which model: one of those below, or your own as `FILE.py:CLASS` or `MODULE:CLASS`"
+    )
     hidden_features: Count | None = Field(
         None, description="width of the hidden layers, per head where there are heads"
     )
@@ -82,7 +84,10 @@ class ModelConfig(Section):
 class OptimizerConfig(Section):
     """The optimizer. An option that the optimizer does not use may not be set."""
 
-    name: str = Field("adam", description="which optimizer")
+    name: str = Field(
+        "adam",
+        description="which optimizer: one of those below, or a function of your own as `FILE.py:NAME` or `MODULE:NAME`",
+    )
     learning_rate: Positive = Field(0.01, description="step size")
     weight_decay: Annotated[float, Field(ge=0)] = Field(
         0.0, description="λ: adds λ·w to the gradient (the L2 penalty λ/2·‖w‖²); with adamw and lamb decoupled from it"

@@ -6,7 +6,7 @@ Each function draws one figure at a width in inches, so that a page has one for 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from dorylax.experiments.analysis import Compared, Group, RunHistory, Variant
 from dorylax.experiments.comparison import Interval
 from dorylax.experiments.report import theme
-from dorylax.experiments.report.timeline import TimelineTask
+from dorylax.experiments.report.timeline import IN_VAIN, TimelineTask
 
 Draw = Callable[[float], Figure]
 
@@ -46,6 +46,8 @@ _STYLE = {
     "legend.fontsize": 9,
     "lines.linewidth": 1.8,
 }
+_KINDS = ("GA", "AV", "SC", "AE", "AV+∇AV", "∇GA", "∇AV", "∇SC", "∇AE", "network", "finish", "WU", IN_VAIN)
+_SHORT = 14  # letters of a name of which two go side by side on a phone
 _NARROW = 5.0  # inches; below it legends go under the axes
 
 
@@ -137,7 +139,7 @@ def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
 
 
 def _epochs(run: RunHistory) -> list[float]:
-    return [record.epoch + 1 for record in run.evaluated]
+    return [float(record.epoch + 1) for record in run.evaluated]
 
 
 def _seconds(run: RunHistory) -> list[float]:
@@ -177,7 +179,7 @@ def _span(group: Group) -> tuple[float, float]:
     ]
     if not values:
         return 0.0, 100.0
-    low, high = np.percentile(values, 4), max(values)
+    low, high = np.percentile(values, 15), max(values)
     room = max(0.5, 0.06 * (high - low))
     return max(0.0, float(low) - room), min(100.0, high + room)
 
@@ -282,7 +284,8 @@ def staleness_figure(group: Group, name: str) -> NamedFigure | None:
             offsets = np.arange(len(lags)) - 0.42 + room * (slot + 0.5)
             heights = [100 * found.get(lag, 0.0) for lag in lags]
             axes.bar(offsets, heights, room * 0.92, color=theme.series(place), label=variant.name)
-        axes.set_xticks(range(len(lags)), [_lag_name(lag) for lag in lags])
+        axes.set_xticks(range(len(lags)), [str(lag) for lag in lags])
+        axes.set_xlabel("epochs behind the reader (negative: ahead)")
         axes.set_ylabel("% of rows read")
         axes.grid(axis="x", visible=False)
         _legend(figure, axes, width)
@@ -320,7 +323,7 @@ def breakdown_figure(spans: dict[str, dict[str, float]], name: str) -> NamedFigu
         spans: seconds per epoch by kind of task, by variant.
         name: for its file.
     """
-    kinds = list(dict.fromkeys(kind for found in spans.values() for kind in found))
+    kinds = _ordered(kind for found in spans.values() for kind in found)
     if not kinds:
         return None
 
@@ -329,17 +332,17 @@ def breakdown_figure(spans: dict[str, dict[str, float]], name: str) -> NamedFigu
         axes = figure.subplots()
         for row, found in enumerate(spans.values()):
             left = 0.0
-            for place, kind in enumerate(kinds):
+            for kind in kinds:
                 seconds = found.get(kind, 0.0)
-                axes.barh(row, seconds, left=left, color=theme.series(place + 1), height=0.62)
+                axes.barh(row, seconds, left=left, color=_kind_colour(kind, kinds), height=0.62)
                 left += seconds
-        for place, kind in enumerate(kinds):
-            axes.barh(0, 0, color=theme.series(place + 1), label=kind)
+        for kind in kinds:
+            axes.barh(0, 0, color=_kind_colour(kind, kinds), label=kind)
         axes.set_yticks(range(len(spans)), list(spans))
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel("seconds of tasks per epoch, all servers and functions together")
+        axes.set_xlabel("seconds of tasks per epoch")
         _legend(figure, axes, 0.0, columns=len(kinds) if width >= _NARROW else 3)
         return figure
 
@@ -347,7 +350,12 @@ def breakdown_figure(spans: dict[str, dict[str, float]], name: str) -> NamedFigu
         f"{variant}: " + ", ".join(f"{kind} {seconds:.3g} s" for kind, seconds in found.items())
         for variant, found in spans.items()
     ]
-    return NamedFigure(f"{name}tasks", "Where task time goes", "Seconds of tasks per epoch. " + "; ".join(parts), draw)
+    return NamedFigure(
+        f"{name}tasks",
+        "Where task time goes",
+        "Seconds of tasks per epoch, of all servers and functions together. " + "; ".join(parts),
+        draw,
+    )
 
 
 def timeline_figure(variants: dict[str, list[TimelineTask]], name: str) -> NamedFigure | None:
@@ -360,8 +368,8 @@ def timeline_figure(variants: dict[str, list[TimelineTask]], name: str) -> Named
     variants = {variant: tasks for variant, tasks in variants.items() if tasks}
     if not variants:
         return None
-    kinds = list(dict.fromkeys(task.kind for tasks in variants.values() for task in tasks))
-    colours = {kind: theme.series(place + 1) for place, kind in enumerate(kinds)}
+    kinds = _ordered(task.kind for tasks in variants.values() for task in tasks)
+    colours = {kind: _kind_colour(kind, kinds) for kind in kinds}
     last = max(task.end for tasks in variants.values() for task in tasks)
 
     def draw(width: float) -> Figure:
@@ -389,14 +397,27 @@ def timeline_figure(variants: dict[str, list[TimelineTask]], name: str) -> Named
             axes.grid(visible=False)
             axes.set_xlim(0, last)
             axes.tick_params(axis="y", length=0)
-        rows[-1].set_xlabel("seconds since the epoch began, on the first graph server and the parameter servers")
+        rows[-1].set_xlabel("seconds since the epoch began")
         handles = [rows[0].barh(0, 0, color=colours[kind]) for kind in kinds]
-        figure.legend(handles, kinds, loc="outside lower center", ncols=len(kinds) if width >= _NARROW else 4)
+        figure.legend(handles, kinds, loc="outside lower center", ncols=len(kinds) if width >= _NARROW else 3)
         return figure
 
     title = "What ran when, in one epoch"
-    text = f"{title}: tasks of one epoch by resource, for {', '.join(variants)}. All have the same scale."
+    text = (
+        f"{title}: tasks of one epoch on the first graph server and the parameter servers, by resource, for "
+        f"{', '.join(variants)}. All have the same scale."
+    )
     return NamedFigure(f"{name}timelines", title, text, draw)
+
+
+def _ordered(kinds: Iterable[str]) -> list[str]:
+    """Kinds of tasks as they follow each other in an epoch."""
+    return sorted(set(kinds), key=lambda kind: (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), kind))
+
+
+def _kind_colour(kind: str, kinds: Sequence[str]) -> str:
+    """Muted for what was in vain, else by its place."""
+    return theme.MUTED.light if kind == IN_VAIN else theme.series(1 + kinds.index(kind))
 
 
 def _lane_ticks(lanes: Sequence[str]) -> tuple[list[float], list[str]]:
@@ -423,7 +444,8 @@ def _legend(figure: Figure, axes: Axes, width: float, *, columns: int | None = N
     if width >= _NARROW:
         figure.legend(handles, labels, loc="outside right upper")
     else:
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns or 2)
+        short = max(map(len, labels), default=0) <= _SHORT
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns or (2 if short else 1))
 
 
 def _names(group: Group) -> str:

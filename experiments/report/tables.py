@@ -79,15 +79,16 @@ def comparison_table(group: Group) -> TextTable | None:
     if group.target is None or not found:
         return None
     priced = any(one.dollars is not None for _, one in found)
-    columns = ["variant", "epochs to target", "× baseline", "time to target", "× baseline"]
-    columns += ["cost to target", "× baseline", "value"] if priced else []
-    columns += ["never there", "test accuracy, points", "as accurate"]
+    columns = ["variant", "epochs to target", "time to target"]
+    columns += ["cost to target", "value"] if priced else []
+    columns += ["never there", "test accuracy", "as accurate"]
     rows = [_comparison_row(variant, one, priced=priced) for variant, one in found]
     note = (
         f"Target: {100 * group.target:.2f} % validation accuracy, judged on the mean of three evaluations. "
-        "Ratios of means over seeds, paired by seed, with bootstrap 95 % intervals. ≥: some runs never came there; they "
-        "count with all their epochs, so the true value is larger. Value: 1/(time · dollars), relative. As accurate: all of the "
-        "interval of the difference lies within ± 0.5 points."
+        "×: relative to the baseline, ratios of means over seeds, paired by seed, with bootstrap 95 % intervals. "
+        "≥: some runs never came there; they count with all their epochs, so the true value is larger. "
+        "Value: 1/(time · dollars), relative. Test accuracy: the difference in points. "
+        "As accurate: all of the interval of that difference lies within ± 0.5 points."
     )
     return TextTable(columns, rows, note)
 
@@ -96,25 +97,23 @@ def _comparison_row(variant: Variant, found: Compared, *, priced: bool) -> list[
     least = "≥ " if found.censored else ""
     row = [
         variant.name + (" (baseline)" if variant.is_baseline else ""),
-        f"{least}{found.epochs:.1f}",
-        _ratio(found.epochs_ratio, least),
-        least + duration(found.seconds),
-        _ratio(found.seconds_ratio, least),
+        f"{least}{found.epochs:.1f}{_ratio(found.epochs_ratio)}",
+        f"{least}{duration(found.seconds)}{_ratio(found.seconds_ratio)}",
     ]
     if priced:
         value = NONE if found.value_ratio is None else f"{'≤ ' if least else ''}{found.value_ratio:.2f}"
-        cost = NONE if found.dollars is None else least + dollars(found.dollars)
-        row += [cost, _ratio(found.dollars_ratio, least), "1" if variant.is_baseline else value]
+        cost = NONE if found.dollars is None else f"{least}{dollars(found.dollars)}{_ratio(found.dollars_ratio)}"
+        row += [cost, "1" if variant.is_baseline else value]
     accuracy = NONE
     if found.accuracy is not None:
         low, middle, high = (100 * x for x in (found.accuracy.low, found.accuracy.estimate, found.accuracy.high))
-        accuracy = f"{middle:+.2f} ({low:+.2f} to {high:+.2f})"
+        accuracy = f"{middle:+.1f} ({low:+.1f} to {high:+.1f})"
     same = {True: "yes", False: "no", None: NONE}[found.as_accurate]
     return [*row, f"{found.censored} of {found.seeds}", accuracy, same]
 
 
-def _ratio(ratio: Interval | None, least: str) -> str:
-    return NONE if ratio is None else f"{least}{ratio.estimate:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+def _ratio(ratio: Interval | None) -> str:
+    return "" if ratio is None else f", {ratio.estimate:.2f}× ({ratio.low:.2f}–{ratio.high:.2f})"
 
 
 def markdown(table: TextTable) -> str:

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 _MICRO = 1e-6
 _PARAMETERS = "parameters"
 
+IN_VAIN = "late or failed"
+"""The kind of calls whose answer did not count."""
+
 
 class TimelineTask(NamedTuple):
     """A task of one epoch.
@@ -51,21 +54,24 @@ def read_trace(path: Path) -> Trace | None:
 
 
 def one_epoch(trace: Trace) -> list[TimelineTask]:
-    """The tasks that ran while the first graph server's intervals were in an epoch in the middle of the run.
+    """The tasks of an epoch that took as long as epochs usually do.
 
-    Of an asynchronous run these are tasks of other epochs too: what is shown is a stretch of time as long as that epoch.
+    It is the first graph server's, from where its first interval enters the epoch to where its first enters the next. In
+    asynchronous runs these are tasks of other epochs too.
     """
-    epochs = sorted({event["args"]["epoch"] for event in trace.tasks if event["args"]["epoch"] >= 0})
-    if not epochs:
+    starts: dict[int, float] = {}
+    ends: dict[int, float] = {}
+    for event in trace.tasks:
+        epoch = event["args"]["epoch"]
+        if event["pid"] == 0 and epoch >= 0:
+            starts[epoch] = min(starts.get(epoch, event["ts"]), event["ts"])
+            ends[epoch] = max(ends.get(epoch, 0.0), event["ts"] + event["dur"])
+    if not starts:
         return []
-    middle = epochs[len(epochs) // 2]
-    mine = [event for event in trace.tasks if event["args"]["epoch"] == middle and event["pid"] == 0]
-    if not mine:
-        return []
-    begin = min(event["ts"] for event in mine)
-    # Until the next epoch begins: in asynchronous runs the last interval of this one ends long after that.
-    following = [event["ts"] for event in trace.tasks if event["args"]["epoch"] == middle + 1 and event["pid"] == 0]
-    end = min(following, default=max(event["ts"] + event["dur"] for event in mine))
+    lengths = {epoch: starts.get(epoch + 1, ends[epoch]) - start for epoch, start in starts.items()}
+    by_length = sorted(lengths, key=lambda epoch: (lengths[epoch], epoch))
+    usual = by_length[len(by_length) // 2]
+    begin, end = starts[usual], starts[usual] + lengths[usual]
     found = []
     for event in trace.tasks:
         first, last = event["ts"], event["ts"] + event["dur"]
@@ -73,10 +79,19 @@ def one_epoch(trace: Trace) -> list[TimelineTask]:
         if last <= begin or first >= end or (event["pid"] != 0 and resource != _PARAMETERS):
             continue
         lane = trace.lanes[event["pid"], event["tid"]]
-        kind = "network" if resource == "network" else str(event["name"])
-        found.append(TimelineTask(kind, lane, _MICRO * (max(first, begin) - begin), _MICRO * (min(last, end) - begin)))
+        found.append(
+            TimelineTask(_kind(event), lane, _MICRO * (max(first, begin) - begin), _MICRO * (min(last, end) - begin))
+        )
     order = {"graph": 0, "tensor": 1, "network": 2, _PARAMETERS: 3}
     return sorted(found, key=lambda task: (order.get(task.lane.split(" ")[0], 9), task.lane, task.start))
+
+
+def _kind(event: Mapping[str, Any]) -> str:
+    """GA, AV, …; messages are together, and so are calls whose answer did not count."""
+    if event["args"]["kind"] == "network":
+        return "network"
+    name = str(event["name"])
+    return IN_VAIN if name.endswith(")") else name  # "AV (late)"
 
 
 def task_seconds(trace: Trace) -> dict[str, float]:
@@ -86,6 +101,6 @@ def task_seconds(trace: Trace) -> dict[str, float]:
     for event in trace.tasks:
         if event["args"]["epoch"] < 0 and event["args"]["kind"] != _PARAMETERS:
             continue  # before training
-        kind = "network" if event["args"]["kind"] == "network" else str(event["name"])
+        kind = _kind(event)
         totals[kind] = totals.get(kind, 0.0) + _MICRO * event["dur"]
     return {kind: seconds / max(1, len(epochs)) for kind, seconds in totals.items()}

@@ -15,6 +15,7 @@ from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.tables import comparison_table, markdown, results_table
 from dorylax.experiments.report.timeline import one_epoch, read_trace, task_seconds
 from dorylax.experiments.runner import RunOutcome, directory
+from dorylax.experiments.sweep import CONFIGS, Sweep
 from dorylax.run_directory import RunDirectory, write_bytes, write_text
 
 _HOST = ("machine", "cpu_count", "platform", "python", "dorylax", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -47,7 +48,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         state=_state(outcomes),
         failures=[(one.run.label, one.error or "") for one in outcomes if one.status == "failed"],
         sections=sections,
-        commands=[f"python experiments/run.py --sweep {study.sweep.name}.yaml" for study in studies],
+        commands=[f"python experiments/run.py --sweep {_argument(study.sweep)}" for study in studies],
         sweep_files=[(f"{study.sweep.name}.yaml", study.sweep.text) for study in studies],
         environment=[(name, str(environment[name])) for name in _HOST if environment.get(name) is not None],
     )
@@ -63,6 +64,13 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     path = folder / "report.html"
     write_text(path, render(report))
     return path
+
+
+def _argument(sweep: Sweep) -> str:
+    """What `--sweep` takes: the name of one that ships, else that of its file."""
+    path = CONFIGS / f"{sweep.name}.yaml"
+    ships = path.is_file() and path.read_text(encoding="utf-8") == sweep.text
+    return sweep.name if ships else f"{sweep.name}.yaml"
 
 
 def _history(study: Study, outcome: RunOutcome) -> RunHistory:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import csv
 import json
+import multiprocessing.resource_tracker
 import os
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.leftovers import children
 
-from dorylax.experiments.run import main
-from dorylax.progress import ProgressBar
+from dorylax.experiments import runner, table
+from dorylax.experiments.folder import read_study
+from dorylax.experiments.progress import SweepProgress
+from dorylax.experiments.run import _jobs, main
+from dorylax.experiments.runner import RunOutcome
+from dorylax.experiments.sweep import Run, load, read
+from dorylax.pipeline import resources
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 
@@ -42,17 +50,32 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the sweep above, run in one go. Not to be changed."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "s.yaml").write_text(_SWEEP)
-    assert main(["--sweep", str(folder / "s.yaml"), "--out", str(folder / "out")]) == 0
+    assert _sweep(folder / "s.yaml", folder / "out") == 0
     return folder / "out"
+
+
+def _sweep(path: Path, out: Path, *words: str) -> int:
+    """Runs a sweep, one run after the other unless told otherwise, and without a report; gives the exit code."""
+    return main(["--sweep", str(path), "--out", str(out), "--no-report", "--jobs", "1", *words])
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
+def _results(out: Path) -> list[dict[str, str]]:
+    """The rows of results.csv, not by key but in the order of the sweep above."""
+    return sorted(_rows(out / "results.csv"), key=lambda row: (row["model.name"] != "mlp", row["train.seed"]))
+
+
+def _statuses(out: Path) -> list[str]:
+    return [row["status"] for row in _results(out)]
+
+
 def test_leaves_directories_and_tidy_tables(finished: Path) -> None:
     rows = _rows(finished / "results.csv")
-    assert [(row["model.name"], row["train.seed"]) for row in rows] == [
+    assert [row["run"] for row in rows] == sorted(row["run"] for row in rows)
+    assert [(row["model.name"], row["train.seed"]) for row in _results(finished)] == [
         ("mlp", "0"),
         ("mlp", "1"),
         ("gcn", "0"),
@@ -72,9 +95,9 @@ def test_leaves_directories_and_tidy_tables(finished: Path) -> None:
 
 
 def test_prints_mean_and_deviation_by_setting(sweep: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--sweep", str(sweep), "--out", str(finished)]) == 0
+    assert _sweep(sweep, finished) == 0
     out = capsys.readouterr().out
-    accuracies = [float(row["test_accuracy"]) for row in _rows(finished / "results.csv")[:2]]
+    accuracies = [float(row["test_accuracy"]) for row in _results(finished)[:2]]
     line = next(line for line in out.splitlines() if "mlp" in line)
     assert "2/2" in line
     assert f"{50 * sum(accuracies):.1f} ± " in line
@@ -87,7 +110,7 @@ def test_nothing_is_done_twice(sweep: Path, finished: Path, monkeypatch: pytest.
         raise AssertionError("trained again")
 
     monkeypatch.setattr(Trainer, "fit", fail)
-    assert main(["--sweep", str(sweep), "--out", str(finished)]) == 0
+    assert _sweep(sweep, finished) == 0
     assert (finished / "results.csv").read_bytes() == before
 
 
@@ -95,17 +118,18 @@ def test_killed_and_started_again_it_gives_the_same_bytes(sweep: Path, finished:
     out = tmp_path / "out"
     # It kills itself in the middle of the third run, after a checkpoint.
     script = (
-        "import os, signal, sys; from dorylax.experiments.run import main; from dorylax.progress import ProgressBar\n"
+        "import os, signal, sys; from dorylax.experiments.run import main\n"
+        "from dorylax.experiments.progress import SweepProgress\n"
         "count = iter(range(100))\n"
-        "ProgressBar.epoch = lambda self, record: next(count) == 7 and os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"main(['--sweep', {str(sweep)!r}, '--out', {str(out)!r}])"
+        "SweepProgress.epoch = lambda *_: next(count) == 7 and os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"main(['--sweep', {str(sweep)!r}, '--out', {str(out)!r}, '--jobs', '1'])"
     )
     killed = subprocess.run([sys.executable, "-c", script], cwd=_ROOT, capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert [row["status"] for row in _rows(out / "results.csv")] == ["done", "done", "open", "open"]
-    third = out / "runs" / _rows(out / "results.csv")[2]["run"]
+    assert _statuses(out) == ["done", "done", "open", "open"]
+    third = out / "runs" / _results(out)[2]["run"]
     assert list((third / "checkpoints").glob("epoch-*"))
-    assert main(["--sweep", str(sweep), "--out", str(out)]) == 0
+    assert _sweep(sweep, out) == 0
     assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
     epochs = [json.loads(line)["epoch"] for line in (third / "metrics.jsonl").read_text().splitlines()]
     assert epochs == [0, 1, 2]
@@ -123,13 +147,13 @@ def test_a_signal_keeps_what_is_done(
 ) -> None:
     count = iter(range(100))
 
-    def epoch(self: ProgressBar, record: EpochRecord) -> None:
+    def epoch(self: SweepProgress, run: Run, record: EpochRecord) -> None:
         if next(count) == 4:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(ProgressBar, "epoch", epoch)
-    assert main(["--sweep", str(sweep), "--out", str(tmp_path / "out")]) == code
-    assert [row["status"] for row in _rows(tmp_path / "out" / "results.csv")] == ["done", "open", "open", "open"]
+    monkeypatch.setattr(SweepProgress, "epoch", epoch)
+    assert _sweep(sweep, tmp_path / "out") == code
+    assert _statuses(tmp_path / "out") == ["done", "open", "open", "open"]
     assert "what is done is kept" in capsys.readouterr().err
 
 
@@ -146,8 +170,8 @@ def test_a_failed_run_is_recorded_and_the_others_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "fit", second_fails)
-        assert main(["--sweep", str(sweep), "--out", str(out)]) == 1
-    rows = _rows(out / "results.csv")
+        assert _sweep(sweep, out) == 1
+    rows = _results(out)
     assert [row["status"] for row in rows] == ["done", "failed", "done", "done"]
     trace = (out / "errors" / f"{rows[1]['run']}.txt").read_text()
     assert trace.startswith("Traceback")
@@ -156,7 +180,7 @@ def test_a_failed_run_is_recorded_and_the_others_go_on(
     assert "1/2, 1 failed" in captured.out
     assert "1 of 4 runs failed" in captured.err
     # The next start tries it again.
-    assert main(["--sweep", str(sweep), "--out", str(out)]) == 0
+    assert _sweep(sweep, out) == 0
     assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
     assert not list((out / "errors").iterdir())
 
@@ -173,16 +197,16 @@ def test_each_data_set_is_loaded_once(sweep: Path, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(trainer, "prepare_data", counted, raising=False)
     sweep.write_text(_SWEEP.replace("[mlp, gcn]", "[mlp]").replace("epochs: 3", "epochs: 1"))
-    assert main(["--sweep", str(sweep), "--out", str(tmp_path / "out")]) == 0
+    assert _sweep(sweep, tmp_path / "out") == 0
     assert len(loaded) == 1
 
 
 def test_dry_run_writes_nothing(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    assert main(["--sweep", str(sweep), "--dry-run", "--out", str(out)]) == 0
+    assert _sweep(sweep, out, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"4 of 4 runs to do, in {out}"
-    assert lines[0].endswith("  open    model.name=mlp, train.seed=0")
+    assert lines[0].endswith("  open    mlp, seed 0")
     assert not out.exists()
 
 
@@ -208,16 +232,19 @@ def test_data_that_do_not_exist_stop_it_before_it_starts(
         ("none.npz", "data.name: there is no file none.npz"),
     ):
         sweep.write_text(f"base: {{data.name: {name}}}\ngrid: {{model.name: [gcn]}}\n")
-        assert main(["--sweep", str(sweep), "--out", str(tmp_path / "out")]) == 2
+        assert _sweep(sweep, tmp_path / "out") == 2
         assert capsys.readouterr().err == f"error: {message}\n"
     assert not (tmp_path / "out").exists()
 
 
 def test_sweep_without_a_file_is_the_one_that_ships(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--sweep", "--dry-run", "--out", "nowhere"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "15 of 15 runs to do, in nowhere"
+    runs = len(load(_ROOT / "experiments" / "configs" / "flagship.yaml").runs)
+    assert capsys.readouterr().out.splitlines()[-1] == f"{runs} of {runs} runs to do, in nowhere"
     assert main(["--list"]) == 0
-    assert capsys.readouterr().out.startswith("models: 15 runs. ")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(list((_ROOT / "experiments" / "configs").glob("*.yaml")))
+    assert next(line for line in lines if line.startswith("flagship: ")).startswith(f"flagship: {runs} runs. ")
 
 
 @pytest.mark.parametrize("program", [["{root}/experiments/run.py"], ["-m", "dorylax.experiments.run"]])
@@ -231,7 +258,7 @@ def test_as_a_script_and_as_a_module(program: list[str], elsewhere: bool, tmp_pa
     command = [sys.executable, *words, "--list"]
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("models: 15 runs. ")
+    assert "\nmodels: 15 runs. " in done.stdout
 
 
 def test_no_module_here_shadows_the_standard_library() -> None:
@@ -247,17 +274,16 @@ def test_a_damaged_run_does_not_stop_the_others(
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(finished, out)
-    damaged = out / "runs" / _rows(out / "results.csv")[1]["run"] / name
+    damaged = out / "runs" / _results(out)[1]["run"] / name
     damaged.unlink()
     if content is not None:
         damaged.write_text(content)
-    assert main(["--sweep", str(sweep), "--dry-run", "--out", str(out)]) == 0
+    assert _sweep(sweep, out, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
     assert ["  done  " in line for line in lines[:4]] == [True, False, True, True]
     lost = name == "config.yaml"  # then it is not known whose checkpoints those are
-    assert main(["--sweep", str(sweep), "--out", str(out)]) == int(lost)
-    statuses = [row["status"] for row in _rows(out / "results.csv")]
-    assert statuses == ["done", "failed" if lost else "done", "done", "done"]
+    assert _sweep(sweep, out) == int(lost)
+    assert _statuses(out) == ["done", "failed" if lost else "done", "done", "done"]
     if not lost:
         assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
 
@@ -273,6 +299,183 @@ def test_sizes_are_checked_before_anything_runs(
     sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], base: str, message: str
 ) -> None:
     sweep.write_text(f"base: {base if base[0] == '{' else '{' + base + '}'}\ngrid: {{model.name: [gcn]}}\n")
-    assert main(["--sweep", str(sweep), "--out", str(tmp_path / "out")]) == 2
+    assert _sweep(sweep, tmp_path / "out") == 2
     assert capsys.readouterr().err == f"error: {message}\n"
     assert not (tmp_path / "out").exists()
+
+
+# Side by side.
+
+
+def test_side_by_side_gives_the_same_bytes(sweep: Path, finished: Path, tmp_path: Path) -> None:
+    multiprocessing.resource_tracker.ensure_running()  # which stays
+    before = children()
+    assert _sweep(sweep, tmp_path / "out", "--jobs", "2") == 0
+    assert children() <= before
+    assert (tmp_path / "out" / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_runs_side_by_side_with_checkpoints(
+    sweep: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    number: int,
+    code: int,
+) -> None:
+    """The first run is done, the second and the third are under way, the fourth is not begun."""
+    out = tmp_path / "out"
+    epochs = [1, 1_000_000, 1_000_001, 1_000_002]
+    sweep.write_text(f"base: {{data.size: tiny, model.name: mlp}}\ngrid: {{train.epochs: {epochs}}}\n")
+    multiprocessing.resource_tracker.ensure_running()
+    before = children()
+    seen = set()
+
+    def epoch(self: SweepProgress, run: Run, record: EpochRecord) -> None:
+        if run.config.train.epochs > 1 and run.key not in seen:
+            seen.add(run.key)
+            if len(seen) == 2:
+                os.kill(os.getpid(), number)
+
+    left = []
+    summary_table = table.summary_table
+    monkeypatch.setattr(SweepProgress, "epoch", epoch)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            table, "summary_table", lambda *words: (left.append(children() - before), summary_table(*words))[1]
+        )
+        assert _sweep(sweep, out, "--jobs", "2") == code
+    assert left == [set()]
+    assert "what is done is kept" in capsys.readouterr().err
+    rows = sorted(_rows(out / "results.csv"), key=lambda row: int(row["train.epochs"]))
+    assert [row["status"] for row in rows] == ["done", "open", "open", "open"]
+    kept = [bool(list((out / "runs" / row["run"]).glob("checkpoints/epoch-*"))) for row in rows]
+    assert kept == [True, True, True, False]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_nothing_runs_any_more_when_the_results_are_written(
+    sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may come at any moment; a run that ended meanwhile is done."""
+    events = []
+
+    def execute(runs: list[Run], *_: object) -> Iterator[RunOutcome]:
+        try:
+            yield from (RunOutcome(run, "failed", error="x") for run in runs)
+        finally:
+            events.append("all stopped")
+
+    def write_tables(outcomes: list[RunOutcome], folder: Path) -> None:
+        events.append("tables")
+        if events == ["tables"]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "execute", execute)
+    monkeypatch.setattr(table, "write_tables", write_tables)
+    assert _sweep(sweep, tmp_path / "out") == 130
+    assert events == ["tables", "all stopped", "tables"]
+
+
+def test_a_run_that_ended_while_it_was_stopped_is_done(
+    sweep: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+
+    def execute(*_: object) -> Iterator[RunOutcome]:
+        shutil.copytree(finished / "runs", out / "runs")
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(runner, "execute", execute)
+    assert _sweep(sweep, out) == 130
+    assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
+
+
+# Options.
+
+
+@pytest.mark.parametrize(
+    ("virtual", "runs", "given", "expected"),
+    [(True, 9, None, 3), (True, 2, None, 2), (False, 9, None, 1), (False, 9, 2, 2), (True, 9, 99, 9), (True, 0, 5, 1)],
+)
+def test_how_many_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, *, virtual: bool, runs: int, given: int | None, expected: int
+) -> None:
+    """One per core in virtual time, else one; never more than there are runs."""
+    clock = "virtual" if virtual else "real"
+    text = f"base: {{pipeline.clock: {clock}}}\ngrid: {{pipeline.servers: [1]}}\nseeds: 9\n"
+    monkeypatch.setattr(resources, "cores", lambda: 3)
+    assert _jobs(read(text, "s.yaml", "s").runs[:runs], given) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--only", "model.name"], "--only must be KEY=VALUE, got 'model.name'"),
+        (
+            ["--only", "model.nam=gcn"],
+            "--only model.nam=gcn: 'model.nam' does not vary in sweep s: did you mean model.name?",
+        ),
+        (["--only", "model.name=gat"], "--only model.name=gat: in sweep s model.name is mlp, gcn"),
+        (["--only", "train.seed=2"], "--only train.seed=2: in sweep s train.seed is 0, 1"),
+        (["--jobs", "0"], "invalid value for '--jobs': 0 is not in the range x>=1"),
+    ],
+)
+def test_options_that_cannot_be(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    out = tmp_path / "out"
+    assert main(["--sweep", str(sweep), "--out", str(out), *words]) == 2
+    assert capsys.readouterr() == ("", f"error: {message}\n")
+    assert not out.exists()
+
+
+def test_only_some_runs(sweep: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    assert _sweep(sweep, out, "--only", "model.name=gcn", "--only", "train.seed=1") == 0
+    assert [(row["model.name"], row["train.seed"]) for row in _results(out)] == [("gcn", "1")]
+    assert [outcome.run.label for outcome in read_study(out).outcomes] == ["gcn, seed 1"]
+    assert _sweep(sweep, out) == 0
+    assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
+
+
+def test_a_dry_run_says_how_long_runs_take(
+    sweep: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    for row, seconds in zip(_results(out), (2.0, 4.0, 60.0, None), strict=True):
+        path = out / "runs" / row["run"] / "summary.json"
+        summary = json.loads(path.read_text())
+        summary["timings"]["wall"] = seconds
+        path.write_text(json.dumps({**summary, "stopped": "signal" if seconds is None else "epochs"}))
+    assert _sweep(sweep, out, "--dry-run", "--jobs", "3") == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.split("  ", 1)[1] for line in lines] == [
+        "done    mlp, seed 0  (3 s)",
+        "done    mlp, seed 1  (3 s)",
+        "done    gcn, seed 0  (1 min 00 s)",
+        "open    gcn, seed 1  (1 min 00 s)",
+    ]
+    assert last == f"1 of 4 runs to do, in {out}; about 1 min 00 s with --jobs 1, as long as those that are done took"
+
+
+def test_a_folder_of_another_sweep_is_left_alone(
+    sweep: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (finished / "results.csv").read_bytes()
+    other = sweep.rename(tmp_path / "other.yaml")
+    for words in ([], ["--dry-run"]):
+        assert _sweep(other, finished, *words) == 2
+        message = f"error: {finished} is the folder of sweep s, not of other: give another --out\n"
+        assert capsys.readouterr() == ("", message)
+    assert (finished / "results.csv").read_bytes() == before
+
+
+def test_out_must_be_a_folder(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _sweep(sweep, sweep) == 2
+    assert capsys.readouterr().err == f"error: --out {sweep} is a file, not a folder\n"

@@ -1,0 +1,44 @@
+"""`dorylax report`: the report of one sweep, or of several together, from what their runs have left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dorylax.config.errors import ConfigError
+
+
+@click.command()
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Where it goes [default: DIR, where there is one]."
+)
+def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
+    """Write the report of sweeps.
+
+    Each DIR is the folder of a sweep that experiments/run.py has run. Writes report.html, report.md and figures/; runs
+    nothing.
+    """
+    if out is None:
+        if len(folders) > 1:
+            raise ConfigError("--out is needed with several folders: it says where their common report goes")
+        out = folders[0]
+    # Upwards, from the command line to what lies above it: this is an entry point, which nothing below it imports.
+    from dorylax.experiments.folder import read_study
+    from dorylax.experiments.report import write_report
+
+    studies = [read_study(folder) for folder in folders]
+    if not any(outcome.status == "done" for study in studies for outcome in study.outcomes):
+        raise ConfigError("there is nothing to report: no run is done yet")
+    _check_out(out)
+    click.echo(f"report: {write_report(studies, out)}")
+
+
+def _check_out(out: Path) -> None:
+    """A report replaces the folder of figures beside it, which must not be somebody else's."""
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is a file, not a folder")
+    ours = any((out / name).is_file() for name in ("sweep.json", "report.html"))
+    if (out / "figures").exists() and not ours:
+        raise ConfigError(f"--out {out} has figures that are of no report, and would be lost: choose another folder")

@@ -1,0 +1,143 @@
+"""Sweeps as one pandas frame, for notebooks and figures of one's own.
+
+Tidy: a row for each epoch, or for each run; every fact is a column, and the index only counts. What is read is
+`folder`'s to say; tables as files are `table`'s.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dorylax import metrics
+from dorylax.config.check import KEYS
+from dorylax.config.schema import type_words
+from dorylax.experiments.folder import Study, read_study
+from dorylax.experiments.runner import RunOutcome, directory
+from dorylax.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+_LEVELS = ("epochs", "runs")
+_KINDS: Mapping[str, type] = {"a whole number": int, "a number": float, "true or false": bool}  # all others are text
+_DTYPES: Mapping[type, tuple[str, str]] = {
+    int: ("int64", "Int64"),
+    float: ("float64", "float64"),  # NaN says that a value is missing, as NumPy and Matplotlib understand it
+    bool: ("bool", "boolean"),
+    str: ("string", "string"),
+}
+"""Without missing values, and with them."""
+
+_EPOCH: Mapping[str, type] = {
+    "epoch": int,
+    "loss": float,
+    "train_accuracy": float,
+    "val_accuracy": float,
+    "test_accuracy": float,
+    "seconds": float,
+    "dollars": float,
+}
+_RESULTS: Mapping[str, type] = {
+    "status": str,
+    "stopped": str,
+    "epochs": int,
+    "best_epoch": int,
+    "metric": str,
+    "val_accuracy": float,
+    "test_accuracy": float,
+    "final_loss": float,
+}
+_TIMINGS = ("compile", "train", "evaluate", "checkpoint", "wall")
+_HOST: Mapping[str, type] = {"machine": str, "cpu_count": int, "platform": str, "python": str, "dorylax": str}
+
+_Member = tuple[Study, RunOutcome]
+
+
+def load(*folders: str | os.PathLike[str], level: str = "epochs") -> pandas.DataFrame:
+    """Joins the folders of sweeps into one frame.
+
+    Both levels begin with the columns `sweep` (its name), `run` (its key) and every key of the configuration, dotted, that
+    one of the runs has. Values that are missing are `NaN` in columns of floats, else `pandas.NA`.
+
+    Args:
+        folders: of sweeps, one or more; one that is given twice counts once.
+        level: "epochs" for a row per run and epoch, of the runs that are done, with the fields of `EpochRecord` and `time`,
+            the training seconds up to the epoch's end; or "runs" for a row per run, whatever became of it, with the
+            columns of results.csv and timings.csv.
+
+    Returns:
+        Rows sorted by sweep, run and epoch; the index counts them.
+
+    Raises:
+        ValueError: another level, or no folder.
+        ConfigError: a folder that is no sweep's.
+        RunDirectoryError: a run's metrics.jsonl cannot be read.
+    """
+    if level not in _LEVELS:
+        raise ValueError(f"level must be one of {', '.join(_LEVELS)}, got {level!r}")
+    if not folders:
+        raise ValueError("load needs the folder of at least one sweep")
+    paths = {Path(folder).resolve(): Path(folder) for folder in folders}
+    studies = [read_study(path) for path in paths.values()]
+    members = [(study, outcome) for study in studies for outcome in study.outcomes]
+    members.sort(key=lambda member: (member[0].sweep.name, member[1].run.key))
+    used = {key for _, outcome in members for key in outcome.run.config.dotted()}
+    keys = [key for key in KEYS if key in used]
+    return _runs(members, keys) if level == "runs" else _epochs(members, keys)
+
+
+def _runs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame:
+    import pandas
+
+    columns = _identities(members, keys)
+    outcomes = [outcome for _, outcome in members]
+    for name, kind in _RESULTS.items():
+        values = [outcome.status if name == "status" else outcome.summary.get(name) for outcome in outcomes]
+        columns[name] = _column(values, kind)
+    columns["seconds_per_epoch"] = _column([outcome.summary.get("seconds_per_epoch") for outcome in outcomes], float)
+    spent = [outcome.summary.get("timings") or {} for outcome in outcomes]
+    for name in _TIMINGS:
+        columns[f"{name}_seconds"] = _column([seconds.get(name) for seconds in spent], float)
+    for name, kind in _HOST.items():
+        columns[name] = _column([outcome.environment.get(name) for outcome in outcomes], kind)
+    return pandas.DataFrame(columns)
+
+
+def _epochs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame:
+    import pandas
+
+    done = [member for member in members if member[1].status == "done"]
+    histories = [
+        metrics.read(RunDirectory.open(directory(study.folder, outcome.run)).metrics_path) for study, outcome in done
+    ]
+    runs = pandas.DataFrame(_identities(done, keys))
+    repeated = runs.loc[runs.index.repeat([len(history) for history in histories])].reset_index(drop=True)
+    records = list(itertools.chain.from_iterable(histories))
+    columns = {name: _column([getattr(record, name) for record in records], kind) for name, kind in _EPOCH.items()}
+    times = [itertools.accumulate(record.seconds for record in history) for history in histories]
+    columns["time"] = _column(list(itertools.chain.from_iterable(times)), float)
+    return pandas.concat([repeated, pandas.DataFrame(columns)], axis=1)
+
+
+def _identities(members: Sequence[_Member], keys: Sequence[str]) -> dict[str, pandas.Series]:
+    """Columns with a value per run: which one it is, and its configuration."""
+    columns = {
+        "sweep": _column([study.sweep.name for study, _ in members], str),
+        "run": _column([outcome.run.key for _, outcome in members], str),
+    }
+    settings = [outcome.run.config.dotted() for _, outcome in members]
+    for key in keys:
+        columns[key] = _column([one.get(key) for one in settings], _KINDS.get(type_words(KEYS[key]), str))
+    return columns
+
+
+def _column(values: Sequence[Any], kind: type) -> pandas.Series:
+    """A column whose type depends only on its kind and on whether a value is missing."""
+    import pandas
+
+    whole, nullable = _DTYPES[kind]
+    return pandas.Series(values, dtype=nullable if None in values else whole)

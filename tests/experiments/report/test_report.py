@@ -1,0 +1,121 @@
+"""Reports: what is in them, the same bytes every time, nothing of a file taken for markup."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from support.reports import EPOCHS, accuracy, seconds, sweep, trace, written_report, written_study
+
+from dorylax.experiments.folder import read_study
+from dorylax.experiments.report import theme, write_report
+from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds
+
+FIGURES = ("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "value", "staleness", "timelines", "tasks")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a report. Not to be changed."""
+    path = tmp_path_factory.mktemp("report")
+    written_report(path)
+    return path
+
+
+def test_all_figures_of_both_groups_are_there_as_svg_and_png(folder: Path) -> None:
+    names = {path.name for path in (folder / "figures").iterdir()}
+    assert names == {f"{place}-{name}.{suffix}" for place in (0, 1) for name in FIGURES for suffix in ("svg", "png")}
+    for path in (folder / "figures").glob("*.svg"):
+        ET.parse(path)
+    for path in (folder / "figures").glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_bytes_again(folder: Path, tmp_path: Path) -> None:
+    written_study(tmp_path)
+    write_report([read_study(tmp_path)], tmp_path)
+    for name in ("report.html", "report.md", "figures/0-accuracy-epochs.svg", "figures/1-timelines.svg"):
+        again, before = (tmp_path / name).read_bytes(), (folder / name).read_bytes()
+        assert again == before, name
+
+
+def test_numbers_are_those_of_the_runs(folder: Path) -> None:
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    baseline = [run for run in sweep().runs if run.name == "gcn, pipe"]
+    target = sum(accuracy(run, EPOCHS - 1) for run in baseline) / 3 - 0.01
+    assert f"Target: {100 * target:.2f} % validation accuracy" in text
+    crossings = [
+        next(epoch + 1 for epoch in range(2, EPOCHS) if sum(accuracy(run, epoch - k) for k in range(3)) / 3 >= target)
+        for run in baseline
+    ]
+    mean = sum(crossings) / 3
+    row = next(line for line in text.splitlines() if line.startswith("| pipe (baseline)"))
+    assert f"| {mean:.1f} |" in row
+    assert f"| {mean * seconds(baseline[0]):.3g} s |" in row
+    assert "14 of 15 runs done, 1 failed" in text
+    assert "| async S=0 | 2 of 3 |" in text  # of gat, whose last run has failed
+    assert re.search(r"^- async S=0 needs .* the epochs of pipe", text, re.MULTILINE)
+
+
+def test_what_is_text_stays_text(folder: Path) -> None:
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Does &lt;staleness&gt; pay &amp; how?" in html
+    assert "<staleness>" not in html
+    assert "a &lt;b&gt;bad&lt;/b&gt; value" in html
+    assert "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<rdf:RDF.*?</rdf:RDF>', "", html, flags=re.DOTALL)
+
+
+def test_figures_have_no_colour_of_their_own(folder: Path) -> None:
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    drawn = html[html.index("<figure") :]
+    assert {colour.light for colour in theme.ALL if colour.light in drawn} == set()
+    assert set(re.findall(r"(?:fill|stroke): (#\w+)", drawn)) <= {"#000000"}  # of matplotlib's style sheet
+
+
+def test_with_nothing_done_there_are_only_tables(tmp_path: Path) -> None:
+    written_study(tmp_path)
+    for path in (tmp_path / "runs").glob("*/summary.json"):
+        path.unlink()
+    page = write_report([read_study(tmp_path)], tmp_path).read_text(encoding="utf-8")
+    assert "0 of 15 runs done" in page
+    assert "<figure" not in page
+
+
+def test_several_sweeps_in_one_report(folder: Path, tmp_path: Path) -> None:
+    studies = [read_study(folder), read_study(folder)]
+    page = write_report(studies, tmp_path).read_text(encoding="utf-8")
+    assert "<title>made + made</title>" in page
+    assert page.count("<h2>made gcn</h2>") == 2
+
+
+# What is taken from traces.
+
+
+def test_an_epoch_of_usual_length() -> None:
+    tasks = one_epoch(made())
+    assert max(task.end for task in tasks) == pytest.approx(0.5)  # not the first one's, which is twice as long
+    assert min(task.start for task in tasks) == 0
+    kinds = [(task.kind, task.lane) for task in tasks]
+    assert ("network", "network 0") in kinds
+    assert (IN_VAIN, "tensor 0") in kinds
+    assert ("WU", "parameters 0") in kinds
+
+
+def test_seconds_of_tasks_per_epoch() -> None:
+    found = task_seconds(made())
+    # Three epochs of 1, 0.5 and 0.5 seconds; a fifth of each for every task.
+    assert found == pytest.approx(dict.fromkeys(("AV", "network", "GA", IN_VAIN, "WU"), 2.0 / 15))
+
+
+def test_no_trace_is_none(tmp_path: Path) -> None:
+    assert read_trace(tmp_path / "trace.json") is None
+    assert one_epoch(Trace([], {})) == []
+
+
+def made() -> Trace:
+    """Epochs of half a second, the first of one."""
+    events = trace(0.5)
+    lanes = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["ph"] == "M"}
+    return Trace([one for one in events if one["ph"] == "X"], lanes)

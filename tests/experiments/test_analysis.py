@@ -1,0 +1,215 @@
+"""What a sweep has shown, on histories with known answers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dorylax.experiments.analysis import RunHistory, Variant, analyse, compare
+from dorylax.experiments.sweep import Run, Sweep, read
+from dorylax.trainer.result import EpochRecord
+
+_TEXT = """\
+base: {data.size: tiny}
+grid: {model.name: [gcn, gat]}
+zip:
+  pipeline.mode: [pipe, async]
+  pipeline.staleness: [null, 1]
+seeds: 2
+"""
+_COMPARE = "compare: {baseline: {pipeline.mode: pipe}}\n"
+
+
+@functools.cache
+def _sweep(compare: str = _COMPARE) -> Sweep:
+    return read(_TEXT + compare, "s.yaml", "s")
+
+
+def _done(
+    run: Run,
+    accuracies: Sequence[float | None],
+    seconds: float = 1.0,
+    dollars: float | None = 1.0,
+    test: float | None = 0.8,
+) -> RunHistory:
+    """A run with these validation accuracies, each epoch with so many seconds and dollars."""
+    history = [
+        EpochRecord(
+            epoch=epoch,
+            loss=1.0,
+            train_accuracy=value,
+            val_accuracy=value,
+            test_accuracy=value,
+            seconds=seconds,
+            dollars=None if dollars is None else dollars * (epoch + 1),
+        )
+        for epoch, value in enumerate(accuracies)
+    ]
+    return RunHistory(run, history, {"test_accuracy": test})
+
+
+def _crossing_at(epochs: int, length: int = 20) -> list[float]:
+    """Reaches 0.9 so that the mean over three epochs does after so many."""
+    return [0.1] * (epochs - 3) + [0.9] * (length - epochs + 3)
+
+
+def _study(sweep: Sweep, **asynchronous: Any) -> list[RunHistory]:
+    """Synchronous runs are at 0.9 after 5 epochs; the others, unless told otherwise, after 10 of half the time."""
+    given: dict[str, Any] = {"accuracies": _crossing_at(10), "seconds": 0.5, "dollars": 0.25, **asynchronous}
+    return [
+        _done(run, _crossing_at(5)) if run.setting["pipeline.mode"] == "pipe" else _done(run, **given)
+        for run in sweep.runs
+    ]
+
+
+def test_groups_hold_what_is_compared() -> None:
+    groups = analyse(_sweep(), _study(_sweep()))
+    assert [group.name for group in groups] == ["gcn", "gat"]
+    assert [[one.name for one in group.variants] for group in groups] == [["pipe", "async S=1"]] * 2
+    assert [[one.is_baseline for one in group.variants] for group in groups] == [[True, False]] * 2
+    assert [one.planned for one in groups[0].variants] == [2, 2]
+    assert [run.seed for run in groups[1].variants[0].runs] == [0, 1]
+    assert groups[0].target == pytest.approx(0.89)
+
+
+def test_without_a_comparison_all_is_one_group() -> None:
+    sweep = _sweep("")
+    (group,) = analyse(sweep, _study(sweep))
+    assert (group.name, group.target, group.sentences) == ("", None, [])
+    assert [one.name for one in group.variants] == ["gcn, pipe", "gcn, async S=1", "gat, pipe", "gat, async S=1"]
+    assert all(one.compared is None and not one.is_baseline for one in group.variants)
+
+
+def test_ratios_to_the_target() -> None:
+    base, other = analyse(_sweep(), _study(_sweep(), test=0.802))[0].variants
+    assert base.compared is not None
+    assert other.compared is not None
+    assert (base.compared.epochs, base.compared.seconds, base.compared.dollars) == (5.0, 5.0, 5.0)
+    assert base.compared.epochs_ratio is base.compared.accuracy is base.compared.value_ratio is None
+    found = other.compared
+    assert (found.epochs, found.seconds, found.dollars, found.seeds) == (10.0, 5.0, 2.5, 2)
+    assert (found.censored, found.baseline_censored) == (0, 0)
+    for ratio, value in ((found.epochs_ratio, 2.0), (found.seconds_ratio, 1.0), (found.dollars_ratio, 0.5)):
+        assert ratio is not None
+        assert (ratio.estimate, ratio.low, ratio.high) == (value, value, value)
+    assert found.value_ratio == 2.0
+    assert found.accuracy is not None
+    assert found.accuracy.estimate == pytest.approx(0.002)
+    assert found.as_accurate
+
+
+def test_the_sentence_says_it_in_words() -> None:
+    (text,) = analyse(_sweep(), _study(_sweep(), test=0.802))[0].sentences
+    assert text == (
+        "async S=1 needs 2.00× (2.00–2.00) the epochs of pipe, 1.00× (1.00–1.00) the time and "
+        "0.50× (0.50–0.50) the cost; it is as accurate: +0.20 points (+0.20 to +0.20)."
+    )
+
+
+@pytest.mark.parametrize(("test", "words"), [(0.82, "is more accurate: +2.00"), (0.78, "is less accurate: -2.00")])
+def test_the_sentence_says_which_is_more_accurate(test: float, words: str) -> None:
+    assert words in analyse(_sweep(), _study(_sweep(), test=test))[0].sentences[0]
+
+
+def test_accuracies_that_may_differ_or_not() -> None:
+    done = [
+        _done(run, _crossing_at(5), test=0.8 + (0.02 if run.config.train.seed else -0.02) * (not _is_pipe(run)))
+        for run in _sweep().runs
+    ]
+    assert "it may differ in accuracy: +0.00 points (-2.00 to +2.00)" in analyse(_sweep(), done)[0].sentences[0]
+
+
+def _is_pipe(run: Run) -> bool:
+    return run.setting["pipeline.mode"] == "pipe"
+
+
+def test_a_run_that_never_gets_there_counts_with_all_its_epochs() -> None:
+    group = analyse(_sweep(), _study(_sweep(), accuracies=[0.5] * 20))[0]
+    found = group.variants[1].compared
+    assert found is not None
+    assert found.epochs_ratio is not None
+    assert (found.epochs, found.epochs_ratio.estimate, found.censored) == (20.0, 4.0, 2)
+    assert group.sentences[0].startswith(
+        "async S=1 needs at least 4.00× (4.00–4.00) the epochs of pipe, at least 2.00× (2.00–2.00) the time and "
+        "at least 1.00× (1.00–1.00) the cost; 2 of 2 runs never reach the target; it"
+    )
+
+
+def test_a_baseline_that_never_gets_there_makes_upper_bounds() -> None:
+    sweep = _sweep("compare: {baseline: {pipeline.mode: pipe}, target: 0.85}\n")
+
+    def done(other: Sequence[float]) -> list[RunHistory]:
+        return [_done(run, [0.5] * 20 if _is_pipe(run) else other) for run in sweep.runs]
+
+    group = analyse(sweep, done(_crossing_at(5)))[0]
+    assert group.target == 0.85
+    assert group.sentences[0].startswith("async S=1 needs at most 0.25× (0.25–0.25) the epochs of pipe, at most")
+    assert "; 2 of 2 runs of pipe never reach the target; it" in group.sentences[0]
+    neither = analyse(sweep, done([0.5] * 10))[0].sentences[0]
+    assert neither.startswith("async S=1 needs about 0.50× (0.50–0.50) the epochs of pipe")
+    assert "; 2 of 2 runs never reach the target; 2 of 2 runs of pipe never reach the target;" in neither
+
+
+def test_runs_that_cost_nothing() -> None:
+    found = analyse(_sweep(), _study(_sweep(), dollars=None))[0]
+    compared = found.variants[1].compared
+    assert compared is not None
+    assert compared.dollars is compared.dollars_ratio is compared.value_ratio is None
+    assert compared.seconds_ratio is not None
+    assert "cost" not in found.sentences[0]
+
+
+def test_without_a_test_mask_no_accuracies_are_compared() -> None:
+    group = analyse(_sweep(), _study(_sweep(), test=None))[0]
+    compared = group.variants[1].compared
+    assert compared is not None
+    assert compared.accuracy is compared.as_accurate is None
+    assert group.sentences[0].endswith("the cost.")
+
+
+def test_only_seeds_that_both_have() -> None:
+    done = [one for one in _study(_sweep()) if _is_pipe(one.run) or one.seed == 1]
+    base, other = analyse(_sweep(), done)[0].variants
+    assert base.compared is not None
+    assert other.compared is not None
+    assert (base.compared.seeds, other.compared.seeds, len(other.runs), other.planned) == (2, 1, 1, 2)
+    apart = [one for one in _study(_sweep()) if one.seed == _is_pipe(one.run)]
+    assert analyse(_sweep(), apart)[0].variants[1].compared is None
+
+
+def test_without_a_baseline_run_nothing_is_compared() -> None:
+    done = [one for one in _study(_sweep()) if not _is_pipe(one.run)]
+    group = analyse(_sweep(), done)[0]
+    assert (group.target, group.sentences) == (None, [])
+    assert [one.compared for one in group.variants] == [None, None]
+    assert analyse(_sweep(), [])[1].variants[0].runs == ()
+
+
+def test_epochs_without_an_evaluation_are_counted() -> None:
+    """Every second epoch is evaluated: the third evaluation at 0.9 is after epoch 8."""
+    run = _sweep().runs[0]
+    one = _done(run, [None, 0.1, None, 0.9, None, 0.9, None, 0.9, None, 0.9])
+    assert [record.epoch for record in one.evaluated] == [1, 3, 5, 7, 9]
+    found = one.crossing(0.85)
+    assert (found.epochs, found.censored) == (8, False)
+    assert one.seconds_until(8) == 8.0
+    assert one.dollars_until(8) == 8.0
+    missed = one.crossing(0.95)
+    assert (missed.epochs, missed.censored) == (10, True)
+
+
+def test_runs_that_were_never_evaluated_are_censored() -> None:
+    mine, theirs = (_done(run, [None] * 4) for run in _sweep().runs[:2])
+    found = compare([mine], [theirs], 0.5)
+    assert found is None  # other seeds
+    found = compare([mine], [mine], 0.5, is_baseline=True)
+    assert found is not None
+    assert (found.epochs, found.censored) == (4.0, 1)
+
+
+def test_variants_keep_the_whole_setting() -> None:
+    variant: Variant = analyse(_sweep(), [])[1].variants[1]
+    assert variant.setting == {"model.name": "gat", "pipeline.mode": "async", "pipeline.staleness": 1}

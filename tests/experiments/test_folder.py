@@ -1,0 +1,118 @@
+"""sweep.json: which sweep is in a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dorylax.config import ConfigError
+from dorylax.experiments.folder import check_folder, read_study, write_sweep
+from dorylax.experiments.runner import fail
+from dorylax.experiments.sweep import Sweep, read, select
+
+_TEXT = """\
+description: größer?
+base: {data.size: tiny}
+grid: {model.name: [gcn, gat], optimizer.learning_rate: [0.1, 1e-2]}
+seeds: 2
+compare: {baseline: {model.name: gcn}}
+"""
+
+
+def _sweep(name: str = "s") -> Sweep:
+    return read(_TEXT, f"{name}.yaml", name)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    write_sweep(tmp_path, _sweep(), [])
+    study = read_study(tmp_path)
+    assert study.sweep == _sweep()
+    assert study.folder == tmp_path
+    assert [outcome.run for outcome in study.outcomes] == list(_sweep().runs)
+    assert {outcome.status for outcome in study.outcomes} == {"open"}
+
+
+def test_what_was_selected_is_selected_again(tmp_path: Path) -> None:
+    conditions = [("model.name", "gat"), ("optimizer.learning_rate", "1e-2"), ("train.seed", "1")]
+    selected = select(_sweep(), conditions)
+    write_sweep(tmp_path, selected, conditions)
+    fail(tmp_path, selected.runs[0], "Traceback …\nValueError: x\n")
+    study = read_study(tmp_path)
+    assert study.sweep == selected
+    assert [(outcome.run.label, outcome.error) for outcome in study.outcomes] == [
+        ("gat, learning_rate=0.01, seed 1", "ValueError: x")
+    ]
+
+
+def test_a_folder_of_no_sweep(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(ConfigError) as caught:
+            read_study(folder)
+        assert str(caught.value) == (
+            f"{folder} is no folder of a sweep (it has no sweep.json): give one that experiments/run.py has made"
+        )
+
+
+@pytest.mark.parametrize("text", ["", "{", "\udcff"])
+def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "sweep.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ConfigError) as caught:
+        read_study(tmp_path)
+    assert str(caught.value).startswith(f"{path} cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": None},
+        {"schema": "1"},
+        {"text": ...},
+        {"name": ...},
+        {"only": ...},
+        {"only": 3},
+        {"only": [["model.name"]]},
+        None,
+    ],
+)
+def test_a_damaged_file(tmp_path: Path, changes: dict[str, Any] | None) -> None:
+    path = tmp_path / "sweep.json"
+    write_sweep(tmp_path, _sweep(), [])
+    content = [] if changes is None else {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps(content, default=lambda _: None))
+    if changes is not None and ... in changes.values():
+        path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))
+    with pytest.raises(ConfigError) as caught:
+        read_study(tmp_path)
+    assert str(caught.value) == f"{path} is damaged: delete it, and start the sweep again"
+    check_folder(tmp_path, _sweep("other"))  # which is what the message says
+
+
+def test_a_newer_schema(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.json"
+    write_sweep(tmp_path, _sweep(), [])
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 1000}))
+    with pytest.raises(ConfigError, match=r"has schema 1000, this version of dorylax reads up to \d+: update it"):
+        read_study(tmp_path)
+
+
+def test_a_text_that_is_no_sweep_any_more_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.json"
+    write_sweep(tmp_path, _sweep(), [])
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "text": content["text"].replace("gat", "gta")}))
+    with pytest.raises(ConfigError) as caught:
+        read_study(tmp_path)
+    assert str(caught.value).startswith(f"{path}:3: unknown model.name 'gta': did you mean gat")
+
+
+def test_a_folder_belongs_to_one_sweep(tmp_path: Path) -> None:
+    check_folder(tmp_path, _sweep())
+    write_sweep(tmp_path, _sweep(), [])
+    check_folder(tmp_path, read(_TEXT + "exclude: [{model.name: gat}]\n", "s.yaml", "s"))  # it has changed
+    with pytest.raises(ConfigError) as caught:
+        check_folder(tmp_path, _sweep("other"))
+    assert str(caught.value) == f"{tmp_path} is the folder of sweep s, not of other: give another --out"

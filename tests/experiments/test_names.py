@@ -1,0 +1,32 @@
+"""Short names of settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dorylax.experiments.names import short_name
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ({}, ""),
+        ({"model.name": "gcn"}, "gcn"),
+        ({"model.name": "gcn", "model.dropout": 0.1}, "gcn, dropout=0.1"),
+        ({"data.size": None, "tensor.autotune": True}, "size=null, autotune=true"),
+        ({"pipeline.mode": "pipe", "pipeline.staleness": None}, "pipe"),
+        ({"pipeline.mode": "async", "pipeline.staleness": 0, "pipeline.update": "per_epoch"}, "async S=0 per_epoch"),
+        # All that the mode is said with comes where the mode stands.
+        ({"pipeline.staleness": 2, "model.name": "gat", "pipeline.mode": "async"}, "gat, async S=2"),
+        ({"pipeline.staleness": 2}, "staleness=2"),
+        (
+            {"optimizer.name": "adam", "pipeline.partitioner": "ldg", "pipeline.update": "per_epoch"},
+            "adam, ldg, per_epoch",
+        ),
+        ({"pipeline.partition": "parts/a"}, "partition=parts/a"),
+    ],
+)
+def test_short_names(setting: dict[str, Any], name: str) -> None:
+    assert short_name(setting) == name

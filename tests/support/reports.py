@@ -1,0 +1,125 @@
+"""A small study with every part of a report, made without training: histories, summaries and traces by formula."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from dorylax.experiments.folder import read_study, write_sweep
+from dorylax.experiments.report import write_report
+from dorylax.experiments.runner import directory, fail
+from dorylax.experiments.sweep import Run, Sweep, read
+from dorylax.run_directory import RunDirectory
+
+TEXT = """\
+description: Does <staleness> pay & how?
+base: {data.size: tiny, train.epochs: 12, pipeline.servers: 2, pipeline.intervals: 2, pipeline.clock: virtual}
+grid: {model.name: [gcn, gat]}
+zip:
+  pipeline.mode: [pipe, async, async]
+  pipeline.staleness: [null, 0, 1]
+exclude: [{model.name: gat, pipeline.staleness: 1}]
+seeds: 3
+compare: {baseline: {pipeline.mode: pipe}}
+"""
+EPOCHS = 12
+
+
+@functools.cache
+def sweep() -> Sweep:
+    """The study's sweep."""
+    return read(TEXT, "made.yaml", "made")
+
+
+def accuracy(run: Run, epoch: int) -> float:
+    """A curve that rises to 0.9: synchronous runs in 2 epochs to two thirds, asynchronous ones more slowly."""
+    staleness = run.setting["pipeline.staleness"]
+    speed = 2.0 if staleness is None else 3.0 + staleness
+    return 0.9 - 0.8 * math.exp(-(epoch + 1) / (speed + 0.1 * run.config.train.seed))
+
+
+def seconds(run: Run) -> float:
+    """Of an epoch."""
+    return 0.2 if run.setting["pipeline.staleness"] is None else 0.15
+
+
+def leave(folder: Path, run: Run) -> None:
+    """Writes what a run would have left."""
+    found = RunDirectory.create(directory(folder, run), run.config.to_dict())
+    lines = [
+        {
+            "schema": 1,
+            "epoch": epoch,
+            "loss": 2.0 - accuracy(run, epoch),
+            "train_accuracy": accuracy(run, epoch),
+            "val_accuracy": accuracy(run, epoch),
+            "test_accuracy": accuracy(run, epoch),
+            "seconds": seconds(run),
+            "dollars": 0.001 * (epoch + 1),
+        }
+        for epoch in range(EPOCHS)
+    ]
+    found.metrics_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    synchronous = run.setting["pipeline.staleness"] is None
+    rows = {"0": 100} if synchronous else {"-1": 5, "0": 60, "1": 35}
+    summary = {
+        "seed": run.config.train.seed,
+        "stopped": "epochs",
+        "epochs": EPOCHS,
+        "best_epoch": EPOCHS - 1,
+        "metric": "accuracy",
+        "val_accuracy": accuracy(run, EPOCHS - 1),
+        "test_accuracy": accuracy(run, EPOCHS - 1),
+        "final_loss": lines[-1]["loss"],
+        "seconds_per_epoch": seconds(run),
+        "timings": {"compile": 1.0, "train": 2.0, "evaluate": 0.5, "checkpoint": 0.0, "wall": 3.5},
+        "pipeline": {
+            "mode": run.setting["pipeline.mode"],
+            "counters": {"rows_read": 100, "stale_rows": rows.get("1", 0)},
+            "rows_by_lag": rows,
+        },
+    }
+    found.write_summary(summary)
+    found.write_trace(trace(seconds(run)))
+
+
+def trace(epoch_seconds: float) -> list[dict[str, Any]]:
+    """Three epochs of tasks, back to back, one of whose calls was late; the first epoch takes twice as long."""
+    events: list[dict[str, Any]] = []
+    for thread, name in ((0, "graph 0"), (1000, "tensor 0"), (2000, "network 0"), (3000, "parameters 0")):
+        events.append({"name": "thread_name", "ph": "M", "pid": 0, "tid": thread, "args": {"name": name}})
+    begin = 0.0
+    for epoch, length in enumerate((2 * epoch_seconds, epoch_seconds, epoch_seconds)):
+        tasks = [
+            ("AV", "tensor", 1000),
+            ("SC → 1", "network", 2000),
+            ("GA", "graph", 0),
+            ("∇AV (late)", "tensor", 1000),
+        ]
+        for place, (name, kind, thread) in enumerate([*tasks, ("WU", "parameters", 3000)]):
+            of = -1 if name == "WU" else epoch
+            arguments = {"server": 0, "interval": 0, "epoch": of, "kind": kind}
+            start, lasts = begin + place * length / 5, length / 5
+            times = {"ts": round(1e6 * start, 3), "dur": round(1e6 * lasts, 3)}
+            events.append({"name": name, "cat": kind, "ph": "X", **times, "pid": 0, "tid": thread, "args": arguments})
+        begin += length
+    return events
+
+
+def written_study(folder: Path) -> None:
+    """The study in a folder: all runs are done but one, which has failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_sweep(folder, sweep(), [])
+    *done, last = sweep().runs
+    for run in done:
+        leave(folder, run)
+    fail(folder, last, "Traceback …\nValueError: a <b>bad</b> value\n")
+
+
+def written_report(folder: Path) -> Path:
+    """The study's report, in the same folder."""
+    written_study(folder)
+    return write_report([read_study(folder)], folder)
