@@ -19,6 +19,9 @@ from dorylax.trainer.result import EpochRecord
 SAME_ACCURACY = 0.005
 """Two settings are as accurate where all of the interval of their difference is within half a point."""
 
+_SIGNS = {(False, False): "", (True, False): "≥ ", (False, True): "≤ ", (True, True): "≈ "}
+"""By whether runs and the baseline's were censored."""
+
 _BOUNDS = {(False, False): "", (True, False): "at least ", (False, True): "at most ", (True, True): "about "}
 """What a ratio is, by whether runs of the setting, and of its baseline, never reach the target."""
 
@@ -95,6 +98,11 @@ class Compared:
     accuracy: Interval | None
     seeds: int
     baseline_censored: int = 0
+
+    @property
+    def sign(self) -> str:
+        """What stands before ratios: "≥ ", "≤ " or "≈ " where runs were censored, else nothing."""
+        return _SIGNS[self.censored > 0, self.baseline_censored > 0]
 
     @property
     def as_accurate(self) -> bool | None:

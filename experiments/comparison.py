@@ -8,6 +8,7 @@ cross are censored at their last epoch and counted, never dropped; ratios and di
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Sequence
 from typing import final
 
@@ -68,7 +69,9 @@ def crossing(accuracies: Sequence[float], target: float) -> Crossing:
     """
     values = np.asarray(accuracies, float)
     if len(values) >= WINDOW:
-        means = np.convolve(values, np.full(WINDOW, 1 / WINDOW), mode="valid")
+        # Exactly rounded, so that a curve at the target has reached it.
+        windows = np.lib.stride_tricks.sliding_window_view(values, WINDOW)
+        means = np.asarray([statistics.fmean(window) for window in windows])
         reached = np.flatnonzero(means >= target)
         if len(reached):
             return Crossing(int(reached[0]) + WINDOW, censored=False)

@@ -10,8 +10,10 @@ DIR/report.html, report.md, figures/
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ from dorylax.experiments.sweep import Condition, Sweep, read, select
 from dorylax.run_directory import SCHEMA, write_json
 
 _FILE = "sweep.json"
+_LOCK = ".lock"
 
 
 class Study(NamedTuple):
@@ -47,6 +50,23 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
     """
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
     write_json(folder / _FILE, content)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps other processes from running a sweep in the same folder; over when this process ends, however it does.
+
+    Raises:
+        ConfigError: another one runs there.
+    """
+    with (folder / _LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another process runs a sweep in {folder}: wait for it, or give another folder by --out"
+            ) from None
+        yield
 
 
 def check_folder(folder: Path, sweep: Sweep) -> None:

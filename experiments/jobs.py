@@ -13,6 +13,7 @@ import multiprocessing.connection
 import multiprocessing.resource_tracker
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -70,7 +71,8 @@ class _Worker:
         arguments = (other, folder, options, os.getpid())
         self.process: SpawnProcess = context.Process(target=_serve, args=arguments, daemon=True)
         self.run: Run | None = None
-        self.process.start()
+        with _without_script():
+            self.process.start()
         other.close()
 
     def end(self) -> None:
@@ -189,6 +191,23 @@ def _signals_put_off() -> Iterator[None]:
             signal.signal(number, handler)
         for number in came[:1]:
             signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _without_script() -> Iterator[None]:
+    """A process that is started in it does not execute the user's script again: nothing of it is needed there."""
+    main = sys.modules["__main__"]
+    kept = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
+    main.__spec__ = None
+    main.__file__ = None
+    try:
+        yield
+    finally:
+        for name in ("__spec__", "__file__"):
+            if name in kept:
+                setattr(main, name, kept[name])
+            else:
+                delattr(main, name)
 
 
 # In the process.

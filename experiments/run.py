@@ -28,7 +28,6 @@ from dorylax.config.errors import ConfigError, did_you_mean
 if TYPE_CHECKING:
     from dorylax.experiments.sweep import Condition, Run, Sweep
 
-_CONFIGS = Path(__file__).resolve().parent / "configs"
 _DEFAULT = "flagship"
 
 
@@ -108,24 +107,28 @@ def _condition(text: str) -> tuple[str, str]:
 
 def _find(name: str) -> Path:
     """The sweep file that a name or a path means."""
+    from dorylax.experiments.sweep import CONFIGS
+
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.exists():
         return path
     names = _names()
     if name not in names:
         raise ConfigError(f"no such sweep {name!r}: {did_you_mean(name, names)} Or give a file, FILE.yaml")
-    return _CONFIGS / f"{name}.yaml"
+    return CONFIGS / f"{name}.yaml"
 
 
 def _names() -> list[str]:
-    return sorted(path.stem for path in _CONFIGS.glob("*.yaml"))
+    from dorylax.experiments.sweep import CONFIGS
+
+    return sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 
 
 def _list() -> None:
-    from dorylax.experiments.sweep import load
+    from dorylax.experiments.sweep import CONFIGS, load
 
     for name in _names():
-        sweep = load(_CONFIGS / f"{name}.yaml")
+        sweep = load(CONFIGS / f"{name}.yaml")
         click.echo(f"{name}: {len(sweep.runs)} runs. {sweep.description}")
 
 
@@ -171,7 +174,7 @@ def _run(
 ) -> int:
     from dorylax.cli.outcome import print_table
     from dorylax.experiments.durations import known_seconds, typical_seconds
-    from dorylax.experiments.folder import Study, write_sweep
+    from dorylax.experiments.folder import Study, locked, write_sweep
     from dorylax.experiments.jobs import execute_side_by_side
     from dorylax.experiments.progress import SweepProgress
     from dorylax.experiments.runner import RunOptions, check_data, error_file, execute, inspect
@@ -187,7 +190,7 @@ def _run(
     seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, known)) is not None}
     options = RunOptions(tensorboard=tensorboard)
     stopped = None
-    with SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress, _terminations():
+    with locked(folder), SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress, _terminations():
         try:
             ended = (
                 execute(todo, folder, progress, options)

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from dorylax.experiments.analysis import Compared, Group, RunHistory, Variant
 from dorylax.experiments.comparison import Interval
 from dorylax.experiments.report import theme
+from dorylax.experiments.report.tables import TURNED
 from dorylax.experiments.report.timeline import IN_VAIN, TimelineTask
 
 Draw = Callable[[float], Figure]
@@ -223,9 +224,9 @@ def _forest(axes: Axes, rows: Sequence[tuple[int, Variant, Compared]], attribute
             continue
         colour = theme.series(place)
         axes.plot([ratio.low, ratio.high], [row, row], color=colour, linewidth=2.4, solid_capstyle="butt")
-        # Open where some runs never came there: the true value is larger.
-        axes.plot(ratio.estimate, row, "o", color=colour, markersize=6, fillstyle="none" if found.censored else "full")
-        label = f"{'≥ ' if found.censored else ''}{ratio.estimate:.2f}"
+        # Open where some runs never came there: it is a bound.
+        axes.plot(ratio.estimate, row, "o", color=colour, markersize=6, fillstyle="none" if found.sign else "full")
+        label = f"{found.sign}{ratio.estimate:.2f}"
         axes.annotate(label, (ratio.estimate, row), (0, 6), textcoords="offset points", ha="center", fontsize=8.5)
     axes.set_yticks(range(len(rows)), [variant.name for _, variant, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.75)
@@ -250,8 +251,8 @@ def value_figure(group: Group, name: str) -> NamedFigure | None:
         axes = figure.subplots()
         for row, (place, variant) in enumerate(rows):
             axes.barh(row, value(variant), color=theme.series(place), height=0.62)
-            least = variant.compared is not None and variant.compared.censored
-            label = f" {'≤ ' if least else ''}{value(variant):.2f}"
+            sign = "" if variant.compared is None or variant.is_baseline else TURNED[variant.compared.sign]
+            label = f" {sign}{value(variant):.2f}"
             axes.annotate(label, (value(variant), row), va="center", fontsize=8.5)
         axes.set_yticks(range(len(rows)), [variant.name for _, variant in rows])
         axes.invert_yaxis()

@@ -12,6 +12,8 @@ from dorylax.experiments.comparison import Interval
 from dorylax.progress import dollars, duration
 
 NONE = "–"
+TURNED = {"": "", "≥ ": "≤ ", "≤ ": "≥ ", "≈ ": "≈ "}
+"""The sign of what is larger where the ratio is smaller."""
 
 
 class TextTable(NamedTuple):
@@ -86,7 +88,8 @@ def comparison_table(group: Group) -> TextTable | None:
     note = (
         f"Target: {100 * group.target:.2f} % validation accuracy, judged on the mean of three evaluations. "
         "×: relative to the baseline, ratios of means over seeds, paired by seed, with bootstrap 95 % intervals. "
-        "≥: some runs never came there; they count with all their epochs, so the true value is larger. "
+        "≥: some runs never came there; they count with all their epochs, so the true value is larger (≤: some of the "
+        "baseline's, ≈: some of both). "
         "Value: 1/(time · dollars), relative. Test accuracy: the difference in points. "
         "As accurate: all of the interval of that difference lies within ± 0.5 points."
     )
@@ -97,12 +100,12 @@ def _comparison_row(variant: Variant, found: Compared, *, priced: bool) -> list[
     least = "≥ " if found.censored else ""
     row = [
         variant.name + (" (baseline)" if variant.is_baseline else ""),
-        f"{least}{found.epochs:.1f}{_ratio(found.epochs_ratio)}",
-        f"{least}{duration(found.seconds)}{_ratio(found.seconds_ratio)}",
+        f"{least}{found.epochs:.1f}{_ratio(found, found.epochs_ratio)}",
+        f"{least}{duration(found.seconds)}{_ratio(found, found.seconds_ratio)}",
     ]
     if priced:
-        value = NONE if found.value_ratio is None else f"{'≤ ' if least else ''}{found.value_ratio:.2f}"
-        cost = NONE if found.dollars is None else f"{least}{dollars(found.dollars)}{_ratio(found.dollars_ratio)}"
+        value = NONE if found.value_ratio is None else f"{TURNED[found.sign]}{found.value_ratio:.2f}"
+        cost = NONE if found.dollars is None else f"{least}{dollars(found.dollars)}{_ratio(found, found.dollars_ratio)}"
         row += [cost, "1" if variant.is_baseline else value]
     accuracy = NONE
     if found.accuracy is not None:
@@ -112,8 +115,8 @@ def _comparison_row(variant: Variant, found: Compared, *, priced: bool) -> list[
     return [*row, f"{found.censored} of {found.seeds}", accuracy, same]
 
 
-def _ratio(ratio: Interval | None) -> str:
-    return "" if ratio is None else f", {ratio.estimate:.2f}× ({ratio.low:.2f}–{ratio.high:.2f})"
+def _ratio(found: Compared, ratio: Interval | None) -> str:
+    return "" if ratio is None else f", {found.sign}{ratio.estimate:.2f}× ({ratio.low:.2f}–{ratio.high:.2f})"
 
 
 def markdown(table: TextTable) -> str:
