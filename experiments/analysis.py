@@ -228,8 +228,9 @@ def compare(
         if ratios["seconds"] is not None and ratios["dollars"] is not None:
             value = 1 / (ratios["seconds"].estimate * ratios["dollars"].estimate)
         tests = [(one.summary.get("test_accuracy"), other.summary.get("test_accuracy")) for one, other in pairs]
-        if all(x is not None and y is not None for x, y in tests):
-            accuracy = paired_difference([x for x, _ in tests], [y for _, y in tests])
+        known = [(x, y) for x, y in tests if x is not None and y is not None]
+        if len(known) == len(pairs):
+            accuracy = paired_difference([x for x, _ in known], [y for _, y in known])
     costs = mine["dollars"]
     return Compared(
         target=target,
@@ -266,7 +267,7 @@ def sentence(variant: Variant, baseline: Variant) -> str:
     found = variant.compared
     assert found is not None
     bound = _BOUNDS[found.censored > 0, found.baseline_censored > 0]
-    parts = []
+    parts: list[str] = []
     for ratio, what in (
         (found.epochs_ratio, "the epochs"),
         (found.seconds_ratio, "the time"),

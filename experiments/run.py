@@ -79,7 +79,8 @@ def command(
         return 0
     if name is None:
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
-    from dorylax.experiments.folder import check_folder
+    from dorylax.experiments.folder import check_folder, locked
+    from dorylax.experiments.runner import check_data
     from dorylax.experiments.sweep import load, select
 
     whole = load(_find(name))
@@ -95,7 +96,10 @@ def command(
         from dorylax.tensorboard import load_library
 
         load_library()  # so that its absence is said once, and not by every run
-    return _run(sweep, folder, jobs, conditions, with_report=with_report, tensorboard=tensorboard)
+    check_data(sweep)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        return _run(sweep, folder, jobs, conditions, with_report=with_report, tensorboard=tensorboard)
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -174,14 +178,12 @@ def _run(
 ) -> int:
     from dorylax.cli.outcome import print_table
     from dorylax.experiments.durations import known_seconds, typical_seconds
-    from dorylax.experiments.folder import Study, locked, write_sweep
+    from dorylax.experiments.folder import Study, write_sweep
     from dorylax.experiments.jobs import execute_side_by_side
     from dorylax.experiments.progress import SweepProgress
-    from dorylax.experiments.runner import RunOptions, check_data, error_file, execute, inspect
+    from dorylax.experiments.runner import RunOptions, error_file, execute, inspect
     from dorylax.experiments.table import summary_table, write_tables
 
-    check_data(sweep)
-    folder.mkdir(parents=True, exist_ok=True)
     write_sweep(folder, sweep, conditions)
     outcomes = {run.key: inspect(folder, run) for run in sweep.runs}
     todo = [outcome.run for outcome in outcomes.values() if outcome.status != "done"]
@@ -190,7 +192,7 @@ def _run(
     seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, known)) is not None}
     options = RunOptions(tensorboard=tensorboard)
     stopped = None
-    with locked(folder), SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress, _terminations():
+    with SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress, _terminations():
         try:
             ended = (
                 execute(todo, folder, progress, options)

@@ -485,7 +485,7 @@ def _resolved(document: Document, base: Mapping[str, Any], setting: Setting, see
         return RunConfig.resolve(base, setting, {_SEED: seed})
     except ConfigError as error:
         key = error.key
-        if key not in setting:
+        if key is None or key not in setting:
             raise ConfigError(f"{document.where(*(('base',) if key is None else ('base', key)))}: {error}") from None
         path = _home(document.value, key)
         if key in ("model.name", "optimizer.name"):

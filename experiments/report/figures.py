@@ -23,7 +23,7 @@ from dorylax.experiments.report.timeline import IN_VAIN, TimelineTask
 
 Draw = Callable[[float], Figure]
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "font.family": "sans-serif",
     "svg.fonttype": "none",  # text stays text: it can be searched, and has the page's font

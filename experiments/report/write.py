@@ -13,7 +13,7 @@ from dorylax.experiments.report import figures
 from dorylax.experiments.report.figures import NamedFigure
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.tables import comparison_table, markdown, results_table
-from dorylax.experiments.report.timeline import one_epoch, read_trace, task_seconds
+from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds
 from dorylax.experiments.runner import RunOutcome, directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
 from dorylax.run_directory import RunDirectory, write_bytes, write_text
@@ -94,7 +94,8 @@ def _section(title: str, group: Group, study: Study, number: int | None) -> Sect
 
 def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure | None]:
     """Timelines and where time goes, by the first run of each variant that has a trace."""
-    timelines, seconds = {}, {}
+    timelines: dict[str, list[TimelineTask]] = {}
+    seconds: dict[str, dict[str, float]] = {}
     for variant in group.variants:
         trace = None if not variant.runs else read_trace(_directory(folder, variant).trace_path)
         if trace is None:
