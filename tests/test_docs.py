@@ -31,9 +31,10 @@ def test_the_guide_s_commands_run_with_its_files(tmp_path: Path, monkeypatch: py
     _, *blocks = re.findall(
         r"^```(python|sh)\n(.*?)^```$", (ROOT / "docs" / "experiments.md").read_text(), re.MULTILINE | re.DOTALL
     )
-    files = [text for language, text in blocks if language == "python" and ".write(" in text]
+    files = [text for language, text in blocks if language == "python" and ".write_text(" in text]
+    namespace: dict[str, object] = {}
     for text in files:
-        exec(compile(text, "docs/experiments.md", "exec"), {})
+        exec(compile(text, "docs/experiments.md", "exec"), namespace)
     commands = [line for language, text in blocks if language == "sh" for line in text.splitlines()]
     assert len(commands) >= 3
     # Only what is selected by the last one is trained: the others would train it all.

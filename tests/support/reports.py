@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.report import write_report
 from dorylax.experiments.runner import directory, fail
-from dorylax.experiments.sweep import Run, Sweep, read
+from dorylax.experiments.sweep import Condition, Run, Sweep, read
 from dorylax.run_directory import RunDirectory
 
 TEXT = """\
@@ -109,10 +110,10 @@ def trace(epoch_seconds: float) -> list[dict[str, Any]]:
     return events
 
 
-def written_study(folder: Path) -> None:
-    """The study in a folder: all runs are done but one, which has failed."""
+def written_study(folder: Path, *, only: Sequence[Condition] = ()) -> None:
+    """The study in a folder, or of it only some runs: all are done but one, which has failed."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_sweep(folder, sweep(), [])
+    write_sweep(folder, sweep(), only)
     *done, last = sweep().runs
     for run in done:
         leave(folder, run)

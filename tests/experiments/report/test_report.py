@@ -83,11 +83,13 @@ def test_with_nothing_done_there_are_only_tables(tmp_path: Path) -> None:
     assert "<figure" not in page
 
 
-def test_several_sweeps_in_one_report(folder: Path, tmp_path: Path) -> None:
-    studies = [read_study(folder), read_study(folder)]
+def test_several_sweeps_in_one_report(tmp_path: Path) -> None:
+    written_study(tmp_path, only=[("model.name", "gcn"), ("pipeline.mode", "pipe"), ("train.seed", "0")])
+    studies = [read_study(tmp_path)] * 2
     page = write_report(studies, tmp_path).read_text(encoding="utf-8")
     assert "<title>made + made</title>" in page
     assert page.count("<h2>made gcn</h2>") == 2
+    assert page.count("<figure>") == 2 * 5
 
 
 # What is taken from traces.
