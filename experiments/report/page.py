@@ -58,7 +58,7 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); }
 body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
-main { max-width: 64rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+main { max-width: 66rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: .5rem 0 .25rem; }
 h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; padding-top: .75rem; border-top: 2px solid var(--line); }
 h3 { font-size: 1.02rem; margin: 1.8rem 0 .4rem; }
@@ -66,8 +66,8 @@ p.state, p.note, figcaption { color: var(--muted); font-size: .88rem; }
 p.note { margin-top: .5rem; }
 ul.found { padding-left: 1.1rem; } ul.found li { margin: .35rem 0; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .84rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .55rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; font-size: .8rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .45rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); }
 th { color: var(--muted); font-weight: 600; vertical-align: bottom; }
 figure { margin: 1.4rem 0; }

@@ -315,7 +315,9 @@ def test_side_by_side_gives_the_same_bytes(sweep: Path, finished: Path, tmp_path
     assert (tmp_path / "out" / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.exhaustive)]
+)
 def test_a_signal_stops_runs_side_by_side_with_checkpoints(
     sweep: Path,
     tmp_path: Path,
