@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from dorylax.config import ConfigError
 from dorylax.experiments.runner import RunOutcome, inspect
-from dorylax.experiments.sweep import Condition, Sweep, read, select
+from dorylax.experiments.sweep import Condition, Sweep, select
+from dorylax.experiments.sweep_file import read
 from dorylax.run_directory import SCHEMA, write_json
 
 _FILE = "sweep.json"

@@ -81,7 +81,8 @@ def command(
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
     from dorylax.experiments.folder import check_folder, locked
     from dorylax.experiments.runner import check_data
-    from dorylax.experiments.sweep import load, select
+    from dorylax.experiments.sweep import select
+    from dorylax.experiments.sweep_file import load
 
     whole = load(_find(name))
     folder = out or Path("runs") / whole.name
@@ -129,7 +130,8 @@ def _names() -> list[str]:
 
 
 def _list() -> None:
-    from dorylax.experiments.sweep import CONFIGS, load
+    from dorylax.experiments.sweep import CONFIGS
+    from dorylax.experiments.sweep_file import load
 
     for name in _names():
         sweep = load(CONFIGS / f"{name}.yaml")

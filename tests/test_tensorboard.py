@@ -20,7 +20,7 @@ from dorylax.cli.failures import explain
 from dorylax.experiments.jobs import _serve
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import RunOptions, directory
-from dorylax.experiments.sweep import read
+from dorylax.experiments.sweep_file import read
 from dorylax.run_directory import RunDirectoryAccessError
 from dorylax.tensorboard import TensorBoard, TensorBoardMissingError
 from dorylax.trainer import Observer

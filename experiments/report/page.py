@@ -40,7 +40,7 @@ class Report(NamedTuple):
         failures: runs that failed, and why.
         sections: one for each group.
         commands: how to run it again.
-        sweep_files: names and texts of the sweeps' files.
+        files: titles and texts of the sweeps' files and of configurations.
         environment: names and values.
     """
 
@@ -50,7 +50,7 @@ class Report(NamedTuple):
     failures: Sequence[tuple[str, str]]
     sections: Sequence[Section]
     commands: Sequence[str]
-    sweep_files: Sequence[tuple[str, str]]
+    files: Sequence[tuple[str, str]]
     environment: Sequence[tuple[str, str]]
 
 
@@ -102,7 +102,7 @@ def render(report: Report) -> str:
     commands = "\n".join(report.commands)
     files = "\n".join(
         f"<details><summary>{escape(name)}</summary><pre><code>{escape(text)}</code></pre></details>"
-        for name, text in report.sweep_files
+        for name, text in report.files
     )
     description = f"<p>{escape(report.description)}</p>" if report.description else ""
     return f"""<!doctype html>

@@ -10,8 +10,11 @@ from dorylax import metrics
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.folder import Study
 from dorylax.experiments.report import figures
+from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.figures import NamedFigure
+from dorylax.experiments.report.inside import breakdown_figure, staleness_figure, timeline_figure
 from dorylax.experiments.report.page import WIDE, Report, Section, render
+from dorylax.experiments.report.ratios import ratio_figure, value_figure
 from dorylax.experiments.report.tables import comparison_table, markdown, results_table
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds
 from dorylax.experiments.runner import RunOutcome, directory
@@ -49,7 +52,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         failures=[(one.run.label, one.error or "") for one in outcomes if one.status == "failed"],
         sections=sections,
         commands=[f"python experiments/run.py --sweep {_argument(study.sweep)}" for study in studies],
-        sweep_files=[(f"{study.sweep.name}.yaml", study.sweep.text) for study in studies],
+        files=[file for study in studies for file in _files(study.sweep)],
         environment=[(name, str(environment[name])) for name in _HOST if environment.get(name) is not None],
     )
     images = folder / "figures"
@@ -64,6 +67,15 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     path = folder / "report.html"
     write_text(path, render(report))
     return path
+
+
+def _files(sweep: Sweep) -> list[tuple[str, str]]:
+    """The sweep's own, and the configuration of its first run with all that it leaves to recipes and defaults."""
+    first = sweep.runs[0]
+    return [
+        (f"The sweep: {sweep.name}.yaml", sweep.text),
+        (f"Its first run ({first.label}), with all defaults", first.config.to_yaml()),
+    ]
 
 
 def _argument(sweep: Sweep) -> str:
@@ -85,9 +97,9 @@ def _section(title: str, group: Group, study: Study, number: int | None) -> Sect
         tables.insert(0, ("To the target", compared))
     shown: list[NamedFigure | None] = []
     if any(variant.runs for variant in group.variants):
-        shown += figures.accuracy_figures(group, prefix)
-        shown += [figures.ratio_figure(group, prefix), figures.value_figure(group, prefix)]
-        shown.append(figures.staleness_figure(group, prefix))
+        shown += accuracy_figures(group, prefix)
+        shown += [ratio_figure(group, prefix), value_figure(group, prefix)]
+        shown.append(staleness_figure(group, prefix))
         shown += _trace_figures(group, study.folder, prefix)
     return Section(title, group.sentences, tables, [figure for figure in shown if figure is not None])
 
@@ -103,7 +115,7 @@ def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure 
         seconds[variant.name] = task_seconds(trace)
         if len(timelines) < _TIMELINES:
             timelines[variant.name] = one_epoch(trace)
-    return [figures.timeline_figure(timelines, prefix), figures.breakdown_figure(seconds, prefix)]
+    return [timeline_figure(timelines, prefix), breakdown_figure(seconds, prefix)]
 
 
 def _directory(folder: Path, variant: Variant) -> RunDirectory:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dorylax.experiments.analysis import RunHistory, Variant, analyse, compare
-from dorylax.experiments.sweep import Run, Sweep, read
+from dorylax.experiments.sweep import Run, Sweep
+from dorylax.experiments.sweep_file import read
 from dorylax.trainer.result import EpochRecord
 
 _TEXT = """\

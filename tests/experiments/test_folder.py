@@ -11,7 +11,8 @@ import pytest
 from dorylax.config import ConfigError
 from dorylax.experiments.folder import check_folder, read_study, write_sweep
 from dorylax.experiments.runner import fail
-from dorylax.experiments.sweep import Sweep, read, select
+from dorylax.experiments.sweep import Sweep, select
+from dorylax.experiments.sweep_file import read
 
 _TEXT = """\
 description: größer?

@@ -16,7 +16,8 @@ from dorylax.config.schema import type_words
 from dorylax.experiments import frame, load
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.runner import directory, fail
-from dorylax.experiments.sweep import Run, read
+from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep_file import read
 from dorylax.experiments.table import write_tables
 from dorylax.metrics import MetricsWriter
 from dorylax.run_directory import RunDirectory

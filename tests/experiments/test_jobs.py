@@ -17,7 +17,8 @@ from support.leftovers import children
 from dorylax.experiments import jobs
 from dorylax.experiments.jobs import execute_side_by_side
 from dorylax.experiments.runner import error_file, inspect
-from dorylax.experiments.sweep import Run, read
+from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep_file import read
 from dorylax.trainer import EpochRecord
 
 _FOREVER = 1_000_000

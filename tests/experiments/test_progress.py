@@ -9,7 +9,8 @@ import pytest
 
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.runner import RunOutcome
-from dorylax.experiments.sweep import Run, read
+from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep_file import read
 from dorylax.experiments.watcher import Told, Watcher
 from dorylax.trainer import EpochRecord, Observer
 

@@ -21,7 +21,8 @@ from dorylax.experiments.folder import read_study
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.run import _jobs, main
 from dorylax.experiments.runner import RunOutcome
-from dorylax.experiments.sweep import Run, load, read
+from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep_file import load, read
 from dorylax.pipeline import resources
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult

@@ -8,7 +8,8 @@ import pytest
 
 from dorylax.config import ConfigError
 from dorylax.config.strict_yaml import parse
-from dorylax.experiments.sweep import Comparison, Sweep, expand, load, read, select
+from dorylax.experiments.sweep import Comparison, Sweep, select
+from dorylax.experiments.sweep_file import expand, load, read
 
 _CONFIGS = Path(__file__).parent.parent.parent / "experiments" / "configs"
 

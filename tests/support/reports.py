@@ -12,7 +12,8 @@ from typing import Any
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.report import write_report
 from dorylax.experiments.runner import directory, fail
-from dorylax.experiments.sweep import Condition, Run, Sweep, read
+from dorylax.experiments.sweep import Condition, Run, Sweep
+from dorylax.experiments.sweep_file import read
 from dorylax.run_directory import RunDirectory
 
 TEXT = """\

@@ -64,6 +64,8 @@ def test_what_is_text_stays_text(folder: Path) -> None:
     assert "Does &lt;staleness&gt; pay &amp; how?" in html
     assert "<staleness>" not in html
     assert "a &lt;b&gt;bad&lt;/b&gt; value" in html
+    assert "compare: {baseline: {pipeline.mode: pipe}}" in html  # the sweep's file
+    assert "interval_step_scaling: true" in html  # a default, in the whole configuration
     assert "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<rdf:RDF.*?</rdf:RDF>', "", html, flags=re.DOTALL)
 
 

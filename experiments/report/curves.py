@@ -1,0 +1,105 @@
+"""Accuracy against what it took: epochs, time, dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dorylax.experiments.analysis import Group, RunHistory, Variant
+from dorylax.experiments.report import theme
+from dorylax.experiments.report.figures import NamedFigure, legend, one_axes
+
+
+def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
+    """Validation accuracy against epochs, time and dollars, with bands over the seeds."""
+    runs = [run for variant in group.variants for run in variant.runs]
+    virtual = all(run.run.virtual for run in runs)
+    against: list[tuple[str, str, Callable[[RunHistory], list[float] | None]]] = [
+        ("epochs", "epochs", _epochs),
+        ("time", "seconds of virtual time" if virtual else "seconds of training", _seconds),
+    ]
+    if runs and all(_dollars(run) is not None for run in runs):
+        against.append(("cost", "US dollars", _dollars))
+    figures = []
+    for what, label, axis in against:
+
+        def draw(width: float, axis: Any = axis, label: str = label) -> Figure:
+            figure, axes = one_axes(width, 0.56)
+            for place, variant in enumerate(group.variants):
+                _curve(axes, variant, axis, theme.series(place))
+            if group.target is not None:
+                axes.axhline(100 * group.target, color=theme.MUTED.light, linewidth=1, linestyle=(0, (4, 3)))
+                axes.annotate(
+                    "target",
+                    (1, 100 * group.target),
+                    xycoords=("axes fraction", "data"),
+                    ha="right",
+                    va="bottom",
+                    color=theme.MUTED.light,
+                    fontsize=8.5,
+                )
+            axes.set_xlabel(label)
+            axes.set_ylabel("validation accuracy, %")
+            axes.set_xlim(left=0)
+            axes.set_ylim(*_span(group))
+            legend(figure, axes, width)
+            return figure
+
+        title = f"Accuracy against {what}"
+        text = f"{title}: a line for each of {_names(group)}; means over seeds, with bootstrap 95 % bands."
+        figures.append(NamedFigure(f"{name}accuracy-{what}", title, text, draw))
+    return figures
+
+
+def _epochs(run: RunHistory) -> list[float]:
+    return [float(record.epoch + 1) for record in run.evaluated]
+
+
+def _seconds(run: RunHistory) -> list[float]:
+    passed = np.cumsum([record.seconds for record in run.history])
+    return [float(passed[record.epoch]) for record in run.evaluated]
+
+
+def _dollars(run: RunHistory) -> list[float] | None:
+    found = [record.dollars for record in run.evaluated]
+    return None if not found or any(value is None for value in found) else [float(value or 0.0) for value in found]
+
+
+def _curve(axes: Axes, variant: Variant, axis: Callable[[RunHistory], list[float] | None], colour: str) -> None:
+    """The mean over seeds, where all of them still run."""
+    curves = [(axis(run), [100 * (record.val_accuracy or 0.0) for record in run.evaluated]) for run in variant.runs]
+    known = [(x, y) for x, y in curves if x]
+    if not known:
+        axes.plot([], [], color=colour, label=f"{variant.name} (none done)")
+        return
+    first, last = max(x[0] for x, _ in known), min(x[-1] for x, _ in known)
+    grid = np.asarray(known[0][0]) if all(x == known[0][0] for x, _ in known) else np.linspace(first, last, 120)
+    values = np.asarray([np.interp(grid, x, y) for x, y in known])
+    axes.plot(grid, values.mean(axis=0), color=colour, label=variant.name)
+    if len(known) > 1:
+        chosen = np.random.default_rng(0).integers(0, len(known), (1000, len(known)))
+        low, high = np.percentile(values[chosen].mean(axis=1), [2.5, 97.5], axis=0)
+        axes.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def _span(group: Group) -> tuple[float, float]:
+    """From where the curves have left their beginning, so that what matters is seen."""
+    values = [
+        100 * (record.val_accuracy or 0.0)
+        for variant in group.variants
+        for run in variant.runs
+        for record in run.evaluated
+    ]
+    if not values:
+        return 0.0, 100.0
+    low, high = np.percentile(values, 15), max(values)
+    room = max(0.5, 0.06 * (high - low))
+    return max(0.0, float(low) - room), min(100.0, high + room)
+
+
+def _names(group: Group) -> str:
+    return ", ".join(variant.name for variant in group.variants)

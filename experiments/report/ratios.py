@@ -1,0 +1,93 @@
+"""What it took to the target, relative to the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dorylax.experiments.analysis import Compared, Group, Variant
+from dorylax.experiments.comparison import Interval
+from dorylax.experiments.report import theme
+from dorylax.experiments.report.figures import NARROW, NamedFigure
+from dorylax.experiments.report.tables import TURNED
+
+
+def ratio_figure(group: Group, name: str) -> NamedFigure | None:
+    """Epochs, time and cost to the target relative to the baseline, with intervals."""
+    rows = [(place, one, one.compared) for place, one in enumerate(group.variants) if one.compared is not None]
+    rows = [(place, one, found) for place, one, found in rows if not one.is_baseline]
+    base = next((one.name for one in group.variants if one.is_baseline), None)
+    if not rows or base is None:
+        return None
+    measures = [("epochs", "epochs_ratio"), ("time", "seconds_ratio"), ("cost", "dollars_ratio")]
+    measures = [entry for entry in measures if any(getattr(found, entry[1]) is not None for _, _, found in rows)]
+
+    def draw(width: float) -> Figure:
+        side_by_side = width >= NARROW
+        shape = (1, len(measures)) if side_by_side else (len(measures), 1)
+        height = 0.34 * len(rows) + 0.75
+        figure = Figure((width, height if side_by_side else height * len(measures)), layout="constrained")
+        all_axes = np.ravel(np.asarray(figure.subplots(*shape, squeeze=False)))
+        for place, (axes, (what, attribute)) in enumerate(zip(all_axes, measures, strict=True)):
+            _forest(axes, rows, attribute)
+            axes.set_title(f"{what} to target, × {base}")
+            if side_by_side and place:
+                axes.set_yticklabels([])
+        return figure
+
+    title = f"To the target, relative to {base}"
+    text = f"{title}: " + " ".join(group.sentences)
+    return NamedFigure(f"{name}ratios", title, text, draw)
+
+
+def _forest(axes: Axes, rows: Sequence[tuple[int, Variant, Compared]], attribute: str) -> None:
+    axes.axvline(1, color=theme.MUTED.light, linewidth=1)
+    for row, (place, _, found) in enumerate(rows):
+        ratio: Interval | None = getattr(found, attribute)
+        if ratio is None:
+            continue
+        colour = theme.series(place)
+        axes.plot([ratio.low, ratio.high], [row, row], color=colour, linewidth=2.4, solid_capstyle="butt")
+        # Open where some runs never came there: it is a bound.
+        axes.plot(ratio.estimate, row, "o", color=colour, markersize=6, fillstyle="none" if found.sign else "full")
+        label = f"{found.sign}{ratio.estimate:.2f}"
+        axes.annotate(label, (ratio.estimate, row), (0, 6), textcoords="offset points", ha="center", fontsize=8.5)
+    axes.set_yticks(range(len(rows)), [variant.name for _, variant, _ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.75)
+    axes.grid(axis="y", visible=False)
+    axes.margins(x=0.12)
+    axes.tick_params(axis="y", length=0)
+
+
+def value_figure(group: Group, name: str) -> NamedFigure | None:
+    """Value, 1/(time · dollars) to the target, relative to the baseline: a bar each."""
+    rows = [(place, one) for place, one in enumerate(group.variants) if one.compared is not None]
+    if not any(one.compared is not None and one.compared.value_ratio is not None for _, one in rows):
+        return None
+    base = next(one.name for one in group.variants if one.is_baseline)
+
+    def value(variant: Variant) -> float:
+        found = variant.compared
+        return 1.0 if found is None or found.value_ratio is None else found.value_ratio
+
+    def draw(width: float) -> Figure:
+        figure = Figure((width, 0.3 * len(rows) + 0.7), layout="constrained")
+        axes = figure.subplots()
+        for row, (place, variant) in enumerate(rows):
+            axes.barh(row, value(variant), color=theme.series(place), height=0.62)
+            sign = "" if variant.compared is None or variant.is_baseline else TURNED[variant.compared.sign]
+            label = f" {sign}{value(variant):.2f}"
+            axes.annotate(label, (value(variant), row), va="center", fontsize=8.5)
+        axes.set_yticks(range(len(rows)), [variant.name for _, variant in rows])
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        axes.margins(x=0.12)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel(f"value, 1/(time · dollars), × {base}")
+        return figure
+
+    text = "Value relative to " + base + ": " + ", ".join(f"{one.name} {value(one):.2f}" for _, one in rows)
+    return NamedFigure(f"{name}value", "Value", text, draw)

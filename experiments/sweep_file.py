@@ -1,0 +1,332 @@
+"""Sweep files: text in, configurations out.
+
+    description: what the sweep asks            # optional
+    base: {train.epochs: 50}                    # keys that all runs share
+    grid: {model.name: [gcn, gat]}              # every combination of these, the last key fastest
+    zip:                                        # keys whose values go together: the first of each, the second of each, …
+      pipeline.mode: [pipe, async, async]
+      pipeline.staleness: [null, 0, 1]
+    exclude: [{model.name: gat, pipeline.mode: async}]
+    seeds: 3                                    # 0, 1, 2; or a list
+    compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed
+
+Everything is checked before anything runs, and each error has its file and line. Running is `runner`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dorylax.config import ConfigError, RunConfig, did_you_mean
+from dorylax.config.check import KEYS, check_value, unknown_key
+from dorylax.config.errors import shown
+from dorylax.config.files import overrides_from_mapping, read_text
+from dorylax.config.strict_yaml import Document, parse
+from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Sweep, same
+
+_PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
+_COMPARE = ("baseline", "margin", "target")
+_MARGIN = 0.01
+
+
+def load(path: Path) -> Sweep:
+    """Reads and expands a sweep file.
+
+    Raises:
+        ConfigError: the file cannot be read, or is wrong; see `expand`.
+    """
+    return read(read_text(path), str(path), path.stem)
+
+
+def read(text: str, source: str, name: str) -> Sweep:
+    """Expands the text of a sweep file.
+
+    Args:
+        text: of the file.
+        source: what errors call it.
+        name: of the sweep.
+
+    Raises:
+        ConfigError: the file is wrong; see `expand`.
+    """
+    return dataclasses.replace(expand(parse(text, source), name), text=text)
+
+
+def expand(document: Document, name: str) -> Sweep:
+    """From a sweep file to its runs.
+
+    Args:
+        document: the file.
+        name: of the sweep.
+
+    Raises:
+        ConfigError: an unknown part, key, model or optimizer; a value of the wrong type or out of bounds; an option
+            that a run's model does not use; an empty grid; lists of unequal length in zip; an exclusion that excludes
+            nothing; a run that comes twice; a baseline that is none. With file, line, value and what is allowed.
+    """
+    content = document.value
+    if not isinstance(content, dict) or not content:
+        raise ConfigError(f"{document.where()}: a sweep has the parts {', '.join(_PARTS)}, got {shown(content)}")
+    for part in content:
+        if part not in _PARTS:
+            raise ConfigError(f"{document.where(part)}: unknown part {part!r} of a sweep: {did_you_mean(part, _PARTS)}")
+    description = content.get("description", "")
+    if not isinstance(description, str):
+        raise ConfigError(f"{document.where('description')}: description must be text, got {shown(description)}")
+    base = _base(document, content.get("base", {}))
+    axes = _axes(document, content, base)
+    seeds = _seeds(document, content.get("seeds", [base.get(SEED, 0)]), base)
+    keys = tuple(key for axis in axes for key in axis.keys)
+    exclusions = _exclusions(document, content.get("exclude", []), axes, seeds)
+
+    runs: dict[str, Run] = {}
+    hits = [0] * len(exclusions)
+    for points in itertools.product(*(axis.settings() for axis in axes)):
+        setting = {key: value for point in points for key, value in point.items()}
+        for seed in seeds:
+            excluded = [k for k, one in enumerate(exclusions) if _matches(one, {**setting, SEED: seed})]
+            for k in excluded:
+                hits[k] += 1
+            if excluded:
+                continue
+            run = Run(_resolved(document, base, setting, seed), setting)
+            if run.key in runs:
+                raise ConfigError(
+                    f"{document.where(_home(content, keys[-1])[0])}: ({run.label}) is the same run as "
+                    f"({runs[run.key].label}): take one away"
+                )
+            runs[run.key] = run
+    for k, count in enumerate(hits):
+        if not count:
+            raise ConfigError(f"{document.where('exclude', k)}: excludes no run: {shown(content['exclude'][k])}")
+    if not runs:
+        raise ConfigError(f"{document.where('exclude')}: every run is excluded")
+    comparison = _comparison(document, content["compare"], axes, list(runs.values())) if "compare" in content else None
+    return Sweep(name, " ".join(description.split()), keys, tuple(runs.values()), comparison)
+
+
+def _base(document: Document, content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ConfigError(f"{document.where('base')}: base must hold keys such as train.epochs, got {shown(content)}")
+    return overrides_from_mapping(document, content, ("base",))
+
+
+# Axes.
+
+
+def _axes(document: Document, content: Mapping[str, Any], base: Mapping[str, Any]) -> list[Axis]:
+    """The grid's axes, then the zip's."""
+    grid = content.get("grid")
+    if not isinstance(grid, dict) or not grid:
+        if "zip" not in content or grid is not None:
+            got = "nothing" if grid in (None, {}) else shown(grid)
+            raise ConfigError(
+                f"{document.where('grid')}: grid must hold at least one key with a list of values, "
+                f"as in `model.name: [gcn, gat]`, got {got}"
+            )
+        grid = {}
+    taken = {**dict.fromkeys(base, "base")}
+    axes = []
+    for key, values in grid.items():
+        _check_axis_key(document, ("grid", key), key, taken, "grid")
+        _check_values(document, ("grid", key), key, values)
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                raise ConfigError(f"{document.where('grid', key, index)}: {key} lists {shown(value)} twice")
+        axes.append(Axis((key,), tuple((value,) for value in values)))
+    if "zip" in content:
+        blocks = content["zip"] if isinstance(content["zip"], list) else [content["zip"]]
+        for index, block in enumerate(blocks):
+            path = ("zip", index) if isinstance(content["zip"], list) else ("zip",)
+            axes.append(_zipped(document, path, block, taken))
+        if not blocks:
+            raise ConfigError(f"{document.where('zip')}: zip must hold keys with lists of values, got []")
+    return axes
+
+
+def _zipped(document: Document, path: tuple[str | int, ...], block: Any, taken: dict[str, str]) -> Axis:
+    if not isinstance(block, dict) or not block:
+        raise ConfigError(
+            f"{document.where(*path)}: zip must hold keys with lists of values that go together, "
+            f"as in `pipeline.mode: [pipe, async]`, got {shown(block)}"
+        )
+    for key, values in block.items():
+        _check_axis_key(document, (*path, key), key, taken, "zip")
+        _check_values(document, (*path, key), key, values)
+    first, *others = block
+    for key in others:
+        if len(block[key]) != len(block[first]):
+            raise ConfigError(
+                f"{document.where(*path, key)}: values of zip go together, but {first} lists {len(block[first])} "
+                f"and {key} lists {len(block[key])}"
+            )
+    points = list(zip(*block.values(), strict=True))
+    for index, point in enumerate(points):
+        if point in points[:index]:
+            raise ConfigError(f"{document.where(*path, first, index)}: zip lists {shown(list(point))} twice")
+    return Axis(tuple(block), tuple(points))
+
+
+def _check_axis_key(
+    document: Document, path: tuple[str | int, ...], key: Any, taken: dict[str, str], part: str
+) -> None:
+    """Whether a key may vary, and does so in one place."""
+    place = document.where(*path)
+    if key not in KEYS:
+        raise ConfigError(f"{place}: {unknown_key(key)}")
+    if key == SEED:
+        raise ConfigError(f"{place}: {SEED} is not for the {part}: list seeds under `seeds`")
+    if (other := taken.get(key)) is not None:
+        twice = "in two blocks of zip" if other == part else f"in {other} and in {part}"
+        raise ConfigError(f"{place}: {key} is {twice}: take it out of one")
+    taken[key] = part
+
+
+def _check_values(document: Document, path: tuple[str | int, ...], key: str, values: Any) -> None:
+    if not isinstance(values, list) or not values:
+        raise ConfigError(f"{document.where(*path)}: {key} must have a list of at least one value, got {shown(values)}")
+    for index, value in enumerate(values):
+        try:
+            check_value(key, value)
+        except ConfigError as error:
+            raise ConfigError(f"{document.where(*path, index)}: {error}") from None
+
+
+# Seeds, and what is left out.
+
+
+def _seeds(document: Document, content: Any, base: Mapping[str, Any]) -> list[int]:
+    place = document.where("seeds")
+    if SEED in base and place != document.where():
+        raise ConfigError(f"{place}: seeds and {SEED} in base exclude each other: take one away")
+    if isinstance(content, int) and not isinstance(content, bool) and content >= 1:
+        return list(range(content))
+    if not isinstance(content, list) or not content:
+        raise ConfigError(f"{place}: seeds must be a whole number ≥ 1 or a list of seeds, got {shown(content)}")
+    for index, seed in enumerate(content):
+        place = document.where("seeds", index)
+        try:
+            check_value(SEED, seed)
+        except ConfigError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        if seed in content[:index]:
+            raise ConfigError(f"{place}: seeds lists {seed} twice")
+    return content
+
+
+def _exclusions(
+    document: Document, content: Any, axes: Sequence[Axis], seeds: Sequence[int]
+) -> list[dict[str, list[Any]]]:
+    """For each exclusion: the keys that it looks at, and their values."""
+    if not isinstance(content, list) or not all(isinstance(entry, dict) and entry for entry in content):
+        raise ConfigError(
+            f"{document.where('exclude')}: exclude must be a list of settings such as `{{model.name: gat}}`, "
+            f"got {shown(content)}"
+        )
+    values = _values(axes) | {SEED: list(seeds)}
+    found = []
+    for index, entry in enumerate(content):
+        for key, given in entry.items():
+            for value in given if isinstance(given, list) else [given]:
+                _check_known(document.where("exclude", index, key), key, value, values)
+        found.append({key: given if isinstance(given, list) else [given] for key, given in entry.items()})
+    return found
+
+
+def _matches(exclusion: Mapping[str, list[Any]], setting: Setting) -> bool:
+    return all(setting[key] in values for key, values in exclusion.items())
+
+
+def _values(axes: Sequence[Axis]) -> dict[str, list[Any]]:
+    """The values that each key takes."""
+    return {
+        key: list(dict.fromkeys(point[k] for point in axis.points)) for axis in axes for k, key in enumerate(axis.keys)
+    }
+
+
+def _check_known(place: str, key: Any, value: Any, values: Mapping[str, list[Any]]) -> None:
+    if key not in values:
+        raise ConfigError(f"{place}: {shown(key)} does not vary here: {did_you_mean(key, list(values))}")
+    if not any(same(value, one) for one in values[key]):
+        listed = ", ".join(shown(one) for one in values[key])
+        raise ConfigError(f"{place}: {key} is never {shown(value)} here, but {listed}")
+
+
+# What is compared.
+
+
+def _comparison(document: Document, content: Any, axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison:
+    place = document.where("compare")
+    if not isinstance(content, dict) or "baseline" not in content:
+        raise ConfigError(f"{place}: compare must hold a baseline, as in `baseline: {{pipeline.mode: pipe}}`")
+    for key in content:
+        if key not in _COMPARE:
+            raise ConfigError(
+                f"{document.where('compare', key)}: unknown part {key!r} of compare: {did_you_mean(key, _COMPARE)}"
+            )
+    baseline = content["baseline"]
+    if not isinstance(baseline, dict) or not baseline:
+        raise ConfigError(
+            f"{document.where('compare', 'baseline')}: baseline must hold at least one key with its value, "
+            f"got {shown(baseline)}"
+        )
+    values = _values(axes)
+    for key, value in baseline.items():
+        _check_known(document.where("compare", "baseline", key), key, value, values)
+    target = _fraction(document, "target", content.get("target"))
+    margin = _fraction(document, "margin", content.get("margin"))
+    if target is not None and margin is not None:
+        raise ConfigError(f"{document.where('compare', 'margin')}: target and margin exclude each other: give one")
+    compared = tuple(key for axis in axes if not baseline.keys().isdisjoint(axis.keys) for key in axis.keys)
+    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target)
+    _check_baselines(document, found, runs)
+    return found
+
+
+def _fraction(document: Document, part: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ConfigError(f"{document.where('compare', part)}: {part} must be > 0 and < 1, got {shown(value)}")
+    return float(value)
+
+
+def _check_baselines(document: Document, comparison: Comparison, runs: Sequence[Run]) -> None:
+    """Each run must have exactly one to be compared with."""
+    place = document.where("compare", "baseline")
+    baselines: dict[Any, Run] = {}
+    for run in runs:
+        if comparison.is_baseline(run):
+            other = baselines.setdefault((comparison.group(run), run.config.train.seed), run)
+            if other is not run:
+                raise ConfigError(f"{place}: both ({other.label}) and ({run.label}) are the baseline: name one")
+    for run in runs:
+        if (comparison.group(run), run.config.train.seed) not in baselines:
+            raise ConfigError(f"{place}: ({run.label}) has no run to be compared with")
+
+
+def _resolved(document: Document, base: Mapping[str, Any], setting: Setting, seed: int) -> RunConfig:
+    try:
+        return RunConfig.resolve(base, setting, {SEED: seed})
+    except ConfigError as error:
+        key = error.key
+        if key is None or key not in setting:
+            raise ConfigError(f"{document.where(*(('base',) if key is None else ('base', key)))}: {error}") from None
+        path = _home(document.value, key)
+        if key in ("model.name", "optimizer.name"):
+            values = document.value["grid"][key] if path[0] == "grid" else []
+            path = (*path, values.index(setting[key])) if values else path
+        raise ConfigError(f"{document.where(*path)}: {error}") from None
+
+
+def _home(content: Mapping[str, Any], key: str) -> tuple[str | int, ...]:
+    """Where a key that varies is listed."""
+    if key in (content.get("grid") or {}):
+        return ("grid", key)
+    if isinstance(content["zip"], dict):
+        return ("zip", key)
+    return next(("zip", index, key) for index, block in enumerate(content["zip"]) if key in block)
