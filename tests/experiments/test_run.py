@@ -482,3 +482,28 @@ def test_a_folder_of_another_sweep_is_left_alone(
 def test_out_must_be_a_folder(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _sweep(sweep, sweep) == 2
     assert capsys.readouterr().err == f"error: --out {sweep} is a file, not a folder\n"
+
+
+def test_side_by_side_from_a_script_without_a_guard(sweep: Path, tmp_path: Path) -> None:
+    """Whose processes would otherwise execute it again, and start the sweep in it."""
+    script = tmp_path / "study.py"
+    words = [
+        "--sweep",
+        str(sweep),
+        "--out",
+        str(tmp_path / "out"),
+        "--jobs",
+        "2",
+        "--no-report",
+        "--only",
+        "model.name=mlp",
+    ]
+    script.write_text(f"from dorylax.experiments.run import main\nprint('here', main({words!r}))\n")
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "error" not in done.stderr  # nobody has begun the sweep a second time
+    assert done.stdout.count("here") == 1
+    assert [row["status"] for row in _rows(tmp_path / "out" / "results.csv")] == ["done", "done"]
