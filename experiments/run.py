@@ -115,7 +115,7 @@ def _find(name: str) -> Path:
     from dorylax.experiments.sweep import CONFIGS
 
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") or path.exists():
+    if path.suffix in (".yaml", ".yml") or path.is_file():
         return path
     names = _names()
     if name not in names:

@@ -507,3 +507,12 @@ def test_side_by_side_from_a_script_without_a_guard(sweep: Path, tmp_path: Path)
     assert "error" not in done.stderr  # nobody has begun the sweep a second time
     assert done.stdout.count("here") == 1
     assert [row["status"] for row in _rows(tmp_path / "out" / "results.csv")] == ["done", "done"]
+
+
+def test_a_folder_of_the_same_name_does_not_hide_a_sweep_that_ships(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smoke").mkdir()
+    assert main(["--sweep", "smoke", "--dry-run"]) == 0
+    assert capsys.readouterr().out.endswith("runs to do, in runs/smoke\n")

@@ -89,7 +89,13 @@ def test_workers_that_are_killed_at_random(
     check(found, undisturbed)
 
 
-@pytest.mark.parametrize("options", [{}, {"streaming": True, "transport": "tcp"}], ids=["ipc", "streamed-tcp"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="ipc"),
+        pytest.param({"streaming": True, "transport": "tcp"}, id="streamed-tcp", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_calls_that_go_wrong(
     undisturbed: Undisturbed,
     monkeypatch: pytest.MonkeyPatch,

@@ -111,16 +111,24 @@ def test_a_killed_worker_is_replaced(servers: Any, pools: Any) -> None:
     assert not exists(pid)
 
 
-def test_a_worker_that_dies_with_an_event_fails_it(servers: Any, pools: Any) -> None:
+def test_a_worker_that_dies_with_an_event_fails_it(servers: Any, pools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     servers.offer()
     pool = pools()
+    ask, asked = process.WorkerProcess.ask, threading.Event()
+
+    def announced(worker: process.WorkerProcess, event: bytes, timeout: float) -> bytes:
+        asked.set()
+        return ask(worker, event, timeout)
+
+    monkeypatch.setattr(process.WorkerProcess, "ask", announced)
 
     async def kill_it() -> None:
         await pool.warm()
         (pid,) = pool.pids
         os.kill(pid, signal.SIGSTOP)  # so that it cannot answer before it is killed
         call = asyncio.ensure_future(pool.invoke(servers.event(), LONG))
-        await asyncio.sleep(0)
+        # A worker that is dead before would be replaced, and another one would answer.
+        assert await asyncio.to_thread(asked.wait, LONG)
         os.kill(pid, signal.SIGKILL)
         await call
 
