@@ -106,8 +106,8 @@ class Compared:
 
     @property
     def as_accurate(self) -> bool | None:
-        """Whether the difference of test accuracies is small, for sure; None where there is none."""
-        return None if self.accuracy is None else self.accuracy.inside(SAME_ACCURACY)
+        """Whether the difference of test accuracies is small, for sure; None where there is none, or one seed alone."""
+        return None if self.accuracy is None or self.seeds < 2 else self.accuracy.inside(SAME_ACCURACY)
 
 
 @final
@@ -275,13 +275,15 @@ def sentence(variant: Variant, baseline: Variant) -> str:
     ):
         if ratio is not None:
             of = f" of {baseline.name}" if not parts else ""
-            parts.append(f"{bound}{_times(ratio)} {what}{of}")
+            parts.append(f"{bound}{times(ratio, found.seeds)} {what}{of}")
     text = f"{variant.name} needs {_listed(parts)}" if parts else f"{variant.name} cannot be compared"
     if found.censored:
         text += f"; {found.censored} of {found.seeds} runs never reach the target"
     if found.baseline_censored:
         text += f"; {found.baseline_censored} of {found.seeds} runs of {baseline.name} never reach the target"
-    if found.accuracy is not None:
+    if found.accuracy is not None and found.seeds < 2:
+        text += f"; on this one seed its accuracy differs by {100 * found.accuracy.estimate:+.2f} points"
+    elif found.accuracy is not None:
         low, middle, high = (100 * x for x in (found.accuracy.low, found.accuracy.estimate, found.accuracy.high))
         points = f"{middle:+.2f} points ({low:+.2f} to {high:+.2f})"
         same = "is as accurate" if found.as_accurate else "may differ in accuracy"
@@ -291,8 +293,9 @@ def sentence(variant: Variant, baseline: Variant) -> str:
     return text + "."
 
 
-def _times(ratio: Interval) -> str:
-    return f"{ratio.estimate:.2f}× ({ratio.low:.2f}–{ratio.high:.2f})"
+def times(ratio: Interval, seeds: int) -> str:
+    """A ratio with its interval, of which there is none on one seed: `1.31× (1.22–1.40)`."""
+    return f"{ratio.estimate:.2f}×" + (f" ({ratio.low:.2f}–{ratio.high:.2f})" if seeds > 1 else "")
 
 
 def _listed(parts: Sequence[str]) -> str:

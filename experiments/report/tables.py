@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dorylax.cli.outcome import spread
-from dorylax.experiments.analysis import Compared, Group, Variant
+from dorylax.experiments.analysis import Compared, Group, Variant, times
 from dorylax.experiments.comparison import Interval
 from dorylax.progress import dollars, duration
 
@@ -110,13 +110,13 @@ def _comparison_row(variant: Variant, found: Compared, *, priced: bool) -> list[
     accuracy = NONE
     if found.accuracy is not None:
         low, middle, high = (100 * x for x in (found.accuracy.low, found.accuracy.estimate, found.accuracy.high))
-        accuracy = f"{middle:+.1f} ({low:+.1f} to {high:+.1f})"
+        accuracy = f"{middle:+.1f}" + (f" ({low:+.1f} to {high:+.1f})" if found.seeds > 1 else "")
     same = {True: "yes", False: "no", None: NONE}[found.as_accurate]
     return [*row, f"{found.censored} of {found.seeds}", accuracy, same]
 
 
 def _ratio(found: Compared, ratio: Interval | None) -> str:
-    return "" if ratio is None else f", {found.sign}{ratio.estimate:.2f}× ({ratio.low:.2f}–{ratio.high:.2f})"
+    return "" if ratio is None else f", {found.sign}{times(ratio, found.seeds)}"
 
 
 def markdown(table: TextTable) -> str:

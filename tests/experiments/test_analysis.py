@@ -110,6 +110,17 @@ def test_the_sentence_says_it_in_words() -> None:
     )
 
 
+def test_one_seed_has_no_intervals_and_proves_nothing() -> None:
+    done = [one for one in _study(_sweep(), test=0.802) if one.seed == 0]
+    group = analyse(_sweep(), done)[0]
+    assert group.sentences == [
+        "async S=1 needs 2.00× the epochs of pipe, 1.00× the time and 0.50× the cost; on this one seed its accuracy "
+        "differs by +0.20 points."
+    ]
+    assert group.variants[1].compared is not None
+    assert group.variants[1].compared.as_accurate is None
+
+
 @pytest.mark.parametrize(("test", "words"), [(0.82, "is more accurate: +2.00"), (0.78, "is less accurate: -2.00")])
 def test_the_sentence_says_which_is_more_accurate(test: float, words: str) -> None:
     assert words in analyse(_sweep(), _study(_sweep(), test=test))[0].sentences[0]
