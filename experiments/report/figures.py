@@ -43,6 +43,7 @@ _STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.8,
 }
 _SHORT = 14  # letters of a name of which two go side by side on a phone
+_ROW = 0.19  # inches of a row of a legend
 NARROW = 5.0
 """Inches; below it legends go under the axes."""
 
@@ -103,4 +104,6 @@ def legend(figure: Figure, axes: Axes, width: float, *, columns: int | None = No
         figure.legend(handles, labels, loc="outside right upper")
     else:
         short = max(map(len, labels), default=0) <= _SHORT
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns or (2 if short else 1))
+        side_by_side = columns or (2 if short else 1)
+        figure.set_figheight(figure.get_figheight() + _ROW * -(-len(labels) // side_by_side))
+        figure.legend(handles, labels, loc="outside lower center", ncols=side_by_side)

@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 from support.reports import EPOCHS, accuracy, seconds, sweep, trace, written_report, written_study
 
+from dorylax import metrics
+from dorylax.experiments.analysis import Group, RunHistory, Variant
 from dorylax.experiments.folder import read_study
-from dorylax.experiments.report import theme, write_report
+from dorylax.experiments.report import figures, theme, write_report
+from dorylax.experiments.report.curves import accuracy_figures
+from dorylax.experiments.report.page import NARROW, WIDE
 from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds
+from dorylax.run_directory import RunDirectory
 
 FIGURES = ("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "value", "staleness", "timelines", "tasks")
 
@@ -83,6 +88,18 @@ def test_with_nothing_done_there_are_only_tables(tmp_path: Path) -> None:
     page = write_report([read_study(tmp_path)], tmp_path).read_text(encoding="utf-8")
     assert "0 of 15 runs done" in page
     assert "<figure" not in page
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_many_variants_leave_room_for_their_curves(tmp_path: Path, width: float) -> None:
+    """Matplotlib warns where a legend leaves none."""
+    written_study(tmp_path, only=[("model.name", "gcn"), ("pipeline.mode", "pipe"), ("train.seed", "0")])
+    (outcome,) = read_study(tmp_path).outcomes
+    path = RunDirectory.open(tmp_path / "runs" / outcome.run.key).metrics_path
+    run = RunHistory(outcome.run, metrics.read(path), outcome.summary)
+    variants = [Variant({}, f"a long name, number {k}", (run,), 1, is_baseline=not k, compared=None) for k in range(16)]
+    for figure in accuracy_figures(Group("", tuple(variants), 0.8), ""):
+        assert figures.svg(figure.draw, width).startswith("<svg")
 
 
 def test_several_sweeps_in_one_report(tmp_path: Path) -> None:
