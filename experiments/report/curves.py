@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,9 @@ def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
         def draw(width: float, axis: Any = axis, label: str = label) -> Figure:
             figure, axes = one_axes(width, 0.56)
             for place, variant in enumerate(group.variants):
-                _curve(axes, variant, axis, theme.series(place))
+                # Colours come again after some; lines of the second round are dashed.
+                style = ("-", "--", ":")[place // len(theme.SERIES) % 3]
+                _curve(axes, variant, axis, {"color": theme.series(place), "linestyle": style})
             if group.target is not None:
                 axes.axhline(100 * group.target, color=theme.MUTED.light, linewidth=1, linestyle=(0, (4, 3)))
                 axes.annotate(
@@ -69,21 +71,23 @@ def _dollars(run: RunHistory) -> list[float] | None:
     return None if not found or any(value is None for value in found) else [float(value or 0.0) for value in found]
 
 
-def _curve(axes: Axes, variant: Variant, axis: Callable[[RunHistory], list[float] | None], colour: str) -> None:
+def _curve(
+    axes: Axes, variant: Variant, axis: Callable[[RunHistory], list[float] | None], style: Mapping[str, str]
+) -> None:
     """The mean over seeds, where all of them still run."""
     curves = [(axis(run), [100 * (record.val_accuracy or 0.0) for record in run.evaluated]) for run in variant.runs]
     known = [(x, y) for x, y in curves if x]
     if not known:
-        axes.plot([], [], color=colour, label=f"{variant.name} (none done)")
+        axes.plot([], [], **style, label=f"{variant.name} (none done)")
         return
     first, last = max(x[0] for x, _ in known), min(x[-1] for x, _ in known)
     grid = np.asarray(known[0][0]) if all(x == known[0][0] for x, _ in known) else np.linspace(first, last, 120)
     values = np.asarray([np.interp(grid, x, y) for x, y in known])
-    axes.plot(grid, values.mean(axis=0), color=colour, label=variant.name)
+    axes.plot(grid, values.mean(axis=0), **style, label=variant.name)
     if len(known) > 1:
         chosen = np.random.default_rng(0).integers(0, len(known), (1000, len(known)))
         low, high = np.percentile(values[chosen].mean(axis=1), [2.5, 97.5], axis=0)
-        axes.fill_between(grid, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 
 def _span(group: Group) -> tuple[float, float]:

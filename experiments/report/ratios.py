@@ -33,7 +33,7 @@ def ratio_figure(group: Group, name: str) -> NamedFigure | None:
         all_axes = np.ravel(np.asarray(figure.subplots(*shape, squeeze=False)))
         for place, (axes, (what, attribute)) in enumerate(zip(all_axes, measures, strict=True)):
             _forest(axes, rows, attribute)
-            axes.set_title(f"{what} to target, × {base}")
+            axes.set_title(f"{what} to target, ×")
             if side_by_side and place:
                 axes.set_yticklabels([])
         return figure
