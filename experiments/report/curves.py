@@ -72,7 +72,7 @@ def _dollars(run: RunHistory) -> list[float] | None:
 
 
 def _curve(
-    axes: Axes, variant: Variant, axis: Callable[[RunHistory], list[float] | None], style: Mapping[str, str]
+    axes: Axes, variant: Variant, axis: Callable[[RunHistory], list[float] | None], style: Mapping[str, Any]
 ) -> None:
     """The mean over seeds, where all of them still run."""
     curves = [(axis(run), [100 * (record.val_accuracy or 0.0) for record in run.evaluated]) for run in variant.runs]
