@@ -17,6 +17,7 @@ from dorylax.config.check import KEYS
 from dorylax.config.schema import type_words
 from dorylax.experiments.folder import Study, read_study
 from dorylax.experiments.runner import RunOutcome, directory
+from dorylax.experiments.table import HOST, RESULTS, TIMINGS
 from dorylax.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -41,19 +42,6 @@ _EPOCH: Mapping[str, type] = {
     "seconds": float,
     "dollars": float,
 }
-_RESULTS: Mapping[str, type] = {
-    "status": str,
-    "stopped": str,
-    "epochs": int,
-    "best_epoch": int,
-    "metric": str,
-    "val_accuracy": float,
-    "test_accuracy": float,
-    "final_loss": float,
-}
-_TIMINGS = ("compile", "train", "evaluate", "checkpoint", "wall")
-_HOST: Mapping[str, type] = {"machine": str, "cpu_count": int, "platform": str, "python": str, "dorylax": str}
-
 _Member = tuple[Study, RunOutcome]
 
 
@@ -95,14 +83,14 @@ def _runs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame:
 
     columns = _identities(members, keys)
     outcomes = [outcome for _, outcome in members]
-    for name, kind in _RESULTS.items():
+    for name, kind in RESULTS.items():
         values = [outcome.status if name == "status" else outcome.summary.get(name) for outcome in outcomes]
         columns[name] = _column(values, kind)
     columns["seconds_per_epoch"] = _column([outcome.summary.get("seconds_per_epoch") for outcome in outcomes], float)
     spent = [outcome.summary.get("timings") or {} for outcome in outcomes]
-    for name in _TIMINGS:
+    for name in TIMINGS:
         columns[f"{name}_seconds"] = _column([seconds.get(name) for seconds in spent], float)
-    for name, kind in _HOST.items():
+    for name, kind in HOST.items():
         columns[name] = _column([outcome.environment.get(name) for outcome in outcomes], kind)
     return pandas.DataFrame(columns)
 

@@ -22,9 +22,19 @@ from dorylax.experiments.sweep import Sweep
 from dorylax.progress import duration
 from dorylax.run_directory import write_text
 
-_RESULTS = ("status", "stopped", "epochs", "best_epoch", "metric", "val_accuracy", "test_accuracy", "final_loss")
-_TIMINGS = ("compile", "train", "evaluate", "checkpoint", "wall")
-_HOST = ("machine", "cpu_count", "platform", "python", "dorylax")
+RESULTS: Mapping[str, type] = {
+    "status": str,
+    "stopped": str,
+    "epochs": int,
+    "best_epoch": int,
+    "metric": str,
+    "val_accuracy": float,
+    "test_accuracy": float,
+    "final_loss": float,
+}
+TIMINGS = ("compile", "train", "evaluate", "checkpoint", "wall")
+HOST: Mapping[str, type] = {"machine": str, "cpu_count": int, "platform": str, "python": str, "dorylax": str}
+"""Columns of the tables, with their types."""
 
 
 def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
@@ -33,9 +43,9 @@ def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
     used = {key for outcome in outcomes for key in outcome.run.config.dotted()}
     keys = [key for key in KEYS if key in used]
     results = [{"run": outcome.run.key, **outcome.run.config.dotted(), **_result(outcome)} for outcome in outcomes]
-    write_text(folder / "results.csv", to_csv(["run", *keys, *_RESULTS], results))
+    write_text(folder / "results.csv", to_csv(["run", *keys, *RESULTS], results))
     timings = [{"run": outcome.run.key, **_timing(outcome)} for outcome in outcomes]
-    columns = ["run", "seconds_per_epoch", *(f"{name}_seconds" for name in _TIMINGS), *_HOST]
+    columns = ["run", "seconds_per_epoch", *(f"{name}_seconds" for name in TIMINGS), *HOST]
     write_text(folder / "timings.csv", to_csv(columns, timings))
 
 
@@ -85,7 +95,7 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome]) -> Table:
 
 
 def _result(outcome: RunOutcome) -> dict[str, Any]:
-    return {**{name: outcome.summary.get(name) for name in _RESULTS}, "status": outcome.status}
+    return {**{name: outcome.summary.get(name) for name in RESULTS}, "status": outcome.status}
 
 
 def _timing(outcome: RunOutcome) -> dict[str, Any]:
@@ -94,8 +104,8 @@ def _timing(outcome: RunOutcome) -> dict[str, Any]:
     spent = outcome.summary.get("timings") or {}
     return {
         "seconds_per_epoch": outcome.summary.get("seconds_per_epoch"),
-        **{f"{name}_seconds": spent.get(name) for name in _TIMINGS},
-        **{name: outcome.environment.get(name) for name in _HOST},
+        **{f"{name}_seconds": spent.get(name) for name in TIMINGS},
+        **{name: outcome.environment.get(name) for name in HOST},
     }
 
 
