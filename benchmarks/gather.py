@@ -1,20 +1,29 @@
-"""The gather kernel beside its peers: GB/s of gathered rows, forward and backward, on one power-law graph.
+"""The gather kernel beside its peers and the machine's limit: GB/s of gathered rows, on one power-law graph.
 
-    python benchmarks/gather.py                  # the full table, about three minutes on two cores
+    python benchmarks/gather.py                  # the full table, about ten minutes on two cores
     python benchmarks/gather.py --widths 64 128 --rounds 3 --json gather.json
 
 Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch and SciPy have no unweighted
 sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR with int32 indices, and
 all threads (SciPy uses one). A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, so that
 noise of the machine meets all alike; the table gives medians. Peers that are not installed are left out, and named.
+
+The **limit** is what the machine reads at most: `row_read.cc`, built with the compiler that builds the kernel, adds the same
+rows in the same order into registers, on all cores, and does nothing else. It has the better of two medians, with and
+without prefetching.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import functools
 import json
 import os
+import shutil
 import statistics
+import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -25,10 +34,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax import ops
+from dorylax.aligned import empty
 from dorylax.graph.graph import Graph
 from dorylax.ops import native
 
 Run = Callable[[], object]
+
+AHEAD = 16  # rows that the kernel prefetches ahead, and one of the limit's two loops
 
 # Seconds before each timed run: segment_sum frees gigabytes, which the kernel goes on unmapping while the next peer runs.
 _SETTLE = 0.5
@@ -116,6 +128,41 @@ def scipy_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
     return lambda: a @ x, lambda: transposed @ x
 
 
+def limit_runs(graph: Graph, x: np.ndarray) -> dict[tuple[str, str], Run]:
+    """Reading the rows and nothing else, by (loop, pass); nothing where there is no compiler."""
+    library = _row_read()
+    if library is None:
+        return {}
+    aligned = empty(x.shape, x.dtype)
+    aligned[:] = x
+    runs: dict[tuple[str, str], Run] = {}
+    for which, rows in (("forward", graph.incoming), ("backward", graph.outgoing)):
+        index = np.asarray(rows.neighbours)
+        for name, ahead in (("limit, plain", 0), ("limit, prefetching", AHEAD)):
+            arguments = (aligned.ctypes.data, x.shape[1], index.ctypes.data, len(index), ahead, os.cpu_count() or 1)
+            # The arrays stay alive with the function that refers to them by address.
+            runs[name, which] = lambda arguments=arguments, alive=(aligned, index): library.read_rows(*arguments)
+    return runs
+
+
+@functools.cache
+def _row_read() -> ctypes.CDLL | None:
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        print("left out: the row-read limit (no C++ compiler)")
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "row_read.so"
+        source = Path(__file__).with_name("row_read.cc")
+        flags = ["-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi"]
+        subprocess.run([compiler, *flags, "-o", str(target), str(source)], check=True)
+        library = ctypes.CDLL(str(target))
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    library.read_rows.argtypes = [pointer, number, pointer, number, number, number]
+    library.read_rows.restype = ctypes.c_float
+    return library
+
+
 PEERS = {"dorylax": dorylax_runs, "torch CSR": torch_runs, "SciPy CSR": scipy_runs, "segment_sum": segment_sum_runs}
 
 
@@ -134,6 +181,8 @@ def measure(graph: Graph, width: int, rounds: int, peers: dict[str, Callable[...
             raise SystemExit(
                 f"{name} {which} at width {width} differs from dorylax by {error:.1e}, relative to the maximum"
             )
+    limits = limit_runs(graph, x)
+    runs |= limits
     seconds: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
     for _ in range(rounds):
         for key, run in runs.items():
@@ -141,17 +190,20 @@ def measure(graph: Graph, width: int, rounds: int, peers: dict[str, Callable[...
             start = time.perf_counter()
             run()
             seconds[key].append(time.perf_counter() - start)
+    medians = {key: statistics.median(times) for key, times in seconds.items()}
+    for which in ("forward", "backward") if limits else ():
+        medians["limit", which] = min(medians.pop((name, which)) for name in ("limit, plain", "limit, prefetching"))
     gigabytes = graph.num_edges * width * 4 / 1e9
     return [
         {
             "width": width,
             "pass": which,
             "peer": name,
-            "seconds": statistics.median(times),
-            "gb_per_s": gigabytes / statistics.median(times),
-            "dorylax_is_faster_by": statistics.median(times) / statistics.median(seconds["dorylax", which]),
+            "seconds": median,
+            "gb_per_s": gigabytes / median,
+            "dorylax_is_faster_by": median / medians["dorylax", which],
         }
-        for (name, which), times in seconds.items()
+        for (name, which), median in medians.items()
     ]
 
 
@@ -159,7 +211,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vertices", type=int, default=230_000)
     parser.add_argument("--edges", type=int, default=16_000_000)
-    parser.add_argument("--widths", type=int, nargs="+", default=[16, 41, 64, 128, 256])
+    parser.add_argument("--widths", type=int, nargs="+", default=[16, 41, 47, 64, 100, 128, 256, 602])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
@@ -182,7 +234,8 @@ def main() -> None:
     print(
         f"copy bandwidth of this machine, both directions: {bandwidth:.1f} GB/s; medians of {arguments.rounds} rounds"
     )
-    print(f"{'width':>5}  {'pass':<8}  " + "  ".join(f"{name:>20}" for name in peers) + "   GB/s (dorylax is × faster)")
+    columns = [*peers, *(["limit"] if _row_read() else [])]
+    print(f"{'width':>5}  {'pass':<8}  " + "  ".join(f"{name:>20}" for name in columns) + "   GB/s (dorylax is × faster)")
     rows = []
     for width in arguments.widths:
         measured = measure(graph, width, arguments.rounds, peers)

@@ -17,7 +17,6 @@ def assemble(
     symmetric: bool | None = None,
     self_loops: SelfLoops | None = None,
     vertex_ids: Int32[np.ndarray, " V"] | None = None,
-    edge_ids: np.ndarray | None = None,
 ) -> Graph:
     """Makes the graph, O(V + E).
 
@@ -27,7 +26,6 @@ def assemble(
         symmetric: None finds out; a value is trusted and saves a counting sort (12 bytes an edge while it runs).
         self_loops: None finds out; a value is trusted and saves a pass over the edges.
         vertex_ids: see `Graph`.
-        edge_ids: see `Graph`.
     """
     outgoing = None
     if symmetric is None:
@@ -39,7 +37,6 @@ def assemble(
         symmetric=symmetric,
         self_loops=_find_self_loops(offsets, sources) if self_loops is None else self_loops,
         vertex_ids=vertex_ids,
-        edge_ids=edge_ids,
     )
 
 

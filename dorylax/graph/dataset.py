@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float32
 
+from dorylax.aligned import rows_of
 from dorylax.graph import build, npz
 from dorylax.graph.graph import Graph
 from dorylax.graph.reorder import reorder, user_order
@@ -103,7 +104,7 @@ class Dataset:
         """Permutes graph, features, labels and masks: row `order[i]` moves to row i; see `Graph.reorder`."""
         order = as_integers("order", order)
         check_permutation("order", order, self.graph.num_vertices)
-        rows = {name: getattr(self, name)[order] for name in ("features", "labels", *MASKS)}
+        rows = {name: rows_of(getattr(self, name), order) for name in ("features", "labels", *MASKS)}
         return dataclasses.replace(self, graph=reorder(self.graph, order), **rows)
 
     @staticmethod

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dorylax.graph.transpose import edge_ids_fit, transpose, transposed_positions
+from dorylax.graph.validate import GraphError
 
 SelfLoops = Literal["none", "some", "all"]
 Size = Any
@@ -75,7 +76,8 @@ class Graph:
         symmetric: whether u → v comes with v → u (with the same multiplicity); both directions then share arrays.
         self_loops: whether no vertex, some vertices or all vertices have an edge to themselves.
         vertex_ids: the user's id of the vertex in row r, int32 `[V]`; None where row r is vertex r (see `reorder`).
-        edge_ids: the edge id, in the graph before `reorder`, of each edge, int32 `[E]`; None where unchanged.
+        edge_ids: see the property; computed on first use when not given.
+        without_edge_ids: whether edges have no ids although they might; see the method.
     """
 
     def __init__(
@@ -88,22 +90,41 @@ class Graph:
         self_loops: SelfLoops = "none",
         vertex_ids: Any = None,
         edge_ids: Any = None,
+        without_edge_ids: bool = False,
     ) -> None:
         self.incoming = Adjacency(offsets, sources)
         self.symmetric = symmetric
         self.self_loops: SelfLoops = self_loops
         self.vertex_ids = vertex_ids
-        self.edge_ids = edge_ids
+        self._without_edge_ids = without_edge_ids
         if outgoing is not None:
             self.__dict__["outgoing"] = outgoing
+        if edge_ids is not None:
+            self.__dict__["edge_ids"] = edge_ids
 
     @cached_property
     def outgoing(self) -> Adjacency:
         """The edges by source; computed (one counting sort, O(V + E)) and kept on first use."""
         rows = self.incoming.offsets, self.incoming.neighbours
         if not self.symmetric:
-            return Adjacency(*transpose(*rows, self.num_vertices))
-        return Adjacency(*rows, transposed_positions(*rows) if edge_ids_fit(self.num_edges) else None)
+            return Adjacency(*transpose(*rows, self.num_vertices, with_positions=self.edge_ids_fit))
+        return Adjacency(*rows, transposed_positions(*rows) if self.edge_ids_fit else None)
+
+    @cached_property
+    def edge_ids(self) -> Any:
+        """The edge id, in the graph before any `reorder`, of each edge, int32 `[E]`; None where unchanged.
+
+        Computed (two counting sorts, O(V + E)) and kept on first use.
+
+        Raises:
+            GraphError: edges have no ids (`edge_ids_fit`).
+        """
+        if self.vertex_ids is None:
+            return None
+        self.require_edge_ids()
+        from dorylax.graph.reorder import user_edge_ids
+
+        return user_edge_ids(as_int64(self.incoming.offsets), np.asarray(self.incoming.neighbours), self.vertex_ids)
 
     @property
     def num_vertices(self) -> Size:
@@ -119,11 +140,23 @@ class Graph:
     def edge_ids_fit(self) -> bool:
         """Whether edges have int32 ids, so that per-edge arrays, edge weights and attention are possible.
 
-        False past 2³¹ - 1 edges: `outgoing.edges` is then None, and is not to be read as "entry k is edge k".
+        False past 2³¹ - 1 edges and after `without_edge_ids`: `outgoing.edges` is then None, and is not to be read as
+        "entry k is edge k".
         """
         if isinstance(self.incoming.neighbours, np.ndarray):
-            return edge_ids_fit(self.num_edges)
+            return edge_ids_fit(self.num_edges) and not self._without_edge_ids
         return self.outgoing.edges is not None  # inside JAX the number of edges may be symbolic
+
+    def require_edge_ids(self) -> None:
+        """Raises a `GraphError` where edges have no ids."""
+        if self.edge_ids_fit:
+            return
+        if isinstance(self.num_edges, int) and edge_ids_fit(self.num_edges):
+            raise GraphError("the edges of this graph have no ids (Graph.without_edge_ids): use the graph as it was before")
+        raise GraphError(
+            f"the graph has {self.num_edges} edges: operators with weights, attention or values per edge take at most "
+            "2147483647, because JAX counts in int32; gather without weights has no limit"
+        )
 
     @overload
     @staticmethod
@@ -218,6 +251,24 @@ class Graph:
 
         return transform.symmetrise(self)
 
+    def without_edge_ids(self) -> Graph:
+        """The same graph, whose edges have no ids: 4 to 12 bytes an edge less on the device.
+
+        For models without weights, attention or values per edge; operators that would need ids raise a `GraphError`.
+        """
+        if not self.edge_ids_fit:
+            return self
+        out = self.__dict__.get("outgoing")
+        return Graph(
+            self.incoming.offsets,
+            self.incoming.neighbours,
+            outgoing=None if out is None else Adjacency(out.offsets, out.neighbours),
+            symmetric=self.symmetric,
+            self_loops=self.self_loops,
+            vertex_ids=self.vertex_ids,
+            without_edge_ids=True,
+        )
+
     def reorder(self, order: npt.ArrayLike) -> Graph:
         """With row `order[i]` moved to row i; vertices and edges keep the user's ids; see `dorylax.graph.reorder`."""
         from dorylax.graph.reorder import reorder
@@ -228,9 +279,10 @@ class Graph:
         """Leaves: arrays as JAX may see them. Static: what may change which operations are traced."""
         out = self.outgoing
         reverse = (None, None) if self.symmetric else (as_words(out.offsets), out.neighbours)
-        edges = out.edges if self.edge_ids_fit else None  # JAX would narrow int64 ids to wrong ones without a word
+        # Where ids do not fit, JAX would narrow int64 ids to wrong ones without a word.
+        edges, edge_ids = (out.edges, self.edge_ids) if self.edge_ids_fit else (None, None)
         leaves = (as_words(self.incoming.offsets), self.incoming.neighbours, *reverse, edges)
-        return (*leaves, self.vertex_ids, self.edge_ids), (self.symmetric, self.self_loops)
+        return (*leaves, self.vertex_ids, edge_ids), (self.symmetric, self.self_loops)
 
     @classmethod
     def tree_unflatten(cls, static: tuple[bool, SelfLoops], leaves: tuple[Any, ...]) -> Graph:
@@ -246,6 +298,7 @@ class Graph:
             self_loops=self_loops,
             vertex_ids=vertex_ids,
             edge_ids=edge_ids,
+            without_edge_ids=out_edges is None,
         )
 
     def __repr__(self) -> str:

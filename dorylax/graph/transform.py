@@ -11,7 +11,6 @@ from jaxtyping import Int32, Int64
 
 from dorylax.graph.assemble import assemble
 from dorylax.graph.graph import Graph, SelfLoops, as_int64
-from dorylax.graph.reorder import user_edge_ids
 from dorylax.graph.rows import (
     all_rows,
     count_rows_where,
@@ -90,5 +89,4 @@ def _changed(
         symmetric=graph.symmetric if symmetric is None else symmetric,
         self_loops=self_loops,
         vertex_ids=vertex_ids,
-        edge_ids=user_edge_ids(offsets, sources, vertex_ids),
     )

@@ -15,7 +15,6 @@ from jaxtyping import Array, Bool, Integer, PRNGKeyArray, UInt, UInt32
 
 from dorylax.graph.graph import Graph
 from dorylax.jax_internals import threefry2x32_p
-from dorylax.ops.primitives.base import structure_of
 
 
 def vertex_ids(graph: Graph) -> Integer[Array, " V"]:
@@ -27,8 +26,8 @@ def vertex_ids(graph: Graph) -> Integer[Array, " V"]:
 
 def edge_ids(graph: Graph) -> Integer[Array, " E"]:
     """The id of each edge in the graph as the user built it, `[E]`: what per-edge randomness is keyed by."""
+    graph.require_edge_ids()
     if graph.edge_ids is None:
-        structure_of(graph)  # refuses graphs whose edge ids int32 cannot hold
         return jnp.arange(graph.num_edges, dtype=jnp.int32)
     return jnp.asarray(graph.edge_ids)
 

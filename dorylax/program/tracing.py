@@ -107,6 +107,7 @@ def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
         self_loops=spec.self_loops,
         vertex_ids=ids[0],
         edge_ids=ids[1],
+        without_edge_ids=not spec.edge_ids_fit,
     )
 
 

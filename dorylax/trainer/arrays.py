@@ -31,11 +31,17 @@ class TrainingArrays(NamedTuple):
     weights: Any
 
     @classmethod
-    def of(cls, data: Dataset) -> TrainingArrays:
-        """Those of a data set, copied to the device."""
+    def of(cls, data: Dataset, *, edge_ids: bool = True) -> TrainingArrays:
+        """Those of a data set on the device, which on CPUs takes arrays where they lie if `dorylax.aligned` made them.
+
+        Args:
+            data: the data set.
+            edge_ids: whether anything reads edge ids.
+        """
+        graph = data.graph if edge_ids else data.graph.without_edge_ids()
         masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
         weights = training_weights(data.train_mask)
-        arrays: TrainingArrays = jax.device_put(cls(data.graph, data.features, data.labels, masks, weights))
+        arrays: TrainingArrays = jax.device_put(cls(graph, data.features, data.labels, masks, weights))
         return arrays
 
     @property

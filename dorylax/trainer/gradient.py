@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import jax
 
-from dorylax.graph.dataset import Dataset
 from dorylax.program.epoch_rng import epoch_rng
 from dorylax.program.loss import masked_loss
 from dorylax.program.model.base import ModelParts, Structure, Tree
@@ -93,14 +92,15 @@ class ProgramGradient:
         self._keep = Compiled(self._function.prepare)
 
     @classmethod
-    def of(cls, parts: ModelParts, data: Dataset) -> ProgramGradient:
-        """That of a model on data like these, of which only the shapes are used.
+    def of(cls, parts: ModelParts, spec: DataSpec) -> ProgramGradient:
+        """That of a model on data like these, whose numbers of vertices and edges are known.
 
         Raises:
             SplitError: the model cannot be split.
         """
-        program = optimise(trace(parts, DataSpec.of(data), metrics=None))
-        return cls(program, data.graph.num_vertices, data.graph.num_edges)
+        if spec.num_vertices is None or spec.num_edges is None:
+            raise ValueError("a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None")
+        return cls(optimise(trace(parts, spec, metrics=None)), spec.num_vertices, spec.num_edges)
 
     def keep(self, arrays: TrainingArrays) -> Kept:
         """Runs what the passes hoisted out of the epoch."""

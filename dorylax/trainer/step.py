@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.program.loss import confusion_counts
 from dorylax.program.model.base import ModelParts, Structure, Tree, signature
@@ -58,21 +57,21 @@ class StepFunctions:
             self._outputs[key] = jax.eval_shape(self._structure.apply_train, *args)
         return self._outputs[key]
 
-    def optimised(self, parts: ModelParts, data: Dataset) -> tuple[ProgramGradient, float]:
+    def optimised(self, parts: ModelParts, spec: DataSpec) -> tuple[ProgramGradient, float]:
         """The gradient by the optimised program, and the seconds spent on tracing it now (0 if it was there).
 
         Args:
             parts: the model, of this structure.
-            data: data like those that it will run on.
+            spec: the data that it will run on.
 
         Raises:
             SplitError: the model cannot be split.
         """
-        key = (DataSpec.of(data), signature((parts.params, parts.streams, parts.state)))
+        key = (spec, signature((parts.params, parts.streams, parts.state)))
         if key in self._optimised:
             return self._optimised[key], 0.0
         begin = time.perf_counter()
-        self._optimised[key] = ProgramGradient.of(parts, data)
+        self._optimised[key] = ProgramGradient.of(parts, spec)
         return self._optimised[key], time.perf_counter() - begin
 
     def step(self, gradient: Gradient) -> Compiled:

@@ -26,6 +26,7 @@ from dorylax.metrics import MetricsWriter
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.errors import SplitError
 from dorylax.program.model.flax_nnx import put_back, take_apart
+from dorylax.program.spec import DataSpec
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.epoch import run_epoch
@@ -144,7 +145,7 @@ class Trainer:
         self._functions = step_functions(self._parts.structure, optimizer)
         self._gradient: Gradient | None = None
         self._trained: LoopState | None = None
-        check_model(self._functions, self._parts, data, type(model).__name__)
+        self._reads_edge_ids = check_model(self._functions, self._parts, data, type(model).__name__)
 
     @classmethod
     def from_config(
@@ -280,7 +281,13 @@ class Trainer:
     @cached_property
     def _arrays(self) -> TrainingArrays:
         data, self._order_seconds = in_order(self.data, self._effective_order)
-        return TrainingArrays.of(data)
+        return TrainingArrays.of(data, edge_ids=self._reads_edge_ids)
+
+    @property
+    def _spec(self) -> DataSpec:
+        """What a program for one machine is traced on."""
+        spec = DataSpec.of(self.data)
+        return dataclasses.replace(spec, edge_ids_fit=self._reads_edge_ids)
 
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""
@@ -299,7 +306,7 @@ class Trainer:
         seconds = 0.0
         if self._optimize:
             try:
-                gradient, seconds = self._functions.optimised(self._parts, self.data)
+                gradient, seconds = self._functions.optimised(self._parts, self._spec)
             except SplitError as error:
                 warnings.warn(
                     f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "

@@ -33,15 +33,12 @@ def effective_order(order: Order, data: Dataset, *, reference: bool = False) -> 
     if order != "auto":
         return order
     graph = data.graph
-    leave = reference or data.features.nbytes <= CACHE_BYTES or graph.vertex_ids is not None or not graph.edge_ids_fit
+    leave = reference or data.features.nbytes <= CACHE_BYTES or graph.vertex_ids is not None
     return "given" if leave else "community"
 
 
 def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Dataset, float]:
     """The data set in an order, and the seconds spent on it now: trainers of one data set share the result.
-
-    Raises:
-        GraphError: edges are too many to have ids, which a reordered graph needs.
     """
     if order == "given":
         return data, 0.0

@@ -10,6 +10,7 @@ import pytest
 from dorylax import ops
 from dorylax.graph import Adjacency, Graph
 from dorylax.graph.graph import as_int64, as_words
+from dorylax.graph.validate import GraphError
 from dorylax.ops import segment
 
 # Row lengths each below 2³¹, totals across 2³¹, 2³² and 2³³; also exactly on the borders.
@@ -123,3 +124,30 @@ def test_offsets_survive_a_device_with_and_without_x64(x64):
         on_device = jax.device_put(graph)
         assert on_device.num_vertices == 4
         np.testing.assert_array_equal(as_int64(on_device.incoming.offsets), graph.incoming.offsets)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_without_edge_ids_only_these_are_gone(symmetric):
+    whole = Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 1] if symmetric else [1, 0, 2, 2]).reorder([2, 0, 1])
+    lean = whole.without_edge_ids()
+    inside = jax.jit(lambda g: g)(lean)
+    for graph in (lean, inside, jax.device_get(inside)):
+        assert not graph.edge_ids_fit
+        assert graph.outgoing.edges is None
+        np.testing.assert_array_equal(as_int64(graph.outgoing.offsets), whole.outgoing.offsets)
+        np.testing.assert_array_equal(graph.outgoing.neighbours, whole.outgoing.neighbours)
+        np.testing.assert_array_equal(graph.vertex_ids, whole.vertex_ids)
+        with pytest.raises(GraphError, match="have no ids"):
+            _ = graph.edge_ids
+        with pytest.raises(GraphError, match="have no ids"):
+            ops.gather(graph, jnp.ones((3, 1)), jnp.ones(4))
+    np.testing.assert_array_equal(ops.gather(inside, jnp.arange(3.0)), ops.gather(whole, jnp.arange(3.0)))
+    assert lean.without_edge_ids() is lean
+    assert len(jax.tree.leaves(lean)) == len(jax.tree.leaves(whole)) - 2
+
+
+def test_a_graph_known_to_be_symmetric_makes_no_positions_without_edge_ids(monkeypatch):
+    graph = Graph.from_coo([0, 1], [1, 0])
+    known = Graph(graph.incoming.offsets, graph.incoming.neighbours, symmetric=True).without_edge_ids()
+    monkeypatch.setattr("dorylax.graph.graph.transposed_positions", None)
+    assert known.outgoing.edges is None

@@ -27,6 +27,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int64
 
+from dorylax.aligned import empty
 from dorylax.graph.datasets.random_streams import Stream, halves, scaled
 from dorylax.graph.graph import Graph
 
@@ -59,7 +60,7 @@ class BlockModel:
         """Draws the graph: symmetric, no self-loops, multi-edges kept, exactly `num_edges` directed edges."""
         starts = np.concatenate([[0], np.cumsum(self._arcs_per_block())])
         degrees = np.zeros(self._num_vertices, np.int64)
-        sources = np.empty(self.num_edges, np.int32)
+        sources = empty((self.num_edges,), np.int32)
 
         def fill(block: int) -> None:
             rows = slice(block * self._block_size, min((block + 1) * self._block_size, self._num_vertices))
@@ -68,7 +69,8 @@ class BlockModel:
         _ = self._stubs  # before the threads need it: each would make its own
         with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS, self._num_blocks)) as threads:
             list(threads.map(fill, range(self._num_blocks)))  # raises here what a thread raised
-        offsets = np.zeros(self._num_vertices + 1, np.int64)
+        offsets = empty((self._num_vertices + 1,), np.int64)
+        offsets[0] = 0
         np.cumsum(degrees, out=offsets[1:])
         return Graph(offsets, sources, symmetric=True, self_loops="none")
 

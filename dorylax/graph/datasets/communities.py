@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Int32
 
+from dorylax.aligned import empty
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.base import DatasetError, Size, near_matches
 from dorylax.graph.datasets.block_model import BlockModel, power_law_propensities
@@ -141,7 +142,7 @@ def class_features(
         float32 `[V, F]`; the noise has variance 1 in each feature.
     """
     centroids = _centroids(int(communities.max()) + 1, num_features, signal, seed)
-    features = np.empty((len(communities), num_features), np.float32)
+    features = empty((len(communities), num_features), np.float32)
 
     def fill(block: int) -> None:
         rows = slice(block * _ROWS_PER_BLOCK, (block + 1) * _ROWS_PER_BLOCK)

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 
 from dorylax.graph.graph import Graph, as_words
-from dorylax.graph.validate import GraphError
 from dorylax.jax_internals import Primitive, ad, batching, mlir
 
 Direction = Literal["in", "out"]
@@ -48,16 +47,13 @@ def structure_of(graph: Graph, *, edge_ids: bool = True) -> Structure:
         edge_ids: whether the operator reads edge ids, as all do but those that only sum or compare over vertices.
 
     Raises:
-        GraphError: edge ids are read, and the graph has more edges than int32 counts.
+        GraphError: edge ids are read, and the graph has none.
     """
     into, out = graph.incoming, graph.outgoing
     edges = out.edges
+    if edge_ids:
+        graph.require_edge_ids()
     if not graph.edge_ids_fit:
-        if edge_ids:
-            raise GraphError(
-                f"the graph has {graph.num_edges} edges: operators with weights, attention or values per edge take at most "
-                "2147483647, because JAX counts in int32; gather without weights has no limit"
-            )
         edges = jnp.zeros((0,), jnp.int32)
     return Structure(as_words(into.offsets), into.neighbours, as_words(out.offsets), out.neighbours, edges)
 
