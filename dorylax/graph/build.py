@@ -78,8 +78,7 @@ def from_csr(
     Args:
         offsets: integers `[V+1]`.
         sources: integers `[E]`.
-        symmetric: whether u → v always comes with v → u. None finds out, with a counting sort in memory (12 bytes an
-            edge); a value is trusted, unchecked.
+        symmetric: whether u → v always comes with v → u. None finds out; a value is trusted, unchecked.
         self_loops: "none", "some" or "all" vertices have an edge to themselves. None finds out; a value is trusted.
 
     Raises:
@@ -193,7 +192,13 @@ def from_archive(archive: Archive) -> Graph:
         GraphError: it lacks `indptr` or `indices`, or they are inconsistent.
     """
     archive.require("indptr", "indices")
-    return _from_outgoing(archive.fetch("indptr"), archive.fetch("indices"), "indptr", "indices")
+    offsets, targets = archive.fetch("indptr"), archive.fetch("indices")
+    if "directed" in archive and not archive.fetch("directed"):  # rows by source, then, are rows by target
+        graph = from_csr(offsets, targets)
+        if not graph.symmetric:
+            raise GraphError("directed is false, but there are edges without their reverse")
+        return graph
+    return _from_outgoing(offsets, targets, "indptr", "indices")
 
 
 def _from_outgoing(offsets: np.ndarray, targets: np.ndarray, offsets_name: str, targets_name: str) -> Graph:

@@ -5,11 +5,14 @@ Arrays:
         An undirected graph stores both directions.
     features: `[V, F]`, or compressed rows `features_indptr`, `features_indices`, `features_data`, `features_shape`.
     labels: int `[V]`, or `[V, C]` of zeros and ones (multi-label).
+    directed: false where every edge comes with its reverse, which saves sorting; optional.
     num_classes: C; optional.
     train_mask, val_mask, test_mask: bool `[V]`; optional.
     name: optional.
 
-Reading here means fetching arrays and saying which are missing; what they hold is checked by who asks for them.
+Reading here means fetching arrays and saying which are missing; what they hold is checked by who asks for them. Arrays
+are written uncompressed, each on a multiple of 64 bytes, so that large ones are memory-mapped when they are read: they
+take memory only where and while they are used, and XLA reads them in place (`dorylax.aligned`).
 """
 
 from __future__ import annotations
@@ -28,6 +31,12 @@ import numpy as np
 
 from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.validate import GraphError
+
+ALIGNMENT = 64
+_LARGE = 1 << 22  # bytes; smaller arrays are read
+_LOCAL_HEADER = 30  # bytes of a zip member's header before its name
+_ZIP64_FIELD = 20  # bytes of the field that zipfile adds to it
+_PADDING_FIELD = 0xD935  # a number that zip tools use for padding and skip
 
 _SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
 # What zipfile and NumPy raise on damaged bytes: of the archive, a member, an array's header (a shape too large, too).
@@ -48,8 +57,9 @@ _DAMAGE = (
 class Archive:
     """An open archive, whose arrays are read when they are asked for."""
 
-    def __init__(self, file: np.lib.npyio.NpzFile) -> None:
+    def __init__(self, file: np.lib.npyio.NpzFile, path: str | os.PathLike[str]) -> None:
         self._file = file
+        self._path = path
 
     def __contains__(self, name: str) -> bool:
         return name in self._file.files
@@ -61,17 +71,38 @@ class Archive:
             raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self._file.files)}")
 
     def fetch(self, name: str) -> np.ndarray:
-        """Reads one array.
+        """Reads one array, or memory-maps it (read-only) where it is large and stored for it.
 
         Raises:
             GraphError: it is not there, is damaged, or holds Python objects.
         """
         self.require(name)
         try:
-            array: np.ndarray = self._file[name]
+            array = self._mapped(name)
+            if array is None:
+                array = self._file[name]
         except _DAMAGE as error:
             raise GraphError(f"array {name} cannot be read ({error})") from error
         return array
+
+    def _mapped(self, name: str) -> np.ndarray | None:
+        """The array without reading it, as `write_npz` stores large ones; None otherwise."""
+        archive = self._file.zip
+        member = archive.getinfo(name if name in archive.namelist() else f"{name}.npy")
+        if member.compress_type != zipfile.ZIP_STORED or member.file_size < _LARGE:
+            return None
+        with open(self._path, "rb") as stream:
+            stream.seek(member.header_offset)
+            local = stream.read(_LOCAL_HEADER)
+            name_length, extra_length = struct.unpack("<HH", local[-4:])
+            start = member.header_offset + _LOCAL_HEADER + name_length + extra_length
+            stream.seek(start)
+            if start % ALIGNMENT or np.lib.format.read_magic(stream) != (1, 0):
+                return None
+            shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
+            if by_columns or dtype.hasobject:
+                return None
+            return np.memmap(self._path, dtype, "r", stream.tell(), shape)
 
 
 @contextmanager
@@ -91,7 +122,7 @@ def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:
             raise GraphError(f"{os.fspath(path)}: not an npz archive but one array, as np.save writes: use np.savez")
         with file:
             try:
-                yield Archive(file)
+                yield Archive(file, path)
             except GraphError as error:
                 raise GraphError(f"{os.fspath(path)}: {error}") from error
 
@@ -111,9 +142,26 @@ def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) ->
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                for name, array in arrays.items():
+                    member = _aligned_member(f"{name}.npy", file.tell())
+                    with archive.open(member, "w", force_zip64=True) as stream:
+                        np.lib.format.write_array(stream, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())  # or a crash could leave the new name on empty blocks
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _aligned_member(name: str, position: int) -> zipfile.ZipInfo:
+    """A member whose bytes begin on a multiple of `ALIGNMENT`, where its header begins at `position`.
+
+    The room before them is an extra field of the header that no reader knows (APPNOTE.TXT 4.5.1). NumPy pads its own
+    header to a multiple of 64 bytes.
+    """
+    member = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))  # the same arrays give the same file
+    end = position + _LOCAL_HEADER + len(name.encode()) + _ZIP64_FIELD + 4
+    padding = -end % ALIGNMENT
+    member.extra = struct.pack("<HH", _PADDING_FIELD, padding) + bytes(padding)
+    return member

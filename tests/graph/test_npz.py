@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -115,3 +116,39 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["data.npz"]
     with npz.open_npz(path) as archive:
         assert archive.fetch("a").tolist() == [0, 1, 2]
+
+
+def test_large_arrays_are_mapped_where_xla_reads_them_in_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "_LARGE", 256)
+    path = tmp_path / "a.npz"
+    arrays = {"small": np.arange(3), "x": np.arange(90, dtype=np.float32).reshape(30, 3), "y": np.arange(100) * 2}
+    npz.write_npz(path, arrays)
+    with npz.open_npz(path) as archive:
+        found = {name: archive.fetch(name) for name in arrays}
+    assert [isinstance(found[name], np.memmap) for name in arrays] == [False, True, True]
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+    assert all(found[name].ctypes.data % npz.ALIGNMENT == 0 for name in ("x", "y"))
+    assert not found["x"].flags.writeable
+    on_device = jax.device_put(found["y"].astype(np.int32))
+    np.testing.assert_array_equal(on_device, arrays["y"])
+    with np.load(path, allow_pickle=False) as archive:  # any reader of npz reads it
+        np.testing.assert_array_equal(archive["x"], arrays["x"])
+
+
+def test_archives_of_others_are_read_not_mapped(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "_LARGE", 0)
+    x = np.asfortranarray(np.arange(12.0).reshape(3, 4))
+    np.savez(tmp_path / "stored.npz", x=x, odd=np.arange(5, dtype=np.int8))
+    np.savez_compressed(tmp_path / "compressed.npz", x=x, odd=np.arange(5, dtype=np.int8))
+    for name in ("stored", "compressed"):
+        with npz.open_npz(tmp_path / f"{name}.npz") as archive:
+            assert not isinstance(archive.fetch("odd"), np.memmap)
+            np.testing.assert_array_equal(archive.fetch("x"), x)
+
+
+def test_the_same_arrays_give_the_same_bytes(tmp_path):
+    for name in ("a", "b"):
+        npz.write_npz(tmp_path / f"{name}.npz", {"x": np.arange(1000)})
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
