@@ -99,7 +99,7 @@ class ProgramGradient:
         Raises:
             SplitError: the model cannot be split.
         """
-        program = optimise(trace(parts, DataSpec.of(data), metrics=None))
+        program = optimise(trace(parts, DataSpec.of(data), metrics=None, fused=True))
         return cls(program, data.graph.num_vertices, data.graph.num_edges)
 
     def keep(self, arrays: TrainingArrays) -> Kept:
