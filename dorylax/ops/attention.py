@@ -23,8 +23,8 @@ def additive_attention(
     r"""`y_v = Σ_{u ∈ N(v)} α_uv z_u` with `α_uv = softmax over u of LeakyReLU(s_u + t_v)`, head by head.
 
     Veličković et al., "Graph attention networks", ICLR 2018, equations 1 to 4. The same as `scatter_src`, `scatter_dst`,
-    `edge_softmax` and `gather` one after the other, but neither it nor its gradient makes an array over the edges. (Forward-mode
-    and second derivatives do.)
+    `edge_softmax` and `gather` one after the other, but on CPUs neither it nor its gradient makes an array over the edges.
+    (Forward-mode and second derivatives do.)
 
     Args:
         graph: the graph.
@@ -32,12 +32,12 @@ def additive_attention(
         source_scores: s `[V, H]`, of vertices as neighbours; -inf leaves all out-edges of a vertex out.
         target_scores: t `[V, H]`, of vertices as those that attend.
         negative_slope: of the LeakyReLU.
-        loops: `[V]`, above 0 where a vertex attends to itself over an implicit loop (`missing_self_loops`); nowhere if None. It
-            has no derivative.
+        loops: `[V]`, above 0 where a vertex attends to itself over an implicit loop (`missing_self_loops`); nowhere if None.
+            It has no derivative.
 
     Returns:
-        `[V, H, F]`, in the common dtype of `z` and the scores; bfloat16 is summed in float32. 0 where every score is -inf, and
-        for a vertex without in-edges and loop.
+        `[V, H, F]`, in the common dtype of `z` and the scores; bfloat16 is summed in float32. 0 where every score is -inf,
+        and for a vertex without in-edges and loop.
 
     Raises:
         GraphError: the graph has more than 2³¹-1 edges.

@@ -48,9 +48,7 @@ def is_graph_operator(equation: JaxprEqn) -> bool:
     return equation.primitive.name.startswith(GRAPH_PREFIX)
 
 
-def flatten(
-    closed: ClosedJaxpr, *, custom: bool, places: Places | None = None, fused: bool = False
-) -> ClosedJaxpr:
+def flatten(closed: ClosedJaxpr, *, custom: bool, places: Places | None = None, fused: bool = False) -> ClosedJaxpr:
     """A jaxpr of the same values without calls.
 
     Args:

@@ -65,8 +65,8 @@ def trace(
         metrics: `(output, labels) -> [V, …]`, summed over the training vertices; None for none.
         params: parameters (arrays or shapes) of a plain function.
         rngs: names of the random streams of a Linen module.
-        fused: whether operators that others make up (`ops.additive_attention`) stay in one piece, as is fastest on one machine;
-            by default they are written out in those others, which a pipeline can split.
+        fused: whether operators that others make up (`ops.additive_attention`) stay in one piece, as is fastest on one
+            machine; by default they are written out in those others, which a pipeline can split.
 
     Raises:
         SplitError: the model mixes rows otherwise than by graph operators, or cannot be traced; the message names the line.
@@ -78,7 +78,7 @@ def trace(
     inputs = [spec.abstract(dimensions) for spec in data_spec.inputs]
     try:
         parts = take_apart(model, _graph(graph, _ids(dimensions), data_spec), *inputs, params=params, rngs=rngs)
-        traced = _trace(parts, data_spec, dimensions, loss, metrics, fused)
+        traced = _trace(parts, data_spec, dimensions, loss, metrics, fused=fused)
     except (TypeError, ValueError, InconclusiveDimensionOperation, IndexError, NotImplementedError) as error:
         if isinstance(error, SplitError | ModelKindError | NoParametersError):
             raise
@@ -119,6 +119,7 @@ def _trace(
     dimensions: Dimensions,
     loss: RowFunction | None,
     metrics: RowFunction | None,
+    *,
     fused: bool,
 ) -> Traced:
     _check_params(parts.params)
@@ -195,9 +196,7 @@ def _trace(
     else:
         flat, kept = _without_unchanged_state(flat, tuple(outputs))
         derived = differentiate(flat, entries, constants, kept, input_gradients=True, fused=fused)
-    return Traced(
-        parts.name, spec, dimensions, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict()
-    )
+    return Traced(parts.name, spec, dimensions, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
 
 
 def _check_keys(closed: ClosedJaxpr, types: Mapping[Var, RowType]) -> None:

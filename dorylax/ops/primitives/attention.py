@@ -180,9 +180,9 @@ def _tangent_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *,
     return out, changed
 
 
-def _tangent_transpose(cotangents: list[Any], *operands: Any, negative_slope: float) -> tuple[Any, ...]:
+def _tangent_transpose(cotangents: list[Any], *operands: Any, negative_slope: float) -> list[Any]:
     *dense, structure = operands
-    return attention_backward(*dense[3:], cotangents[0], structure, negative_slope=negative_slope)
+    return list(attention_backward(*dense[3:], cotangents[0], structure, negative_slope=negative_slope))
 
 
 def _backward_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negative_slope: float) -> Any:

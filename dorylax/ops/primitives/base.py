@@ -180,8 +180,8 @@ class Operator:
 
         Args:
             linear: how many operands it is linear in.
-            rule: `(cotangents, *dense, structure, **params) -> cotangents of those operands`, whichever are wanted; their own
-                places among `dense` hold what JAX puts there.
+            rule: `(cotangents, *dense, structure, **params) -> cotangents of those operands`, whichever are wanted; their
+                own places among `dense` hold what JAX puts there.
         """
         n = self.num_dense
 
@@ -214,8 +214,8 @@ class Operator:
                 )
             if shared is not None and dims[shared] is not None:
                 raise NotImplementedError(
-                    f"{self.primitive.name}: vmap over which loops take part is not supported; a loop's score of -inf leaves "
-                    "it out"
+                    f"{self.primitive.name}: vmap over which loops take part is not supported; map over the scores, "
+                    "and loop over sets of loops"
                 )
             size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
             dense = [

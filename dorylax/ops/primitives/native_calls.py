@@ -55,9 +55,7 @@ def expand(x: Any, rows: Rows, *, of: str) -> Any:
     return jax.ffi.ffi_call("dorylax_ffi_expand", result)(x, rows.offsets, neighbours, no_index)
 
 
-def attention(
-    z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float
-) -> tuple[Any, ...]:
+def attention(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
     """`(y [V, H, F],)` of `primitives.attention`."""
     call = jax.ffi.ffi_call("dorylax_ffi_attention", (_like(z),))
     rows = structure.in_offsets, structure.in_neighbours
