@@ -145,7 +145,7 @@ def _softmax(equation: JaxprEqn, sizes: _Sizes) -> int:
 
 
 def _attention(sums: int) -> _Rule:
-    """Of fused attention that makes this many weighted sums of a neighbour's row; its second operand has a score per head."""
+    """Of fused attention that makes so many weighted sums of a neighbour's row; its second operand has a score per head."""
 
     def rule(equation: JaxprEqn, sizes: _Sizes) -> int:
         scores, columns = row_width(equation, sizes, 1), row_width(equation, sizes)

@@ -50,7 +50,7 @@ def test_one_machine_runs_one_operator_per_layer_and_direction() -> None:
     assert "attention_backward" in program.describe()
     costs = zip(program.tasks, program.cost().tasks, strict=True)
     read = [cost.gathered_bytes for task, cost in costs if task.kind == "graph" and task.space == "vertex"]
-    assert read[-1] == 4 * E + 4 * E * (8 + 4 * 2) + 4 * V * (
+    assert read[-1] == 4 * E + 4 * E * (8 + 3 * 2) + 4 * V * (
         3 * 8 + 2 + 1
     )  # ct, t, shift, scale; z, y, tilt, s, loops
     forward = optimise(trace(Gat(rngs=nnx.Rngs(0)), SPEC, loss=None, fused=True))

@@ -38,8 +38,8 @@ def roles(name: str, params: Mapping[str, Any]) -> tuple[Role, ...]:
     """
     if name in FUSED:
         raise ValueError(
-            f"{name!r} is a fused operator, which runs on a whole graph only: trace the model with fused=False, which writes "
-            "it out in operators that can be split"
+            f"{name!r} is a fused operator, which runs on a whole graph only: trace the model with fused=False, which "
+            "writes it out in operators that can be split"
         )
     if name not in ROLES:
         raise ValueError(f"{name!r} is no graph operator: expected one of {', '.join(sorted(ROLES))}")
