@@ -48,6 +48,11 @@ class Dropout(nnx.Module):
         self.deterministic = False
         self.rngs = rngs["dropout"].fork()
 
+    @property
+    def active(self) -> bool:
+        """Whether a call changes anything."""
+        return not self.deterministic and self.rate > 0
+
     def __call__(self, x: Float[Array, "R *rest"], ids: Integer[Array, " R"]) -> Float[Array, "R *rest"]:
         """Drops elements of `x [R, …]`, whose row k has id `ids[k]`; every call draws anew."""
         (dropped,) = self.together((x, ids))
@@ -62,7 +67,7 @@ class Dropout(nnx.Module):
         Returns:
             The rows of each block, some elements zeroed, in the same order.
         """
-        if self.deterministic or self.rate == 0:
+        if not self.active:
             return tuple(x for x, _ in blocks)
         if self.rate == 1:  # 1 / (1 - rate) would make the gradient NaN
             return tuple(jnp.zeros_like(x) for x, _ in blocks)

@@ -16,7 +16,7 @@ from dorylax.layers.attention import attend
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
-from dorylax.ops import scatter_dst, scatter_src
+from dorylax.ops import additive_attention, missing_self_loops, scatter_dst, scatter_src
 
 
 @final
@@ -120,10 +120,17 @@ class GATConv(nnx.Module):
         )
         z = (x @ kernel).reshape(x.shape[0], self.heads, self.out_features)
         source_scores, target_scores = (z * source).sum(-1), (z * target).sum(-1)
-        scores = jax.nn.leaky_relu(
-            scatter_src(graph, source_scores) + scatter_dst(graph, target_scores), self.negative_slope
-        )
-        loop_scores = jax.nn.leaky_relu(source_scores + target_scores, self.negative_slope)
-        y = attend(graph, z, scores, loop_scores, self.dropout)
+        y = self._attend(graph, z, source_scores, target_scores)
         y = y.reshape(x.shape[0], self.total_features) if self.concat else y.mean(axis=1)
         return y if bias is None else y + bias
+
+    def _attend(
+        self, graph: Graph, z: Float[Array, "V K F"], source: Float[Array, "V K"], target: Float[Array, "V K"]
+    ) -> Float[Array, "V K F"]:
+        slope = self.negative_slope
+        if not self.dropout.active:
+            loops = missing_self_loops(graph, z.dtype)
+            return additive_attention(graph, z, source, target, negative_slope=slope, loops=loops)
+        # Dropout falls on coefficients by the ids of their edges, so they are needed one by one.
+        scores = jax.nn.leaky_relu(scatter_src(graph, source) + scatter_dst(graph, target), slope)
+        return attend(graph, z, scores, jax.nn.leaky_relu(source + target, slope), self.dropout)

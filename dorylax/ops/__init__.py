@@ -4,6 +4,7 @@ Each is a JAX primitive with derivatives and batching, runs as a native kernel o
 elsewhere, and is where `dorylax.program` cuts a model into tasks.
 """
 
+from dorylax.ops.attention import additive_attention
 from dorylax.ops.degrees import in_degrees, missing_self_loops, out_degrees
 from dorylax.ops.edge_gather import gather_edges
 from dorylax.ops.edge_softmax import edge_softmax
@@ -12,6 +13,7 @@ from dorylax.ops.row_random import edge_ids, loop_ids, vertex_ids
 from dorylax.ops.scatter import scatter_dst, scatter_src
 
 __all__ = [
+    "additive_attention",
     "edge_ids",
     "edge_softmax",
     "gather",

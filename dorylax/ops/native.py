@@ -23,8 +23,15 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-_ABI = 2  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
-_HANDLERS = ("dorylax_ffi_reduce", "dorylax_ffi_dot", "dorylax_ffi_expand")
+_ABI = 3  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
+_HANDLERS = (
+    "dorylax_ffi_reduce",
+    "dorylax_ffi_dot",
+    "dorylax_ffi_expand",
+    "dorylax_ffi_attention",
+    "dorylax_ffi_attention_saving",
+    "dorylax_ffi_attention_backward",
+)
 _SUFFIXES = (".so", ".dylib", ".dll")
 _DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1, jax.numpy.dtype(jax.numpy.bfloat16): 2}
 _OPS = {"sum": 0, "weighted_sum": 1, "max": 2, "min": 3, "select_sum": 4}

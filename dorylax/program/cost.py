@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import final
 
 from dorylax.jax_internals import JaxprEqn, Var
-from dorylax.ops.row_operators import ROLES, roles, rows_side
+from dorylax.ops.row_operators import ROLES, Role, roles, rows_side
 from dorylax.program.flops import equation_flops, item_bytes, num_entries, row_width, value_bytes
 from dorylax.program.program import Program
 from dorylax.program.rows.types import GraphArray, Rows
@@ -19,6 +19,15 @@ from dorylax.program.task import Task
 
 COUNTING = frozenset(name for name, reads in ROLES.items() if not reads)
 """Graph operators that read the graph's structure alone: no values move along edges."""
+
+_FUSED: dict[str, tuple[Role, ...]] = {
+    "dorylax_attention": ("neighbour", "neighbour", "own", "own"),
+    "dorylax_attention_saving": ("neighbour", "neighbour", "own", "own"),
+    "dorylax_attention_tangent": ("neighbour", "neighbour", "own") + ("neighbour", "neighbour") + ("own",) * 6,
+    # Over out-edges, it reads the targets' scores, shifts, scales and cotangents.
+    "dorylax_attention_backward": ("own", "own", "neighbour", "own", "own", "own") + ("neighbour",) * 3,
+}
+"""As `row_operators.ROLES`, of fused operators."""
 
 _INDEX_BYTES = 4  # neighbours and edge ids are int32
 
@@ -141,13 +150,13 @@ def gathered_bytes(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
     """
     name = equation.primitive.name
     entries = num_entries(equation, sizes)
-    reads = roles(name, equation.params)
+    reads = _FUSED[name] if name in _FUSED else roles(name, equation.params)
     total = _INDEX_BYTES * entries if "neighbour" in reads or name == "dorylax_self_loops" else 0
     if "edge" in reads and rows_side(name, equation.params) == "out":
         total += _INDEX_BYTES * entries
-    for atom, read in zip(equation.invars, reads, strict=False):
+    for k, (atom, read) in enumerate(zip(equation.invars, reads, strict=False)):
         if read == "neighbour":
-            total += entries * row_width(equation, sizes) * item_bytes(atom.aval)
+            total += entries * row_width(equation, sizes, k) * item_bytes(atom.aval)
         else:
             total += value_bytes(atom.aval, sizes)
     return total

@@ -40,6 +40,7 @@ def differentiate(
     outputs: tuple[Output, ...],
     *,
     input_gradients: bool,
+    fused: bool = False,
 ) -> Derived:
     """Adds the gradients of the loss.
 
@@ -49,6 +50,7 @@ def differentiate(
         constants: the values of those of role "constant".
         outputs: what its outputs are.
         input_gradients: whether gradients towards arrays of rows are computed, besides those of parameters.
+        fused: whether fused operators stay.
 
     Raises:
         SplitError: a gradient mixes rows.
@@ -76,7 +78,7 @@ def differentiate(
 
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     places = Places.of(inputs)
-    closed = simplify(flatten(make_jaxpr_of(step, *specs), custom=True, places=places))
+    closed = simplify(flatten(make_jaxpr_of(step, *specs), custom=True, places=places, fused=fused))
     closed, entries, values = constants_as_inputs(closed, inputs, constants)
     types = infer(closed.jaxpr, [entry.row_type for entry in entries], phase="in the gradient: ")
     closed = share_views(simplify(without_padding(closed, entries, types)))
@@ -86,9 +88,14 @@ def differentiate(
 
 
 def undifferentiated(
-    forward: ClosedJaxpr, inputs: tuple[Input, ...], constants: tuple[Any, ...], outputs: tuple[Output, ...]
+    forward: ClosedJaxpr,
+    inputs: tuple[Input, ...],
+    constants: tuple[Any, ...],
+    outputs: tuple[Output, ...],
+    *,
+    fused: bool = False,
 ) -> Derived:
     """The step of a model without a loss: the forward pass with nothing opaque."""
-    closed = simplify(flatten(forward, custom=True, places=Places.of(inputs)))
+    closed = simplify(flatten(forward, custom=True, places=Places.of(inputs), fused=fused))
     closed, entries, values = constants_as_inputs(closed, inputs, constants)
     return Derived(with_unused_inputs(forward, closed), share_views(closed), entries, values, outputs)

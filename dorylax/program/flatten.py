@@ -2,7 +2,8 @@
 
 `jit`, `remat` and other plain calls are inlined; a `scan` is unrolled where it holds something that must be seen (a
 graph operator, randomness or ids of rows, a number of rows) and stays one equation elsewhere. Custom derivatives stay
-opaque until the model has been differentiated and are inlined then.
+opaque until the model has been differentiated and are inlined then. Fused operators, which are made up of others, are
+written out in those, so that each can be cut by itself; on one machine they stay.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from dorylax.jax_internals import (
     written_at,
     written_somewhere,
 )
+from dorylax.ops.primitives.base import FUSED
 from dorylax.program.errors import refuse
 from dorylax.program.places import Places
 from dorylax.program.symbols import row_space
@@ -46,23 +48,25 @@ def is_graph_operator(equation: JaxprEqn) -> bool:
     return equation.primitive.name.startswith(GRAPH_PREFIX)
 
 
-def flatten(closed: ClosedJaxpr, *, custom: bool, places: Places | None = None) -> ClosedJaxpr:
+def flatten(closed: ClosedJaxpr, *, custom: bool, places: Places | None = None, fused: bool = False) -> ClosedJaxpr:
     """A jaxpr of the same values without calls.
 
     Args:
         closed: any jaxpr.
         custom: whether functions with derivatives of their own are inlined too (and lose these).
         places: what to put in the place of equations that depend on the place of a row; None keeps them.
+        fused: whether fused operators stay.
 
     Raises:
         SplitError: a graph operator is inside `while`, `cond` or a function with a derivative of its own.
     """
-    return _Flattener(custom, places).run(closed)
+    return _Flattener(custom, places, fused).run(closed)
 
 
 class _Flattener:
-    def __init__(self, custom: bool, places: Places | None) -> None:
+    def __init__(self, custom: bool, places: Places | None, fused: bool) -> None:
         self._places = places
+        self._fused = fused
         self._inputs: list[Var] = []
         self._callers: list[JaxprEqn] = []
         self._calls = _CALLS | (_CUSTOM if custom else {})
@@ -107,6 +111,9 @@ class _Flattener:
                 "Use a Python loop or jax.lax.scan, whose number of steps is fixed, and differentiate graph operators "
                 "by their own rules",
             )
+        if name in FUSED and not self._fused:
+            with as_written_at(equation):
+                return self._splice(functools.partial(FUSED[name], **equation.params), operands)
         replacement = None if self._places is None else self._places.replace(equation, operands, self._inputs)
         if replacement is not None:
             with as_written_at(equation):

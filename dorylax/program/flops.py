@@ -21,9 +21,13 @@ THREEFRY = 115
 SOFTMAX = 4 + TRANSCENDENTAL
 """Operations per score of `edge_softmax`: maximum, shift, exponential, sum, division."""
 
+ATTENTION = SOFTMAX + 3
+"""Operations per score of fused attention: sum of both ends and leaky ReLU, besides."""
+
 _KEY_BYTES = 8  # a threefry key is two 32-bit words
 
 _Sizes = Mapping[str, int]
+_Rule = Callable[[JaxprEqn, _Sizes], int]
 
 
 def elements(aval: Any, sizes: Mapping[str, int]) -> int:
@@ -58,7 +62,8 @@ def equation_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
     - layout, slicing, indexing, constants: 0; additions scattered to indices: 1 per addition;
     - scan: its body times its length; cond: its costliest branch; while: condition and body once, as if it stopped then;
     - graph operators: per entry and column 0 to copy, 1 to sum or compare, 2 to weight (select, multiply) and sum;
-      `SOFTMAX` per score of edge_softmax; degrees 1 per row, self_loops 2 per entry.
+      `SOFTMAX` per score of edge_softmax; `ATTENTION` per score of fused attention, and 2 per column of each weighted sum;
+      degrees 1 per row, self_loops 2 per entry.
 
     Args:
         equation: any; one of an unknown primitive counts as elementwise, or as what it calls.
@@ -139,23 +144,30 @@ def _softmax(equation: JaxprEqn, sizes: _Sizes) -> int:
     return SOFTMAX * (_operand(equation, 0, sizes) + _operand(equation, 1, sizes))
 
 
+def _attention(sums: int) -> _Rule:
+    """Of fused attention that makes so many weighted sums of a neighbour's row; its second operand has a score per head."""
+
+    def rule(equation: JaxprEqn, sizes: _Sizes) -> int:
+        scores, columns = row_width(equation, sizes, 1), row_width(equation, sizes)
+        return num_entries(equation, sizes) * (ATTENTION * scores + 2 * sums * columns)
+
+    return rule
+
+
 def num_entries(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
     """E, of the graph that a graph operator runs over."""
     # The five arrays of the structure come last, in_neighbours second among them.
     return _operand(equation, len(equation.invars) - 4, sizes)
 
 
-def row_width(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
-    """Elements of one row of a graph operator's first operand: heads × columns."""
-    return math.prod(int(size_at(dim, sizes)) for dim in _shape(equation, 0)[1:])
+def row_width(equation: JaxprEqn, sizes: Mapping[str, int], index: int = 0) -> int:
+    """Elements of one row of a graph operator's operand: heads × columns."""
+    return math.prod(int(size_at(dim, sizes)) for dim in _shape(equation, index)[1:])
 
 
 def _shape(equation: JaxprEqn, index: int) -> tuple[Any, ...]:
     aval: Any = equation.invars[index].aval
     return tuple(aval.shape)
-
-
-_Rule = Callable[[JaxprEqn, _Sizes], int]
 
 
 def _per_result(each: int) -> _Rule:
@@ -214,6 +226,9 @@ _TABLE: list[tuple[_Rule, str]] = [
     (_per_entry(1), "dorylax_collect dorylax_collect_extremum dorylax_gather_extremum dorylax_gather_sum"),
     (_per_entry(2), "dorylax_edge_dot dorylax_gather_weighted dorylax_select_sum"),
     (_softmax, "dorylax_edge_softmax"),
+    (_attention(1), "dorylax_attention"),
+    (_attention(2), "dorylax_attention_saving dorylax_attention_backward"),
+    (_attention(3), "dorylax_attention_tangent"),
     (_per_result(1), "dorylax_degrees"),
     (lambda equation, sizes: 2 * num_entries(equation, sizes), "dorylax_self_loops"),
 ]

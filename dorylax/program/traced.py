@@ -89,6 +89,7 @@ class Traced:
         step: flat, nothing opaque: `forward` and the gradients.
         outputs: those of `step`.
         trees: tree structures of "param", "stream", "state", "metric" and "output" leaves.
+        fused: whether fused operators are in it, which one machine runs fastest and no pipeline can split.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Traced:
     step: ClosedJaxpr
     outputs: tuple[Output, ...]
     trees: dict[str, Any]
+    fused: bool = False
 
     @property
     def trains(self) -> bool:

@@ -51,6 +51,7 @@ def trace(
     metrics: RowFunction | None = confusion,
     params: Tree = None,
     rngs: tuple[str, ...] = ("dropout",),
+    fused: bool = False,
 ) -> Program:
     """Traces a model with its loss and gradients and splits it into graph tasks and stages, not yet optimised.
 
@@ -64,6 +65,8 @@ def trace(
         metrics: `(output, labels) -> [V, …]`, summed over the training vertices; None for none.
         params: parameters (arrays or shapes) of a plain function.
         rngs: names of the random streams of a Linen module.
+        fused: whether operators that others make up (`ops.additive_attention`) stay in one piece, as is fastest on one
+            machine; by default they are written out in those others, which a pipeline can split.
 
     Raises:
         SplitError: the model mixes rows otherwise than by graph operators, or cannot be traced; the message names the line.
@@ -75,7 +78,7 @@ def trace(
     inputs = [spec.abstract(dimensions) for spec in data_spec.inputs]
     try:
         parts = take_apart(model, _graph(graph, _ids(dimensions), data_spec), *inputs, params=params, rngs=rngs)
-        traced = _trace(parts, data_spec, dimensions, loss, metrics)
+        traced = _trace(parts, data_spec, dimensions, loss, metrics, fused=fused)
     except (TypeError, ValueError, InconclusiveDimensionOperation, IndexError, NotImplementedError) as error:
         if isinstance(error, SplitError | ModelKindError | NoParametersError):
             raise
@@ -112,7 +115,13 @@ def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
 
 
 def _trace(
-    parts: ModelParts, spec: DataSpec, dimensions: Dimensions, loss: RowFunction | None, metrics: RowFunction | None
+    parts: ModelParts,
+    spec: DataSpec,
+    dimensions: Dimensions,
+    loss: RowFunction | None,
+    metrics: RowFunction | None,
+    *,
+    fused: bool,
 ) -> Traced:
     _check_params(parts.params)
     wide = any(entry.dtype == "float64" for entry in spec.inputs)
@@ -176,19 +185,19 @@ def _trace(
         return [total, *jax.tree.leaves(sums), *jax.tree.leaves(state)]
 
     closed = make_jaxpr_of(forward, *specs)
-    flat = simplify(flatten(closed, custom=False, places=Places.of(inputs)))
+    flat = simplify(flatten(closed, custom=False, places=Places.of(inputs), fused=fused))
     flat, entries, constants = constants_as_inputs(flat, tuple(inputs), ())
-    opened = flatten(flat, custom=True, places=Places.of(entries))
+    opened = flatten(flat, custom=True, places=Places.of(entries), fused=fused)
     types = infer(opened.jaxpr, [entry.row_type for entry in entries])
     _check_keys(opened, types)
     _check_outputs(opened, types, outputs)
     if loss is None:
         kept = tuple(outputs)
-        derived = undifferentiated(flat, entries, constants, kept)
+        derived = undifferentiated(flat, entries, constants, kept, fused=fused)
     else:
         flat, kept = _without_unchanged_state(flat, tuple(outputs))
-        derived = differentiate(flat, entries, constants, kept, input_gradients=True)
-    return Traced(parts.name, spec, dimensions, forward_outputs=kept, trees=trees, **derived._asdict())
+        derived = differentiate(flat, entries, constants, kept, input_gradients=True, fused=fused)
+    return Traced(parts.name, spec, dimensions, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
 
 
 def _check_keys(closed: ClosedJaxpr, types: Mapping[Var, RowType]) -> None:

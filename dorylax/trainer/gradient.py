@@ -100,7 +100,7 @@ class ProgramGradient:
         """
         if spec.num_vertices is None or spec.num_edges is None:
             raise ValueError("a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None")
-        return cls(optimise(trace(parts, spec, metrics=None)), spec.num_vertices, spec.num_edges)
+        return cls(optimise(trace(parts, spec, metrics=None, fused=True)), spec.num_vertices, spec.num_edges)
 
     def keep(self, arrays: TrainingArrays) -> Kept:
         """Runs what the passes hoisted out of the epoch."""

@@ -32,7 +32,8 @@ x = rng.standard_normal((3000, 2, 20)).astype(np.float32)
 weight = rng.standard_normal((graph.num_edges, 2)).astype(np.float32)
 digest = hashlib.sha256()
 for y in (ops.gather(graph, x), ops.gather(graph, x, weight), ops.gather(graph, x, reduce="max"),
-          *jax.grad(lambda x, w: (ops.gather(graph, x, w) ** 2).sum(), (0, 1))(x, weight)):
+          *jax.grad(lambda x, w: (ops.gather(graph, x, w) ** 2).sum(), (0, 1))(x, weight),
+          *jax.grad(lambda x, s: (ops.additive_attention(graph, x, s, -s) ** 2).sum(), (0, 1))(x, x[:, :, 0])):
     digest.update(np.asarray(y).tobytes())
 print(digest.hexdigest())
 """

@@ -159,6 +159,98 @@ ffi::Error expand_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer of
   });
 }
 
+// The call's arrays, checked: rows of a direction, and operands that all passes take. `loop` is what is given per vertex.
+ffi::Error read_attention(const ffi::AnyBuffer& z, const ffi::AnyBuffer& source, const ffi::AnyBuffer& target,
+                          const ffi::AnyBuffer& loops, const ffi::AnyBuffer& offsets, const ffi::AnyBuffer& neighbours,
+                          double slope, Dtype& dtype, Attention& call, int64_t& num_rows) {
+  if (!to_dtype(z.element_type(), dtype)) return invalid("attention takes float32, float64 or bfloat16");
+  Rows rows = {};
+  if (ffi::Error error = read_structure(offsets, neighbours, neighbours, z, rows, num_rows); error.failure()) return error;
+  const size_t vertices = static_cast<size_t>(num_rows), scores = vertices * rows.heads;
+  if (static_cast<size_t>(z.dimensions()[0]) != vertices || loops.element_count() != vertices ||
+      source.element_count() != scores || target.element_count() != scores) {
+    return invalid("attention takes z [V, H, F], scores [V, H] and loops [V] for V rows");
+  }
+  if (source.element_type() != z.element_type() || target.element_type() != z.element_type() ||
+      loops.element_type() != z.element_type()) {
+    return invalid("operands of attention must have one dtype");
+  }
+  call.offsets = rows.offsets;
+  call.neighbours = rows.neighbours;
+  call.num_entries = rows.num_entries;
+  call.z = z.untyped_data();
+  call.source = source.untyped_data();
+  call.target = target.untyped_data();
+  call.loops = loops.untyped_data();
+  call.heads = rows.heads;
+  call.width = rows.width;
+  call.slope = slope;
+  return ffi::Error::Success();
+}
+
+ffi::Error attend_call(ffi::ThreadPool& pool, Attend pass, Dtype dtype, const Attention& call, int64_t num_rows) {
+  if (call.heads * call.width == 0) return invalid("attention takes at least one head and one column");
+  return guarded([&] {
+    attend(pass, dtype, call, num_rows, on_pool(pool));
+    return ffi::Error::Success();
+  });
+}
+
+ffi::Error attention_call(ffi::ThreadPool pool, ffi::AnyBuffer z, ffi::AnyBuffer source, ffi::AnyBuffer target,
+                          ffi::AnyBuffer loops, ffi::AnyBuffer offsets, ffi::AnyBuffer neighbours,
+                          ffi::Result<ffi::AnyBuffer> y, double slope) {
+  Dtype dtype;
+  Attention call = {};
+  int64_t num_rows = 0;
+  ffi::Error error = read_attention(z, source, target, loops, offsets, neighbours, slope, dtype, call, num_rows);
+  if (error.failure()) return error;
+  call.out = y->untyped_data();
+  return attend_call(pool, Attend::kForward, dtype, call, num_rows);
+}
+
+ffi::Error attention_saving_call(ffi::ThreadPool pool, ffi::AnyBuffer z, ffi::AnyBuffer source, ffi::AnyBuffer target,
+                                 ffi::AnyBuffer loops, ffi::AnyBuffer offsets, ffi::AnyBuffer neighbours,
+                                 ffi::Result<ffi::AnyBuffer> y, ffi::Result<ffi::AnyBuffer> tilt,
+                                 ffi::Result<ffi::AnyBuffer> shift, ffi::Result<ffi::AnyBuffer> scale, double slope) {
+  Dtype dtype;
+  Attention call = {};
+  int64_t num_rows = 0;
+  ffi::Error error = read_attention(z, source, target, loops, offsets, neighbours, slope, dtype, call, num_rows);
+  if (error.failure()) return error;
+  call.out = y->untyped_data();
+  call.out_tilt = tilt->untyped_data();
+  call.out_shift = shift->untyped_data();
+  call.out_scale = scale->untyped_data();
+  return attend_call(pool, Attend::kSaving, dtype, call, num_rows);
+}
+
+ffi::Error attention_backward_call(ffi::ThreadPool pool, ffi::AnyBuffer z, ffi::AnyBuffer source, ffi::AnyBuffer target,
+                                   ffi::AnyBuffer loops, ffi::AnyBuffer y, ffi::AnyBuffer tilt, ffi::AnyBuffer shift,
+                                   ffi::AnyBuffer scale, ffi::AnyBuffer ct, ffi::AnyBuffer offsets,
+                                   ffi::AnyBuffer neighbours, ffi::Result<ffi::AnyBuffer> z_ct,
+                                   ffi::Result<ffi::AnyBuffer> source_ct, ffi::Result<ffi::AnyBuffer> target_ct,
+                                   double slope) {
+  Dtype dtype;
+  Attention call = {};
+  int64_t num_rows = 0;
+  ffi::Error error = read_attention(z, source, target, loops, offsets, neighbours, slope, dtype, call, num_rows);
+  if (error.failure()) return error;
+  if (y.element_count() != z.element_count() || tilt.element_count() != z.element_count() ||
+      ct.element_count() != z.element_count() || shift.element_count() != source.element_count() ||
+      scale.element_count() != source.element_count()) {
+    return invalid("what attention has saved must be of the shapes of its operands");
+  }
+  call.y = y.untyped_data();
+  call.tilt = tilt.untyped_data();
+  call.shift = shift.untyped_data();
+  call.scale = scale.untyped_data();
+  call.ct = ct.untyped_data();
+  call.out = z_ct->untyped_data();
+  call.out_source = source_ct->untyped_data();
+  call.out_target = target_ct->untyped_data();
+  return attend_call(pool, Attend::kBackward, dtype, call, num_rows);
+}
+
 }  // namespace
 }  // namespace dorylax
 
@@ -196,5 +288,51 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_expand, dorylax::expand_call,
                                   .Arg<ffi::AnyBuffer>()  // neighbours [E]
                                   .Arg<ffi::AnyBuffer>()  // edges [E]
                                   .Ret<ffi::AnyBuffer>());  // [E, H, F]
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_attention, dorylax::attention_call,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()  // z [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // source [V, H]
+                                  .Arg<ffi::AnyBuffer>()  // target [V, H]
+                                  .Arg<ffi::AnyBuffer>()  // loops [V]
+                                  .Arg<ffi::AnyBuffer>()  // offsets [V+1, 2]
+                                  .Arg<ffi::AnyBuffer>()  // neighbours [E]
+                                  .Ret<ffi::AnyBuffer>()  // y [V, H, F]
+                                  .Attr<double>("slope"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_attention_saving, dorylax::attention_saving_call,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()  // z [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // source [V, H]
+                                  .Arg<ffi::AnyBuffer>()  // target [V, H]
+                                  .Arg<ffi::AnyBuffer>()  // loops [V]
+                                  .Arg<ffi::AnyBuffer>()  // offsets [V+1, 2]
+                                  .Arg<ffi::AnyBuffer>()  // neighbours [E]
+                                  .Ret<ffi::AnyBuffer>()  // y [V, H, F]
+                                  .Ret<ffi::AnyBuffer>()  // tilt [V, H, F]
+                                  .Ret<ffi::AnyBuffer>()  // shift [V, H]
+                                  .Ret<ffi::AnyBuffer>()  // scale [V, H]
+                                  .Attr<double>("slope"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_attention_backward, dorylax::attention_backward_call,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()  // z [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // source [V, H]
+                                  .Arg<ffi::AnyBuffer>()  // target [V, H]
+                                  .Arg<ffi::AnyBuffer>()  // loops [V]
+                                  .Arg<ffi::AnyBuffer>()  // y [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // tilt [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // shift [V, H]
+                                  .Arg<ffi::AnyBuffer>()  // scale [V, H]
+                                  .Arg<ffi::AnyBuffer>()  // ct [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // offsets [V+1, 2]
+                                  .Arg<ffi::AnyBuffer>()  // neighbours [E]
+                                  .Ret<ffi::AnyBuffer>()  // cotangent of z [V, H, F]
+                                  .Ret<ffi::AnyBuffer>()  // of source [V, H]
+                                  .Ret<ffi::AnyBuffer>()  // of target [V, H]
+                                  .Attr<double>("slope"));
 
 #pragma GCC visibility pop

@@ -418,6 +418,8 @@ void expand_rows(const Rows& rows, int64_t begin, int64_t end, int64_t first, in
   }
 }
 
+#include "attention.inl"
+
 #define DORYLAX_PER_DTYPE(F, ...) {F<__VA_ARGS__ float>, F<__VA_ARGS__ double>, F<__VA_ARGS__ BFloat16>}
 #define DORYLAX_COMMA ,
 #define DORYLAX_PER_OP(F)                                                                                 \
@@ -425,12 +427,18 @@ void expand_rows(const Rows& rows, int64_t begin, int64_t end, int64_t first, in
    DORYLAX_PER_DTYPE(F, Extremum<true> DORYLAX_COMMA), DORYLAX_PER_DTYPE(F, Extremum<false> DORYLAX_COMMA), \
    DORYLAX_PER_DTYPE(F, SelectSum DORYLAX_COMMA)}
 
+#define DORYLAX_PER_ATTEND(F)                                                                \
+  {DORYLAX_PER_DTYPE(F, Attend::kForward DORYLAX_COMMA), DORYLAX_PER_DTYPE(F, Attend::kSaving DORYLAX_COMMA), \
+   DORYLAX_PER_DTYPE(F, Attend::kBackward DORYLAX_COMMA)}
+
 #define DORYLAX_STRING_(S) #S
 #define DORYLAX_STRING(S) DORYLAX_STRING_(S)
 
 const Kernels kTable = {
     DORYLAX_STRING(DORYLAX_ISA), DORYLAX_PER_OP(reduce_rows),     DORYLAX_PER_OP(reduce_span),
     DORYLAX_PER_OP(combine_spans), DORYLAX_PER_DTYPE(dot_rows, ), DORYLAX_PER_DTYPE(expand_rows, ),
+    DORYLAX_PER_ATTEND(attend_rows), DORYLAX_PER_ATTEND(attend_span), DORYLAX_PER_ATTEND(attend_combine),
+    DORYLAX_PER_DTYPE(attend_prepare, ),
 };
 
 }  // namespace

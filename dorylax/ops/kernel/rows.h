@@ -50,6 +50,48 @@ using CombineSpans = void (*)(const Rows&, int64_t row, const void* partials, in
 // Computes the entries of rows [begin, end) that lie in [first, last).
 using PerEntry = void (*)(const Rows&, int64_t begin, int64_t end, int64_t first, int64_t last);
 
+// What one call of additive attention reads and writes (attention.inl has the equations). Rows are the in-edges of
+// targets in the forward passes and the out-edges of sources in the backward pass. Accumulators are float64 for float64,
+// else float32.
+struct Attention {
+  const int64_t* offsets;     // [V + 1]
+  const int32_t* neighbours;  // [E]
+  int64_t num_entries;        // E: no index is read at or past it
+  const void* z;              // [V, H, F]
+  const void* source;         // [V, H], s
+  const void* target;         // [V, H], t
+  const void* loops;          // [V], above 0 where the implicit loop takes part
+  const void* y;              // backward: [V, H, F]
+  const void* tilt;           // backward: [V, H, F]
+  const void* shift;          // backward: [V, H] accumulators
+  const void* scale;          // backward: likewise
+  const void* ct;             // backward: the cotangent of y, [V, H, F]
+  void* out;                  // forward: y; backward: the cotangent of z
+  void* out_tilt;             // forward, saving: [V, H, F]
+  void* out_shift;            // forward, saving: [V, H] accumulators
+  void* out_scale;            // likewise
+  void* out_source;           // backward: the cotangent of s
+  void* out_target;           // backward: the cotangent of t
+  void* packed;               // backward: [V, 4, H] accumulators, written by `prepare` and read along edges
+  int64_t heads;              // H
+  int64_t width;              // F
+  double slope;               // of the leaky ReLU below 0
+};
+
+// Passes over rows of attention.
+enum class Attend : int32_t { kForward = 0, kSaving = 1, kBackward = 2 };
+constexpr int kAttends = 3;
+
+// As ReduceRows, ReduceSpan and CombineSpans; a partial is `attention_partial` accumulators.
+using AttendRows = void (*)(const Attention&, int64_t begin, int64_t end, int64_t longest);
+using AttendSpan = void (*)(const Attention&, int64_t row, int64_t first, int64_t last, void* partial);
+using AttendCombine = void (*)(const Attention&, int64_t row, const void* partials, int64_t count);
+// What the backward pass needs of rows [begin, end) before it runs along edges.
+using AttendPrepare = void (*)(const Attention&, int64_t begin, int64_t end);
+
+// Three numbers per head and two rows: see State in attention.inl.
+inline int64_t attention_partial(int64_t heads, int64_t width) { return heads * (3 + 2 * width); }
+
 struct Kernels {
   const char* name;
   ReduceRows reduce[kOps][kDtypes];
@@ -57,6 +99,10 @@ struct Kernels {
   CombineSpans combine[kOps][kDtypes];
   PerEntry dot[kDtypes];     // out[k, h] = sum over f of own[r, h, f] * x[n, h, f]
   PerEntry expand[kDtypes];  // out[k] = x[n]; x[r] where neighbours is null
+  AttendRows attend[kAttends][kDtypes];
+  AttendSpan attend_span[kAttends][kDtypes];
+  AttendCombine attend_combine[kAttends][kDtypes];
+  AttendPrepare attend_prepare[kDtypes];
 };
 
 const Kernels* kernels_avx512();    // null where this build or this processor has none

@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kBlock = 8192;
 // What a row costs beyond its entries, in entries: a block of a million empty rows is work too.
 constexpr int64_t kRowCost = 4;
+// Rows in a block of work that has no entries.
+constexpr int64_t kRows = 1024;
 
 // First row at or after which at least `work` lies before; work(r) = offsets[r] + kRowCost * r is monotone.
 int64_t row_at(const int64_t* offsets, int64_t num_rows, int64_t work) {
@@ -29,8 +31,8 @@ int64_t row_at(const int64_t* offsets, int64_t num_rows, int64_t work) {
   return low;
 }
 
-int64_t count_blocks(const Rows& rows, int64_t num_rows) {
-  const int64_t work = rows.offsets[num_rows] - rows.offsets[0] + kRowCost * num_rows;
+int64_t count_blocks(const int64_t* offsets, int64_t num_rows) {
+  const int64_t work = offsets[num_rows] - offsets[0] + kRowCost * num_rows;
   return (work + kBlock - 1) / kBlock;
 }
 
@@ -40,23 +42,22 @@ struct Hub {
   int64_t spans;
 };
 
-}  // namespace
-
-void reduce(Op op, Dtype dtype, const Rows& rows, int64_t num_rows, const ParallelFor& parallel_for) {
-  const Kernels& kernels = active_kernels();
-  const int o = static_cast<int>(op), d = static_cast<int>(dtype);
+// Runs `block(begin, end)` over blocks of rows, `span(row, first, last, partial)` over the spans of rows of more than kSpan
+// entries, and then `combine(row, partials, count)` for each of these.
+template <class Block, class Span, class Combine>
+void by_rows(const int64_t* offsets, int64_t num_rows, int64_t partial_bytes, const ParallelFor& parallel_for,
+             const Block& block, const Span& span, const Combine& combine) {
   std::vector<Hub> hubs;
   int64_t spans = 0;
   for (int64_t row = 0; row < num_rows; ++row) {
-    const int64_t length = rows.offsets[row + 1] - rows.offsets[row];
+    const int64_t length = offsets[row + 1] - offsets[row];
     if (length > kSpan) {
       hubs.push_back({row, spans, (length + kSpan - 1) / kSpan});
       spans += hubs.back().spans;
     }
   }
-  const int64_t partial_bytes = rows.heads * rows.width * bytes_per_accumulator(dtype);
   std::unique_ptr<char[]> partials(spans ? new char[spans * partial_bytes] : nullptr);
-  const int64_t blocks = count_blocks(rows, num_rows);
+  const int64_t blocks = count_blocks(offsets, num_rows);
 
   // Spans come first: they are the largest pieces.
   parallel_for(spans + blocks, [&](int64_t item) {
@@ -64,20 +65,57 @@ void reduce(Op op, Dtype dtype, const Rows& rows, int64_t num_rows, const Parall
       auto after = std::upper_bound(hubs.begin(), hubs.end(), item,
                                     [](int64_t value, const Hub& hub) { return value < hub.first_span; });
       const Hub& hub = *(after - 1);
-      const int64_t first = rows.offsets[hub.row] + (item - hub.first_span) * kSpan;
-      const int64_t last = std::min(first + kSpan, rows.offsets[hub.row + 1]);
-      kernels.span[o][d](rows, hub.row, first, last, partials.get() + item * partial_bytes);
+      const int64_t first = offsets[hub.row] + (item - hub.first_span) * kSpan;
+      const int64_t last = std::min(first + kSpan, offsets[hub.row + 1]);
+      span(hub.row, first, last, partials.get() + item * partial_bytes);
     } else {
-      const int64_t block = item - spans;
-      const int64_t begin = row_at(rows.offsets, num_rows, block * kBlock);
-      const int64_t end = block + 1 == blocks ? num_rows : row_at(rows.offsets, num_rows, (block + 1) * kBlock);
-      kernels.reduce[o][d](rows, begin, end, kSpan);
+      const int64_t index = item - spans;
+      const int64_t begin = row_at(offsets, num_rows, index * kBlock);
+      const int64_t end = index + 1 == blocks ? num_rows : row_at(offsets, num_rows, (index + 1) * kBlock);
+      block(begin, end);
     }
   });
   // In order of spans, whichever thread computed them.
   parallel_for(static_cast<int64_t>(hubs.size()), [&](int64_t i) {
-    kernels.combine[o][d](rows, hubs[i].row, partials.get() + hubs[i].first_span * partial_bytes, hubs[i].spans);
+    combine(hubs[i].row, partials.get() + hubs[i].first_span * partial_bytes, hubs[i].spans);
   });
+}
+
+}  // namespace
+
+void reduce(Op op, Dtype dtype, const Rows& rows, int64_t num_rows, const ParallelFor& parallel_for) {
+  const Kernels& kernels = active_kernels();
+  const int o = static_cast<int>(op), d = static_cast<int>(dtype);
+  by_rows(
+      rows.offsets, num_rows, rows.heads * rows.width * bytes_per_accumulator(dtype), parallel_for,
+      [&](int64_t begin, int64_t end) { kernels.reduce[o][d](rows, begin, end, kSpan); },
+      [&](int64_t row, int64_t first, int64_t last, void* partial) {
+        kernels.span[o][d](rows, row, first, last, partial);
+      },
+      [&](int64_t row, const void* partials, int64_t count) { kernels.combine[o][d](rows, row, partials, count); });
+}
+
+void attend(Attend pass, Dtype dtype, const Attention& given, int64_t num_rows, const ParallelFor& parallel_for) {
+  const Kernels& kernels = active_kernels();
+  const int p = static_cast<int>(pass), d = static_cast<int>(dtype);
+  Attention call = given;
+  std::unique_ptr<char[]> packed;
+  if (pass == Attend::kBackward) {
+    packed.reset(new char[num_rows * 4 * call.heads * bytes_per_accumulator(dtype)]);
+    call.packed = packed.get();
+    parallel_for((num_rows + kRows - 1) / kRows, [&](int64_t block) {
+      kernels.attend_prepare[d](call, block * kRows, std::min((block + 1) * kRows, num_rows));
+    });
+  }
+  by_rows(
+      call.offsets, num_rows, attention_partial(call.heads, call.width) * bytes_per_accumulator(dtype), parallel_for,
+      [&](int64_t begin, int64_t end) { kernels.attend[p][d](call, begin, end, kSpan); },
+      [&](int64_t row, int64_t first, int64_t last, void* partial) {
+        kernels.attend_span[p][d](call, row, first, last, partial);
+      },
+      [&](int64_t row, const void* partials, int64_t count) {
+        kernels.attend_combine[p][d](call, row, partials, count);
+      });
 }
 
 void per_entry(PerEntry kernel, const Rows& rows, int64_t num_rows, const ParallelFor& parallel_for) {

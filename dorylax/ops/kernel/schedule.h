@@ -16,6 +16,7 @@ const Kernels& active_kernels();
 bool choose_kernels(const char* name);
 
 void reduce(Op op, Dtype dtype, const Rows& rows, int64_t num_rows, const ParallelFor& parallel_for);
+void attend(Attend pass, Dtype dtype, const Attention& call, int64_t num_rows, const ParallelFor& parallel_for);
 void per_entry(PerEntry kernel, const Rows& rows, int64_t num_rows, const ParallelFor& parallel_for);
 
 }  // namespace dorylax

@@ -75,6 +75,10 @@ def num_rows(structure: Structure, direction: Direction) -> Any:
     return rows_of(structure, direction).offsets.shape[0] - 1
 
 
+FUSED: dict[str, Callable[..., Sequence[Any]]] = {}
+"""The fused operators' primitives by name: `(*operands, **params) -> results` in operators that are not fused."""
+
+
 class Operator:
     """A graph primitive with its rules; call it like a function of `(*dense, structure, **params)`.
 
@@ -85,6 +89,7 @@ class Operator:
         lower: `(*dense, structure, **params) -> result` in JAX, for every platform.
         lower_cpu: the same on CPU; `lower` if None.
         several: whether it has several results.
+        fused: of an operator that others make up, the same written out in those: `(*dense, structure, **params) -> results`.
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class Operator:
         lower: Callable[..., Any],
         lower_cpu: Callable[..., Any] | None = None,
         several: bool = False,
+        fused: Callable[..., Sequence[Any]] | None = None,
     ) -> None:
         self.num_dense = num_dense
         self.several = several
@@ -111,6 +117,8 @@ class Operator:
         if lower_cpu is not None:
             rule = mlir.lower_fun(with_structure(lower_cpu), multiple_results=several)
             mlir.register_lowering(self.primitive, rule, platform="cpu")
+        if fused is not None:
+            FUSED[name] = with_structure(fused)
 
     def __call__(self, *operands: Any, **params: Any) -> Any:
         """Binds `(*dense, structure)`."""
@@ -163,11 +171,34 @@ class Operator:
 
         ad.primitive_jvps[self.primitive] = jvp
 
-    def def_batching(self, fold: Literal["width", "heads"]) -> None:
+    def def_transpose(self, linear: int, rule: Callable[..., Sequence[Any]]) -> None:
+        """Declares the operator linear in its first operands together, and how it is transposed.
+
+        Args:
+            linear: how many operands it is linear in.
+            rule: `(cotangents, *dense, structure, **params) -> cotangents of those operands`, whichever are wanted; their
+                own places among `dense` hold what JAX puts there.
+        """
+        n = self.num_dense
+
+        def transpose(cotangents: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:
+            found: Sequence[Any] = [ad.Zero(x.aval) if ad.is_undefined_primal(x) else None for x in operands[:linear]]
+            if not all(type(ct) is ad.Zero for ct in cotangents):
+                whole = [ad.instantiate_zeros(ct) for ct in cotangents]
+                found = rule(whole, *operands[:n], Structure(*operands[n:]), **params)
+            # An operand whose tangent is known to be zero is an array, not something to have a cotangent.
+            wanted = [ad.is_undefined_primal(x) for x in operands[:linear]]
+            result = [ct if want else None for ct, want in zip(found, wanted, strict=True)]
+            return [*result, *[None] * (len(operands) - linear)]
+
+        ad.primitive_transposes[self.primitive] = transpose
+
+    def def_batching(self, fold: Literal["width", "heads"], *, shared: int | None = None) -> None:
         """Declares into which axis of the dense operands a batch axis folds.
 
         Args:
             fold: "width" (F, the cheapest), or "heads" (H) where F is contracted or weights per head may be batched too.
+            shared: the place of an operand without heads, which all of a batch share.
         """
 
         def rule(operands: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
@@ -177,8 +208,16 @@ class Operator:
                     f"{self.primitive.name}: vmap over the graph itself is not supported; map over features or weights, "
                     "and loop over graphs (or join them into one graph of several components)"
                 )
+            if shared is not None and dims[shared] is not None:
+                raise NotImplementedError(
+                    f"{self.primitive.name}: vmap over which loops take part is not supported; map over the scores, "
+                    "and loop over sets of loops"
+                )
             size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
-            dense = [_fold(x, d, size, fold) for x, d in zip(operands[:n], dims[:n], strict=True)]
+            dense = [
+                x if k == shared else _fold(x, d, size, fold)
+                for k, (x, d) in enumerate(zip(operands[:n], dims[:n], strict=True))
+            ]
             out = self.primitive.bind(*dense, *operands[n:], **params)
             if self.several:
                 unfolded = [_unfold(y, size, fold) for y in out]

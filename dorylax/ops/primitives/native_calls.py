@@ -6,9 +6,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dorylax.ops.native import op_number
-from dorylax.ops.primitives.base import Rows
+from dorylax.ops.primitives.base import Rows, Structure
 
 
 def reduce(
@@ -52,3 +53,31 @@ def expand(x: Any, rows: Rows, *, of: str) -> Any:
     no_index = jnp.zeros((0,), jnp.int32)
     neighbours = rows.neighbours if of == "neighbour" else no_index
     return jax.ffi.ffi_call("dorylax_ffi_expand", result)(x, rows.offsets, neighbours, no_index)
+
+
+def attention(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
+    """`(y [V, H, F],)` of `primitives.attention`."""
+    call = jax.ffi.ffi_call("dorylax_ffi_attention", (_like(z),))
+    rows = structure.in_offsets, structure.in_neighbours
+    return tuple(call(z, s, t, loops, *rows, slope=np.float64(negative_slope)))
+
+
+def attention_saving(
+    z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float, numbers: Any
+) -> tuple[Any, ...]:
+    """`(y [V, H, F], tilt [V, H, F], shift [V, H], scale [V, H])`, the latter two of dtype `numbers`."""
+    per_head = jax.ShapeDtypeStruct(s.shape, numbers)
+    call = jax.ffi.ffi_call("dorylax_ffi_attention_saving", (_like(z), _like(z), per_head, per_head))
+    rows = structure.in_offsets, structure.in_neighbours
+    return tuple(call(z, s, t, loops, *rows, slope=np.float64(negative_slope)))
+
+
+def attention_backward(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
+    """Cotangents of `(z, s, t)`, from `(z, s, t, loops, y, tilt, shift, scale, ct, structure)`."""
+    *dense, structure = operands
+    call = jax.ffi.ffi_call("dorylax_ffi_attention_backward", tuple(map(_like, dense[:3])))
+    return tuple(call(*dense, structure.out_offsets, structure.out_neighbours, slope=np.float64(negative_slope)))
+
+
+def _like(x: Any) -> Any:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)

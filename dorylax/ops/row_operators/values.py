@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dorylax.ops.primitives.base import Direction
+from dorylax.ops.primitives.base import FUSED, Direction
 
 Role = Literal["own", "neighbour", "edge"]
 
@@ -34,8 +34,13 @@ def roles(name: str, params: Mapping[str, Any]) -> tuple[Role, ...]:
         params: its parameters.
 
     Raises:
-        ValueError: no such primitive.
+        ValueError: no such primitive, or a fused one.
     """
+    if name in FUSED:
+        raise ValueError(
+            f"{name!r} is a fused operator, which runs on a whole graph only: trace the model with fused=False, which "
+            "writes it out in operators that can be split"
+        )
     if name not in ROLES:
         raise ValueError(f"{name!r} is no graph operator: expected one of {', '.join(sorted(ROLES))}")
     # A destination's row is copied to its in-edges, which lie side by side; a source's to wherever it is a neighbour.

@@ -50,9 +50,9 @@ def reorder(program: Program, *, hoisting: bool = True) -> Program:
         return program.with_passes(passes)
     given = forward, traced.inputs, traced.constants
     if traced.trains:
-        derived = differentiate(*given, traced.forward_outputs, input_gradients=True)
+        derived = differentiate(*given, traced.forward_outputs, input_gradients=True, fused=traced.fused)
     else:
-        derived = undifferentiated(*given, traced.outputs)
+        derived = undifferentiated(*given, traced.outputs, fused=traced.fused)
     return Program.of(dataclasses.replace(traced, **derived._asdict()), passes)
 
 

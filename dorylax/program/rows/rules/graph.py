@@ -27,6 +27,10 @@ _SIGNATURES = {
     "dorylax_expand": _Signature(("vertex",), ("edge",)),
     "dorylax_edge_dot": _Signature(("vertex", "vertex"), ("edge",)),
     "dorylax_edge_softmax": _Signature(("edge", "vertex"), ("edge", "vertex")),
+    "dorylax_attention": _Signature(("vertex",) * 4, ("vertex",)),
+    "dorylax_attention_saving": _Signature(("vertex",) * 4, ("vertex",) * 4),
+    "dorylax_attention_tangent": _Signature(("vertex",) * 11, ("vertex",)),
+    "dorylax_attention_backward": _Signature(("vertex",) * 9, ("vertex",) * 3),
     "dorylax_degrees": _Signature((), ("vertex",)),
     "dorylax_self_loops": _Signature((), ("vertex",)),
 }

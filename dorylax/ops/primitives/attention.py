@@ -1,0 +1,205 @@
+"""Additive attention in one operator: scores, softmax and weighted sum, forward and backward, with no array over the edges.
+
+Four primitives. `attention` is what users call. `attention_saving` gives besides what its derivatives read (kernel/
+attention.inl has the equations): `tilt`, the derivative of y with respect to the target scores, and per vertex and head
+`shift` and `scale`, so that a weight is exp(leaky(s_u + t_v) - shift_v) · scale_v. `attention_tangent` is linear in the
+tangents, and `attention_backward` is its transpose.
+
+What they mean is `written_out`, in other operators, and its derivatives by JAX. That is their lowering where no kernel
+serves, their second derivative, and what a program is traced as that must be split (`program.flatten`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dorylax.jax_internals import ShapedArray
+from dorylax.ops.native import usable
+from dorylax.ops.primitives import native_calls
+from dorylax.ops.primitives.base import Operator, Structure
+from dorylax.ops.primitives.bilinear import gather_weighted
+from dorylax.ops.primitives.linear import expand
+from dorylax.ops.primitives.softmax import edge_softmax
+
+# The operands of all four: what is summed z [V, H, F], the scores s [V, H] of sources and t [V, H] of targets, and
+# loops [V], above 0 where the implicit loop of a vertex takes part. The derivatives have these results of
+# `attention_saving` behind them.
+_SAVED = 4  # y, tilt, shift, scale
+
+
+def written_out(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> Any:
+    """The operator as other operators: y `[V, H, F]`."""
+    scores = _leaky(_spread(s, structure, "out") + _spread(t, structure, "in"), negative_slope)
+    loop_scores = _leaky(s + t, negative_slope)
+    alpha, loop_alpha = edge_softmax(scores, jnp.where(loops[:, None] > 0, loop_scores, -jnp.inf), structure)
+    return gather_weighted(z, alpha, structure, direction="in") + loop_alpha[:, :, None] * z
+
+
+def _spread(x: Any, structure: Structure, direction: str) -> Any:
+    return expand(x.reshape(x.shape[0], 1, x.shape[1]), structure, direction=direction).reshape(-1, x.shape[1])
+
+
+def _leaky(x: Any, slope: float) -> Any:
+    y = jax.nn.leaky_relu(x, slope)
+    # An edge that is left out stays out: 0 · -inf would be NaN, and a negative slope would make it +inf.
+    return y if slope > 0 else jnp.where(x == -jnp.inf, x, y)
+
+
+def _abstract(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
+    del s, t, loops, structure, negative_slope
+    return (ShapedArray(z.shape, z.dtype),)
+
+
+def _forward(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
+    return (written_out(z, s, t, loops, structure, negative_slope=negative_slope),)
+
+
+def _forward_cpu(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
+    if not _served(z, s, t, loops):
+        return _forward(z, s, t, loops, structure, negative_slope=negative_slope)
+    return native_calls.attention(z, s, t, loops, structure, negative_slope=negative_slope)
+
+
+def _served(*operands: Any) -> bool:
+    return usable(*(x.dtype for x in operands)) and operands[0].size > 0
+
+
+def _saving_abstract(
+    z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float
+) -> tuple[Any, ...]:
+    del t, loops, structure, negative_slope
+    rows, numbers = ShapedArray(z.shape, z.dtype), ShapedArray(s.shape, accumulator(s.dtype))
+    return rows, rows, numbers, numbers
+
+
+def accumulator(dtype: Any) -> Any:
+    """In what sums of this dtype are kept: float32 at least."""
+    return jnp.promote_types(dtype, jnp.float32)
+
+
+def _saving(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
+    y = written_out(z, s, t, loops, structure, negative_slope=negative_slope)
+    # No derivative but that of the kernel reads these, and it has made them itself.
+    numbers = jnp.zeros(s.shape, accumulator(s.dtype))
+    return y, jnp.zeros_like(z), numbers, numbers
+
+
+def _saving_cpu(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
+    if not _served(z, s, t, loops):
+        return _saving(z, s, t, loops, structure, negative_slope=negative_slope)
+    return native_calls.attention_saving(
+        z, s, t, loops, structure, negative_slope=negative_slope, numbers=accumulator(s.dtype)
+    )
+
+
+def _tangent_abstract(z: Any, *_: Any, negative_slope: float) -> tuple[Any, ...]:
+    del negative_slope
+    return (ShapedArray(z.shape, z.dtype),)
+
+
+def _tangent(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
+    """`(dz, ds, dt, z, s, t, loops, *saved, structure) -> dy`."""
+    dz, ds, dt, z, s, t, loops, *_, structure = operands
+
+    def y_of(z: Any, s: Any, t: Any) -> Any:
+        return written_out(z, s, t, loops, structure, negative_slope=negative_slope)
+
+    return (jax.jvp(y_of, (z, s, t), (dz, ds, dt))[1],)
+
+
+def _backward_abstract(z: Any, s: Any, t: Any, *_: Any, negative_slope: float) -> tuple[Any, ...]:
+    del negative_slope
+    return tuple(ShapedArray(x.shape, x.dtype) for x in (z, s, t))
+
+
+def _backward(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
+    """`(z, s, t, loops, *saved, ct, structure) -> cotangents of (z, s, t)`."""
+    z, s, t, loops, *_, ct, structure = operands
+
+    def y_of(z: Any, s: Any, t: Any) -> Any:
+        return written_out(z, s, t, loops, structure, negative_slope=negative_slope)
+
+    cotangents: tuple[Any, ...] = jax.vjp(y_of, z, s, t)[1](ct)
+    return cotangents
+
+
+def _backward_cpu(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
+    if not _served(*operands[:4]):
+        return _backward(*operands, negative_slope=negative_slope)
+    return native_calls.attention_backward(*operands, negative_slope=negative_slope)
+
+
+attention = Operator(
+    "dorylax_attention", 4, abstract=_abstract, lower=_forward, lower_cpu=_forward_cpu, several=True, fused=_forward
+)
+attention_saving = Operator(
+    "dorylax_attention_saving",
+    4,
+    abstract=_saving_abstract,
+    lower=_saving,
+    lower_cpu=_saving_cpu,
+    several=True,
+    fused=_saving,
+)
+attention_tangent = Operator(
+    "dorylax_attention_tangent", 7 + _SAVED, abstract=_tangent_abstract, lower=_tangent, several=True, fused=_tangent
+)
+attention_backward = Operator(
+    "dorylax_attention_backward",
+    5 + _SAVED,
+    abstract=_backward_abstract,
+    lower=_backward,
+    lower_cpu=_backward_cpu,
+    several=True,
+    fused=_backward,
+)
+
+
+def _saving_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negative_slope: float) -> Any:
+    saved = attention_saving(*dense, structure, negative_slope=negative_slope)
+    (dy,) = attention_tangent(*tangents[:3], *dense, *saved, structure, negative_slope=negative_slope)
+    # What is saved only serves derivatives, and those take their own derivative from z, s and t.
+    return saved, (dy, *map(jnp.zeros_like, saved[1:]))
+
+
+def _jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negative_slope: float) -> Any:
+    saved, changes = _saving_jvp(dense, tangents, structure, negative_slope=negative_slope)
+    return saved[:1], changes[:1]
+
+
+def _tangent_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negative_slope: float) -> Any:
+    out = attention_tangent(*dense, structure, negative_slope=negative_slope)
+    changed = jax.jvp(
+        lambda *six: _tangent(*six, *dense[6:], structure, negative_slope=negative_slope),
+        tuple(dense[:6]),
+        tuple(tangents[:6]),
+    )[1]
+    return out, changed
+
+
+def _tangent_transpose(cotangents: list[Any], *operands: Any, negative_slope: float) -> list[Any]:
+    *dense, structure = operands
+    return list(attention_backward(*dense[3:], cotangents[0], structure, negative_slope=negative_slope))
+
+
+def _backward_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negative_slope: float) -> Any:
+    z, s, t, loops, *saved, ct = dense
+    out = attention_backward(*dense, structure, negative_slope=negative_slope)
+    changed = jax.jvp(
+        lambda z, s, t, ct: _backward(z, s, t, loops, *saved, ct, structure, negative_slope=negative_slope),
+        (z, s, t, ct),
+        (*tangents[:3], tangents[-1]),
+    )[1]
+    return out, changed
+
+
+attention.def_jvp(_jvp)
+attention_saving.def_jvp(_saving_jvp)
+attention_tangent.def_jvp(_tangent_jvp)
+attention_tangent.def_transpose(3, _tangent_transpose)
+attention_backward.def_jvp(_backward_jvp)
+for operator, loops_at in ((attention, 3), (attention_saving, 3), (attention_tangent, 6), (attention_backward, 3)):
+    operator.def_batching("heads", shared=loops_at)
