@@ -48,6 +48,17 @@ class Gradient(Protocol):
 
     passes: tuple[str, ...] | None
 
+    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
+        """Compiles what `keep` runs.
+
+        Args:
+            arrays: the data set, or its shapes.
+
+        Returns:
+            The executable, None where there is nothing to run; the shapes of what `keep` will give; seconds spent now.
+        """
+        ...
+
     def keep(self, arrays: TrainingArrays) -> Kept:
         """Computes what is the same in every epoch, on the device."""
         ...
@@ -65,6 +76,10 @@ class PlainGradient:
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
+
+    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:  # noqa: ARG002
+        """Nothing is kept."""
+        return None, (), 0.0
 
     def keep(self, arrays: TrainingArrays) -> Kept:  # noqa: ARG002
         """Nothing is kept."""
@@ -101,6 +116,11 @@ class ProgramGradient:
         """
         program = optimise(trace(parts, DataSpec.of(data), metrics=None))
         return cls(program, data.graph.num_vertices, data.graph.num_edges)
+
+    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
+        """See `Gradient`."""
+        function, seconds = self._keep.prepare(arrays.run_data)
+        return function, jax.eval_shape(self._function.prepare, arrays.run_data), seconds
 
     def keep(self, arrays: TrainingArrays) -> Kept:
         """Runs what the passes hoisted out of the epoch."""

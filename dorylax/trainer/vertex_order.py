@@ -33,7 +33,7 @@ def effective_order(order: Order, data: Dataset, *, reference: bool = False) -> 
     if order != "auto":
         return order
     graph = data.graph
-    leave = reference or data.features.nbytes <= CACHE_BYTES or graph.vertex_ids is not None or not graph.edge_ids_fit
+    leave = reference or 4 * data.features.size <= CACHE_BYTES or graph.vertex_ids is not None or not graph.edge_ids_fit
     return "given" if leave else "community"
 
 
