@@ -47,6 +47,7 @@ def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
     from dorylax.cli.outcome import print_table
     from dorylax.cli.train import data_label
     from dorylax.memory.estimate import gibibytes
+    from dorylax.memory.phases import WORK
 
     shape = found.shape
     table = Table(
@@ -59,7 +60,7 @@ def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
     for phase in found.phases:
         table.add_column(phase.name, justify="right")
     names = dict.fromkeys(name for phase in found.phases for name in phase.parts)
-    for name in names:
+    for name in sorted(names, key=lambda name: name == WORK):
         sizes = [phase.parts.get(name, 0) for phase in found.phases]
         table.add_row(name, *(gibibytes(size) if size else "–" for size in sizes))
     table.add_section()

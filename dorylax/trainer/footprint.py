@@ -212,8 +212,11 @@ def _size(tree: Any) -> int:
 
 
 def _clearly_fits(shape: DataShape, parts: ModelParts, there: int) -> bool:
-    """Whether a generous guess is far below what is there: twice each width of a parameter for every edge (attention
-    and messages), eight times for every vertex, and six copies of the data."""
+    """Whether a generous guess is far below what is there.
+
+    It is six copies of the data and, of the width of all parameters together, twice an array with a row per edge
+    (messages and attention, with their gradients) and eight times one with a row per vertex.
+    """
     widths = sum(leaf.shape[-1] if leaf.ndim else 1 for leaf in jax.tree.leaves(parts.params))
     rows = 4 * (2 * widths * shape.num_edges + 8 * (widths + shape.num_features) * shape.num_vertices)
     return resident_bytes() + 6 * sum(shape.copy(reordered=True).values()) + rows < _CLEARLY * there
