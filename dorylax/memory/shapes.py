@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, final
 
 import jax
 import numpy as np
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Adjacency, Graph, SelfLoops
 from dorylax.graph.transpose import edge_ids_fit
@@ -82,16 +83,6 @@ class DataShape:
             "masks": 3 * V,
         }
         return {name: size for name, size in kinds.items() if size}
-
-
-class AbstractData(NamedTuple):
-    """A data set of shapes, for what is traced and compiled without data; attributes are those of `Dataset`."""
-
-    graph: Graph
-    features: Any
-    labels: Any
-    num_features: int
-    num_classes: int
 
 
 def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> AbstractData:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from dorylax.config.resolve import RunConfig
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
-from dorylax.memory.limit import Limit, memory_limit, resident_bytes
+from dorylax.memory.limit import memory_limit, resident_bytes
 from dorylax.memory.phases import Compiled, Process, XlaBytes, phases
-from dorylax.memory.shapes import AbstractData, DataShape, abstract_data
+from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.memory.sources import shape_of
 from dorylax.program.errors import SplitError
 from dorylax.program.model.base import ModelParts
@@ -38,7 +39,7 @@ MemoryCheck = Literal["check", "ignore"]
 _CLEARLY = 0.5
 _FEWEST_HIDDEN = 8
 _PARTIAL = ("single.order", "data.row_normalise")
-_HOST = ("load", "order")
+_HOST = ("load", "order")  # phases that no model changes
 
 
 def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None:
@@ -146,7 +147,7 @@ def _refusal(found: Estimate, ways: list[Remedy]) -> str:
 def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None) -> Estimate:
     functions, parts = _model(config, shape)
     data = abstract_data(shape)
-    order = effective_order(config.single.order, cast(Any, data), reference=not config.single.optimize)
+    order = effective_order(config.single.order, data, reference=not config.single.optimize)
     community = order == "community"
     libraries = resident_bytes()
     compiled, code = None if like is None else like.compiled, 0
@@ -160,7 +161,7 @@ def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None)
 
 
 def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelParts]:
-    parts = take_apart(build_model(config, cast(Any, shape)))
+    parts = take_apart(build_model(config, abstract_data(shape)))
     return step_functions(parts.structure, build_optimizer(config.optimizer)), parts
 
 
@@ -169,7 +170,7 @@ def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, c
     if not config.single.optimize:
         return functions.plain
     try:
-        return functions.optimised(parts, cast(Any, data))[0]
+        return functions.optimised(parts, data)[0]
     except SplitError:
         return functions.plain
 
@@ -230,7 +231,8 @@ def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, 
     if config.data.row_normalise:
         yield {"data.row_normalise": False}, found
     hidden = config.model.hidden_features
-    if hidden is not None and all(phase.total <= _bytes(found.limit) for phase in found.phases if phase.name in _HOST):
+    there = math.inf if found.limit is None else float(found.limit.bytes)
+    if hidden is not None and all(phase.total <= there for phase in found.phases if phase.name in _HOST):
         while hidden > _FEWEST_HIDDEN:
             hidden = max(hidden // 2, _FEWEST_HIDDEN)
             yield {"model.hidden_features": hidden}, measured
@@ -239,7 +241,3 @@ def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, 
         for name, size in sizes:
             if size.num_edges < found.shape.num_edges:
                 yield {"data.size": name}, measured
-
-
-def _bytes(limit: Limit | None) -> float:
-    return math.inf if limit is None else limit.bytes

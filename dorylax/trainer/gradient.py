@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import jax
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.program.epoch_rng import epoch_rng
 from dorylax.program.loss import masked_loss
@@ -108,7 +109,7 @@ class ProgramGradient:
         self._keep = Compiled(self._function.prepare)
 
     @classmethod
-    def of(cls, parts: ModelParts, data: Dataset) -> ProgramGradient:
+    def of(cls, parts: ModelParts, data: Dataset | AbstractData) -> ProgramGradient:
         """That of a model on data like these, of which only the shapes are used.
 
         Raises:

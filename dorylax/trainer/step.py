@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.program.loss import confusion_counts
@@ -58,7 +59,7 @@ class StepFunctions:
             self._outputs[key] = jax.eval_shape(self._structure.apply_train, *args)
         return self._outputs[key]
 
-    def optimised(self, parts: ModelParts, data: Dataset) -> tuple[ProgramGradient, float]:
+    def optimised(self, parts: ModelParts, data: Dataset | AbstractData) -> tuple[ProgramGradient, float]:
         """The gradient by the optimised program, and the seconds spent on tracing it now (0 if it was there).
 
         Args:
