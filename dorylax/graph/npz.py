@@ -80,8 +80,11 @@ class Archive:
             GraphError: it is not there, or its header is damaged.
         """
         self.require(name)
+        archive = self._file.zip
+        if archive is None:
+            raise GraphError(f"array {name} cannot be read (the archive is closed)")
         try:
-            with self._file.zip.open(f"{name}.npy") as member:
+            with archive.open(f"{name}.npy") as member:
                 version = np.lib.format.read_magic(member)
                 one = version == (1, 0)
                 read = np.lib.format.read_array_header_1_0 if one else np.lib.format.read_array_header_2_0
