@@ -1,4 +1,4 @@
-"""`dorylax info`: what a bug report needs: versions, kernel, machine, folders."""
+"""`dorylax info`: what a bug report needs: versions, kernel, machine, folders; with --data, the memory of a run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,33 @@ from typing import Any
 import click
 from rich.table import Table
 
+from dorylax.cli.overrides import collect as overrides
+from dorylax.config.errors import ConfigError
+
 
 @click.command()
+@click.option("--data", metavar="NAME_OR_NPZ", help="Show instead how much memory training on it takes.")
+@click.option("--model", metavar="NAME", help="As for `dorylax train`; with --data.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")
+@click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def info(as_json: bool) -> None:
-    """Show versions, kernel, machine and folders."""
+def info(*, data: str | None, model: str | None, settings: tuple[str, ...], file: Path | None, as_json: bool) -> None:
+    """Show versions, kernel, machine and folders; or the memory of a run.
+
+    With --data, or a file that names the data, it shows what the run that `dorylax train` with these options would begin
+    holds in memory, phase by phase, and whether that fits. Nothing is loaded, generated or trained.
+    """
+    if data is not None or file is not None:
+        from dorylax.cli.memory import show_memory
+
+        given = overrides(file, {"data.name": data, "model.name": model}, settings)
+
+        from dorylax.config import RunConfig
+
+        show_memory(RunConfig.resolve(given), as_json=as_json)
+        return
+    if model is not None or settings:
+        raise ConfigError("--model and --set describe a run: give its --data too")
     facts = collect()
     if as_json:
         click.echo(json.dumps(facts, indent=2, allow_nan=False, ensure_ascii=False))
@@ -38,6 +60,7 @@ def collect() -> dict[str, Any]:
     import jax
 
     from dorylax.graph.datasets import cache_directory
+    from dorylax.memory.limit import physical_bytes
     from dorylax.run_directory import environment
 
     found = environment()
@@ -52,7 +75,7 @@ def collect() -> dict[str, Any]:
         "packages": found["packages"],
         "devices": [str(device) for device in jax.devices()],
         "cores": usable_cores(),
-        "memory_bytes": memory(),
+        "memory_bytes": physical_bytes(),
         "package_directory": str(Path(__file__).resolve().parent.parent),
         "cache_directory": str(cache_directory()),
         "DORYLAX_DATA": os.environ.get("DORYLAX_DATA"),
@@ -62,11 +85,3 @@ def collect() -> dict[str, Any]:
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def memory() -> int | None:
-    """Physical memory in bytes; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None

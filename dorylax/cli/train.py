@@ -88,6 +88,7 @@ def _train_seeds(config: RunConfig, numbers: Sequence[int], folder: Path | None)
     from dorylax.cli.outcome import SeedOutcome
     from dorylax.progress import ProgressBar
     from dorylax.trainer import Trainer, TrainingError, prepare_data
+    from dorylax.trainer.footprint import check_config
 
     outcomes: list[SeedOutcome] = []
     dataset: Dataset | None = None
@@ -99,6 +100,7 @@ def _train_seeds(config: RunConfig, numbers: Sequence[int], folder: Path | None)
             continue
         try:
             if dataset is None:
+                check_config(one)
                 dataset = prepare_data(config.data)
             label = f"{one.model.name} on {data_label(one)}{pipeline_label(one)}, seed {seed}"
             with ProgressBar(label) as bar:

@@ -104,6 +104,26 @@ class Archive:
                 return None
             return np.memmap(self._path, dtype, "r", stream.tell(), shape)
 
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """Shape and dtype of one array, of which nothing else is read.
+
+        Raises:
+            GraphError: it is not there, or its header is damaged.
+        """
+        self.require(name)
+        archive = self._file.zip
+        if archive is None:
+            raise GraphError(f"array {name} cannot be read (the archive is closed)")
+        try:
+            with archive.open(f"{name}.npy") as member:
+                version = np.lib.format.read_magic(member)
+                one = version == (1, 0)
+                read = np.lib.format.read_array_header_1_0 if one else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(member)
+        except (*_DAMAGE, KeyError) as error:
+            raise GraphError(f"array {name} cannot be read ({error})") from error
+        return shape, dtype
+
 
 @contextmanager
 def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:

@@ -8,6 +8,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import SelfLoops
 from dorylax.program.symbols import Dimensions, Space
@@ -76,7 +77,7 @@ class DataSpec:
             raise ValueError("DataSpec.labels must have a row per vertex: a loss per edge is not supported")
 
     @classmethod
-    def of(cls, data: Dataset) -> DataSpec:
+    def of(cls, data: Dataset | AbstractData) -> DataSpec:
         """That of a data set: features and labels."""
         return cls(
             inputs=(RowSpec("vertex", data.features.shape[1:], data.features.dtype, "features"),),

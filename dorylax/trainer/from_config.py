@@ -10,6 +10,7 @@ from flax import nnx
 
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig, OptimizerConfig
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
 from dorylax.optimizers import make_optimizer
@@ -33,7 +34,7 @@ def prepare_data(config: DataConfig) -> Dataset:
     return data.row_normalised() if config.row_normalise else data
 
 
-def build_model(config: RunConfig, data: Dataset) -> nnx.Module:
+def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
     """The model that the `model` section describes, for this data set, with parameters from `train.seed`."""
     options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
     seed = config.train.seed

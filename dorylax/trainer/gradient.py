@@ -47,6 +47,17 @@ class Gradient(Protocol):
 
     passes: tuple[str, ...] | None
 
+    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
+        """Compiles what `keep` runs.
+
+        Args:
+            arrays: the data set, or its shapes.
+
+        Returns:
+            The executable, None where there is nothing to run; the shapes of what `keep` will give; seconds spent now.
+        """
+        ...
+
     def keep(self, arrays: TrainingArrays) -> Kept:
         """Computes what is the same in every epoch, on the device."""
         ...
@@ -64,6 +75,10 @@ class PlainGradient:
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
+
+    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:  # noqa: ARG002
+        """Nothing is kept."""
+        return None, (), 0.0
 
     def keep(self, arrays: TrainingArrays) -> Kept:  # noqa: ARG002
         """Nothing is kept."""
@@ -101,6 +116,11 @@ class ProgramGradient:
         if spec.num_vertices is None or spec.num_edges is None:
             raise ValueError("a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None")
         return cls(optimise(trace(parts, spec, metrics=None, fused=True)), spec.num_vertices, spec.num_edges)
+
+    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
+        """See `Gradient`."""
+        function, seconds = self._keep.prepare(arrays.run_data)
+        return function, jax.eval_shape(self._function.prepare, arrays.run_data), seconds
 
     def keep(self, arrays: TrainingArrays) -> Kept:
         """Runs what the passes hoisted out of the epoch."""

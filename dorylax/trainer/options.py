@@ -13,7 +13,16 @@ from dorylax.trainer.result import EpochRecord, Stopped
 
 # Settings that change no number of an epoch that is trained already: a run may be continued with others. An order of
 # vertices that does change numbers is part of what checkpoints compare.
-_FREE = frozenset({"train.epochs", "train.target_accuracy", "train.patience", "train.checkpoint_every", "single.order"})
+_FREE = frozenset(
+    {
+        "train.epochs",
+        "train.target_accuracy",
+        "train.patience",
+        "train.checkpoint_every",
+        "single.order",
+        "single.memory",
+    }
+)
 # Where and how many tasks run at a time; in virtual time that is the cluster's speed.
 _FREE_ON_THE_REAL_CLOCK = frozenset(
     {"pipeline.graph_threads"} | {f"tensor.{field.name}" for field in dataclasses.fields(TensorConfig)}

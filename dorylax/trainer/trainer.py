@@ -42,11 +42,19 @@ from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step import step_functions
-from dorylax.trainer.validate import check_arguments, check_model, check_order, check_pipeline, check_run_directory
+from dorylax.trainer.validate import (
+    check_arguments,
+    check_memory,
+    check_model,
+    check_order,
+    check_pipeline,
+    check_run_directory,
+)
 from dorylax.trainer.vertex_order import Order, effective_order, in_order
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
+    from dorylax.trainer.footprint import MemoryCheck
 
 
 @final
@@ -83,6 +91,8 @@ class Trainer:
         optimize: train with the optimised program; False: plain `jax.value_and_grad` of the model, the reference.
         order: of vertices in memory, for the step of one machine and for evaluations: "given", "community", or "auto"
             (`vertex_order.effective_order`). Results are in the user's order all the same.
+        memory: "check": refuse to train where it will need more memory than there is (`footprint.check_trainer`);
+            "ignore": try. Of one machine's step only.
         pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
 
     Raises:
@@ -108,6 +118,7 @@ class Trainer:
         observers: Sequence[Observer] = (),
         optimize: bool = True,
         order: Order = "auto",
+        memory: MemoryCheck = "check",
         pipeline: PipelineConfig | None = None,
     ) -> None:
         self.options = TrainOptions(
@@ -116,6 +127,7 @@ class Trainer:
         check_arguments(data, optimizer, self.options, observers)
         check_run_directory(self.options, run_directory, resume=resume)
         check_order(order)
+        check_memory(memory)
         check_pipeline(pipeline, self.options, optimize=optimize)
         self.model = model
         self.data = data
@@ -127,6 +139,7 @@ class Trainer:
         self._optimize = optimize
         self._order: Order = order
         self._order_seconds = 0.0
+        self._memory: MemoryCheck = memory
         self._begun = 0.0  # of `fit`, on the machine's clock
         self._effective_order = effective_order(order, data, reference=not optimize)
         self._pipeline = pipeline
@@ -186,6 +199,7 @@ class Trainer:
             observers=observers,
             optimize=config.single.optimize,
             order=config.single.order,
+            memory=config.single.memory,
             pipeline=from_config.build_pipeline(config),
         )
         trainer._config = config.to_dict()
@@ -212,6 +226,7 @@ class Trainer:
                 written.
             CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
                 belongs to another run.
+            MemoryLimitError: training will need more memory than there is.
             SplitError, PipelineConfigError: the pipeline cannot train this model on these data.
         """
         self._begun = time.perf_counter()
@@ -298,6 +313,19 @@ class Trainer:
             self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds
         )
 
+    def _check_memory(self) -> float:
+        """Before anything large is made; seconds spent on compiling what training will use."""
+        if self._memory == "ignore" or self._pipeline is not None or "_arrays" in self.__dict__:
+            return 0.0
+        from dorylax.trainer.footprint import check_trainer
+
+        gradient, _ = self._choose_gradient()
+        community = self._effective_order == "community"
+        edge_ids = self._reads_edge_ids
+        return check_trainer(
+            self._functions, gradient, self._parts, self.data, community=community, edge_ids=edge_ids
+        )
+
     def _choose_gradient(self) -> tuple[Gradient, float]:
         """How this trainer computes gradients, and the seconds spent on tracing now."""
         if self._gradient is not None:
@@ -338,6 +366,7 @@ class Trainer:
 
         stopped = self._stop_reason(loop)
         if stopped is None:
+            loop.spend("compile", self._check_memory())
             if files is not None:
                 files.directory.remove_summary()
             arrays = self._arrays
@@ -421,7 +450,7 @@ class Trainer:
             "data": {"name": self.data.name},
             "model": {"class": type(self.model).__name__},
             "train": {"seed": self.options.seed, "eval_every": self.options.eval_every},
-            "single": {"optimize": self._optimize, "order": self._order},
+            "single": {"optimize": self._optimize, "order": self._order, "memory": self._memory},
         }
         if self._pipeline is not None:
             config["pipeline"] = self._pipeline.to_dict()

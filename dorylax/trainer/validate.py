@@ -53,6 +53,12 @@ def check_order(order: Any) -> None:
         raise ValueError(f"single.order must be one of {', '.join(typing.get_args(Order))}, got {order!r}")
 
 
+def check_memory(memory: Any) -> None:
+    """Raises ValueError where it is no way to go about memory."""
+    if memory not in ("check", "ignore"):
+        raise ValueError(f"single.memory must be one of check, ignore, got {memory!r}")
+
+
 def check_pipeline(pipeline: Any, options: TrainOptions, *, optimize: bool) -> None:
     """Raises TypeError or ValueError where a pipeline, if any, and the other arguments do not go together."""
     if pipeline is None:

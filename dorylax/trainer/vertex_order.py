@@ -11,6 +11,7 @@ import time
 import weakref
 from typing import Literal
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 
 Order = Literal["auto", "given", "community"]
@@ -21,7 +22,9 @@ CACHE_BYTES = 32 * 2**20
 _reordered: weakref.WeakKeyDictionary[Dataset, Dataset] = weakref.WeakKeyDictionary()
 
 
-def effective_order(order: Order, data: Dataset, *, reference: bool = False) -> Literal["given", "community"]:
+def effective_order(
+    order: Order, data: Dataset | AbstractData, *, reference: bool = False
+) -> Literal["given", "community"]:
     """What an order means for a data set.
 
     Args:
@@ -33,7 +36,7 @@ def effective_order(order: Order, data: Dataset, *, reference: bool = False) -> 
     if order != "auto":
         return order
     graph = data.graph
-    leave = reference or data.features.nbytes <= CACHE_BYTES or graph.vertex_ids is not None
+    leave = reference or 4 * data.features.size <= CACHE_BYTES or graph.vertex_ids is not None
     return "given" if leave else "community"
 
 

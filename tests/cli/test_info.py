@@ -44,3 +44,28 @@ def test_info_says_what_a_run_directory_says(dorylax) -> None:
         name: found[name] for name in ("dorylax", "python", "platform", "packages")
     }
     assert (facts["kernel"], facts["instruction_set"]) == (found["kernel"]["name"], found["kernel"]["instruction_set"])
+
+
+def test_the_memory_of_a_run(dorylax) -> None:
+    words = ("info", "--data", "communities", "--model", "sage", "--set", "data.size=tiny")
+    answer = dorylax(*words)
+    assert answer.code == 0
+    for part in ("sage on communities: 1,000 vertices", "evaluation", "fits: needs", "interpreter and libraries"):
+        assert part in answer.out
+    found = json.loads(dorylax(*words, "--json").out)
+    assert found["fits"] is True
+    assert found["data"]["num_edges"] == 10_000
+    totals = {phase["name"]: sum(phase["parts"].values()) for phase in found["phases"]}
+    assert found["peak"] == {"phase": max(totals, key=totals.__getitem__), "bytes": max(totals.values())}
+    assert found["config"]["model"]["name"] == "sage"
+
+
+def test_what_has_no_estimate(dorylax) -> None:
+    for words, part in (
+        (("--model", "gcn"), "give its --data too"),
+        (("--data", "corra"), "Did you mean 'cora'?"),
+        (("--data", "cora", "--set", "pipeline.servers=2"), "leave out pipeline.*"),
+    ):
+        answer = dorylax("info", *words)
+        assert answer.code == 2
+        assert part in answer.err

@@ -95,10 +95,11 @@ def test_key_does_not_know_of_nulls() -> None:
 def test_key_does_not_know_of_how_a_machine_computes_unless_told() -> None:
     config = RunConfig.resolve()
     assert config.single.optimize is True
-    assert config.to_dict()["single"] == {"optimize": True, "order": "auto"}
+    assert config.to_dict()["single"] == {"optimize": True, "order": "auto", "memory": "check"}
     assert "single" not in config.canonical_json()  # as before there was the section
     assert RunConfig.resolve({"single.optimize": False}).key() != config.key()
     assert RunConfig.resolve({"single.order": "given"}).key() != config.key()
+    assert RunConfig.resolve({"single.memory": "ignore"}).key() == config.key()
 
 
 def test_without_a_key_of_its_own_there_is_no_pipeline() -> None:

@@ -60,6 +60,23 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: A
     return _load_published(PUBLISHED[name], split_seed)
 
 
+def archive_of(name_or_path: str | PathLike[str]) -> Path | None:
+    """The archive that `load` would read; None where it would generate, parse published files, or refuse.
+
+    Raises:
+        DatasetError: `$DORYLAX_DATA` names no directory.
+    """
+    name = fspath(name_or_path)
+    if name == communities.NAME:
+        return None
+    if name.endswith(".npz"):
+        return Path(name) if Path(name).is_file() else None
+    if file := local.find(name):
+        return file
+    entry = PUBLISHED.get(name)
+    return _parsed(entry) if entry is not None and entry.slow and _parsed(entry).is_file() else None
+
+
 def names() -> list[str]:
     """What `load` knows: the generator, the published data sets, and the archives in `$DORYLAX_DATA`."""
     known = [communities.NAME, *PUBLISHED]

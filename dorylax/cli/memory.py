@@ -1,0 +1,72 @@
+"""What a run would hold in memory, as a table, for `dorylax info --data`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from dorylax.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dorylax.config import RunConfig
+    from dorylax.memory.estimate import Estimate, Remedy
+
+
+def show_memory(config: RunConfig, *, as_json: bool) -> None:
+    """Prints the estimate of a run.
+
+    Raises:
+        ConfigError: the run has a pipeline.
+        DatasetError: there is no such data set.
+        ValueError, OSError: its file or the model is not usable.
+    """
+    if config.pipeline is not None:
+        raise ConfigError("the memory of a run is estimated for one machine's step: leave out pipeline.* and tensor.*")
+    from dorylax.trainer.footprint import estimate, remedies
+
+    found = estimate(config)
+    if found is None:
+        from dorylax.trainer import prepare_data
+
+        prepare_data(config.data)  # says why there is no such data set
+        raise ConfigError(f"the sizes of {config.data.name} are not known before it is loaded")
+    ways = [] if found.fits else remedies(config, found)
+    if as_json:
+        content = {"schema": 1, **found.to_dict(ways), "config": config.to_dict()}
+        click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+    else:
+        _show(config, found, ways)
+
+
+def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
+    from dorylax.cli.outcome import print_table
+    from dorylax.cli.train import data_label
+    from dorylax.memory.estimate import gibibytes
+    from dorylax.memory.phases import WORK
+
+    shape = found.shape
+    table = Table(
+        title=f"{config.model.name} on {data_label(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, "
+        f"{shape.num_features:,} features",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("held at the peak of")
+    for phase in found.phases:
+        table.add_column(phase.name, justify="right")
+    names = dict.fromkeys(name for phase in found.phases for name in phase.parts)
+    for name in sorted(names, key=lambda name: name == WORK):
+        sizes = [phase.parts.get(name, 0) for phase in found.phases]
+        table.add_row(name, *(gibibytes(size) if size else "–" for size in sizes))
+    table.add_section()
+    totals = [Text(gibibytes(phase.total), style="bold" if phase is found.peak else "") for phase in found.phases]
+    table.add_row("total", *totals)
+    print_table(table)
+    print(found.verdict(ways))
+    if found.compiled is None:
+        print("without the working memory of training: JAX computes on an accelerator, which has memory of its own")

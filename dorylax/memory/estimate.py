@@ -1,0 +1,111 @@
+"""The estimate of a run's memory, and the sentence that says whether it fits and what would make it fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+from dorylax.memory.limit import Limit
+from dorylax.memory.phases import Compiled, Phase, Process
+from dorylax.memory.shapes import DataShape
+
+_GIB = 2**30
+
+
+class MemoryLimitError(RuntimeError):
+    """A run was not begun, because it would need more memory than there is."""
+
+
+class Remedy(NamedTuple):
+    """Another run that needs less.
+
+    Attributes:
+        setting: what to change, as on the command line: `single.order=given`.
+        peak: what the run then needs, bytes.
+    """
+
+    setting: str
+    peak: int
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """What a run holds in each phase, and what there is.
+
+    Attributes:
+        shape: of the data set.
+        phases: in order, at least one.
+        limit: what the process may use; None where the system does not say.
+        process: what the process holds besides.
+        compiled: what the compiled functions take; None where they are not looked at.
+    """
+
+    shape: DataShape
+    phases: tuple[Phase, ...]
+    limit: Limit | None
+    process: Process
+    compiled: Compiled | None = None
+
+    @property
+    def peak(self) -> Phase:
+        """The phase that holds most."""
+        return max(self.phases, key=lambda phase: phase.total)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak is within the limit; True where none is known."""
+        return self.limit is None or self.peak.total <= self.limit.bytes
+
+    def verdict(self, remedies: Sequence[Remedy] = ()) -> str:
+        """One sentence: whether the run fits, and what would make it fit.
+
+        Args:
+            remedies: runs that need less, each with what it needs.
+        """
+        peak = self.peak
+        need = f"{gibibytes(peak.total)} at its peak ({peak.name})"
+        if self.limit is None:
+            return f"needs {need}; the system does not say how much there is"
+        there = f"{_OWNERS[self.limit.source]} has {gibibytes(self.limit.bytes)}"
+        if self.fits:
+            return f"fits: needs {need}, {there}"
+        saved = [
+            f"{remedy.setting} needs {gibibytes(remedy.peak)} (saves {gibibytes(peak.total - remedy.peak)}"
+            f"{', fits' if remedy.peak <= self.limit.bytes else ''})"
+            for remedy in remedies
+        ]
+        ways = ", ".join([*saved, f"a machine with {machine_gibibytes(peak.total)} GiB would do"])
+        return f"does not fit: needs {need}, {there}; {ways}"
+
+    def to_dict(self, remedies: Sequence[Remedy] = ()) -> dict[str, Any]:
+        """The estimate as JSON values; bytes."""
+        return {
+            "data": dataclasses.asdict(self.shape),
+            "phases": [{"name": phase.name, "total": phase.total, "parts": dict(phase.parts)} for phase in self.phases],
+            "peak": {"phase": self.peak.name, "bytes": self.peak.total},
+            "limit": None if self.limit is None else {"bytes": self.limit.bytes, "source": self.limit.source},
+            "fits": self.fits,
+            "remedies": [remedy._asdict() for remedy in remedies],
+            "verdict": self.verdict(remedies),
+        }
+
+
+_OWNERS = {"machine": "this machine", "cgroup": "the control group of this process"}
+
+
+def gibibytes(size: int) -> str:
+    """A size for people: `5.3 GiB`, below a tenth of that `53 MiB`."""
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB // 10 else f"{size / 2**20:.0f} MiB"
+
+
+def machine_gibibytes(need: int) -> int:
+    """The smallest usual memory of a machine, in GiB, of which `need` bytes leave a tenth to the system."""
+    size = 4
+    while size * _GIB * 0.9 < need:
+        half = size + size // 2  # 6, 12, 24, 48, 96, 192, … are sold too
+        if half * _GIB * 0.9 >= need:
+            return half
+        size *= 2
+    return size

@@ -1,0 +1,65 @@
+"""Sizes without data."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dorylax
+from dorylax.config.schema import DataConfig
+from dorylax.graph.graph import Graph
+from dorylax.graph.npz import write_npz
+from dorylax.graph.validate import GraphError
+from dorylax.memory.shapes import DataShape
+from dorylax.memory.sources import shape_of
+
+
+def test_generated() -> None:
+    data = dorylax.load("communities", size="tiny")
+    shape = shape_of(DataConfig(name="communities", size="tiny"))
+    assert shape == dataclasses.replace(DataShape.of(data), origin="generated")
+    large = shape_of(DataConfig(name="communities", size="friendster"))
+    assert large is not None
+    assert large.num_edges == 3_600_000_000
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_an_archive_of_ours(tmp_path: Path, directed: bool) -> None:
+    data = dorylax.load("communities", size="tiny")
+    if directed:
+        graph = Graph.from_coo(np.arange(999), np.arange(1, 1000), 1000)
+        data = dataclasses.replace(data, graph=graph)
+    data.save_npz(tmp_path / "mine.npz")
+    shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
+    assert shape == dataclasses.replace(DataShape.of(data), self_loops="some")
+
+
+def test_an_archive_of_others(tmp_path: Path) -> None:
+    """Wide indices and sparse features take more while they are converted, and nothing is said of direction."""
+    path = tmp_path / "other.npz"
+    arrays = {
+        "indptr": np.array([0, 1, 2, 3]),
+        "indices": np.array([1, 2, 0], np.int64),
+        "labels": np.array([0, 4, 1]),
+        "features_indptr": np.array([0, 1, 1, 2], np.int32),
+        "features_indices": np.array([0, 6], np.int32),
+        "features_data": np.array([1.0, 2.0]),
+        "features_shape": np.array([3, 7]),
+    }
+    write_npz(path, arrays)
+    shape = shape_of(DataConfig(name=str(path)))
+    assert shape == DataShape(3, 3, 7, 5, symmetric=False, stored_bytes=4 * 3 + (16 + 8 + 16))
+
+
+def test_published_and_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DORYLAX_DATA", str(tmp_path))
+    monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path))
+    assert shape_of(DataConfig(name="cora")) == DataShape(2708, 10_556, 1433, 7, origin="published")
+    assert shape_of(DataConfig(name="corra")) is None
+    assert shape_of(DataConfig(name="communities", size="huge")) is None
+    write_npz(tmp_path / "cora.npz", {"indptr": np.zeros(3, np.int64)})
+    with pytest.raises(GraphError, match="has no array indices and no labels and no features"):
+        shape_of(DataConfig(name="cora"))

@@ -1,0 +1,142 @@
+"""The memory of a run against the run, and what does not fit is not begun."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dorylax
+from dorylax.cli import main
+from dorylax.config import RunConfig
+from dorylax.memory.estimate import MemoryLimitError
+from dorylax.memory.limit import Limit
+from dorylax.trainer import Trainer, footprint
+from dorylax.trainer import from_config as from_config_module
+
+_GIB = 2**30
+_HERE = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def memory_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Gives this machine another memory, in GiB."""
+
+    def set_limit(size: float) -> None:
+        monkeypatch.setattr(footprint, "memory_limit", lambda: Limit(round(size * _GIB), "machine"))
+
+    return set_limit
+
+
+def _config(**overrides: object) -> RunConfig:
+    return RunConfig.resolve(
+        {"data.size": "tiny", "train.epochs": 1}, {k.replace("__", "."): v for k, v in overrides.items()}
+    )
+
+
+def test_a_large_graph_is_estimated_without_it(memory_of) -> None:
+    memory_of(24)
+    config = _config(data__size="reddit-large")
+    found = footprint.estimate(config)
+    assert found is not None
+    assert not found.fits
+    assert [phase.name for phase in found.phases] == ["load", "order", "hoist", "step", "evaluation"]
+    ways = {way.setting: way.peak for way in footprint.remedies(config, found)}
+    assert ways["single.order=given"] < found.peak.total
+    assert ways["data.size=reddit-small"] < 24 * _GIB
+    assert "model.hidden_features" not in " ".join(ways), "ordering does not fit however narrow the model is"
+
+
+def test_a_narrower_model_is_named_where_it_fits(memory_of) -> None:
+    config = _config(data__size="medium", model__hidden_features=4096)
+    memory_of(1000)
+    wide = footprint.estimate(config)
+    assert wide is not None
+    memory_of(wide.peak.total / _GIB * 0.7)
+    found = footprint.estimate(config)
+    assert found is not None
+    assert wide.peak.name == "step"
+    hidden = [way for way in footprint.remedies(config, found) if way.setting.startswith("model.hidden_features=")]
+    assert [way.setting for way in hidden] == ["model.hidden_features=2048"]
+
+
+def test_a_run_that_does_not_fit_is_refused_before_its_data_are_there(
+    memory_of, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def load(*_: object) -> None:
+        raise AssertionError("the data set was generated")
+
+    monkeypatch.setattr("dorylax.graph.datasets.load", load)
+    memory_of(24)
+    words = ["train", "--data", "communities", "--set", "data.size=reddit-large", "--out", str(tmp_path / "run")]
+    assert main(words) == 1
+    text = capsys.readouterr().err
+    for part in ("does not fit", "(order)", "has 24.0 GiB", "single.order=given needs", "single.memory=ignore"):
+        assert part in text
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_trainer_refuses_and_can_be_told_not_to(memory_of) -> None:
+    data = dorylax.load("communities", size="tiny")
+    memory_of(0.01)
+    with pytest.raises(MemoryLimitError, match=r"the run does not fit: needs .* this machine has 10 MiB"):
+        Trainer.from_config(_config(), data).fit()
+    result = Trainer.from_config(_config(single__memory="ignore"), data).fit()
+    assert len(result.history) == 1
+
+
+def test_nothing_is_compiled_where_a_run_clearly_fits(memory_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_(*_: object, **__: object) -> None:
+        raise AssertionError("compiled to know the memory of a small run")
+
+    memory_of(64)
+    monkeypatch.setattr(footprint, "_compiled", compile_)
+    footprint.check_config(_config())
+    Trainer.from_config(_config()).fit()
+
+
+def test_what_the_check_compiles_is_what_training_runs(memory_of) -> None:
+    """Otherwise a check near the limit would double the time to compile."""
+    config = _config(data__size="small", model__hidden_features=23, single__order="community")
+    data = from_config_module.prepare_data(config.data)
+    trainer = Trainer.from_config(config, data)
+    memory_of(0.01)
+    with pytest.raises(MemoryLimitError):
+        trainer.fit()
+    memory_of(64)
+    functions = trainer._functions
+    compiled = functions.evaluate, functions.step(trainer._choose_gradient()[0])
+    assert [len(function._executables) for function in compiled] == [1, 1]
+    trainer.fit()
+    assert [len(function._executables) for function in compiled] == [1, 1]
+
+
+_CHILD = """
+import sys
+from dorylax.cli import main
+code = main(sys.argv[1:])
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+print(1024 * int(peak.split()[1]), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_the_estimate_is_within_15_percent_of_a_run(tmp_path: Path) -> None:
+    data = dorylax.load("communities", num_vertices=100_000, num_edges=1_000_000, num_features=150, num_classes=8)
+    data.save_npz(tmp_path / "data.npz")
+    words = ["--data", str(tmp_path / "data.npz"), "--model", "sage", "--set", "model.hidden_features=64"]
+    del data
+
+    def child(*command: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-c", _CHILD, *command]
+        return subprocess.run(line, check=True, capture_output=True, text=True, cwd=_HERE)
+
+    estimated = json.loads(child("info", "--json", *words).stdout)["peak"]["bytes"]
+    measured = int(child("train", "--no-save", "--json", "--epochs", "1", *words).stderr.split()[-1])
+    assert measured > 2**29, "the run is too small to say anything about arrays"
+    assert estimated == pytest.approx(measured, rel=0.15)
