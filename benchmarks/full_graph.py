@@ -49,6 +49,7 @@ class Shape(NamedTuple):
 SHAPES = {
     "tiny": Shape(2_000, 60_000, 32, 7),
     "attention": Shape(200_000, 20_000_000, 128, 41),
+    "attention-half": Shape(100_000, 10_000_000, 128, 41),
     "amazon-small": Shape(1_150_000, 39_240_000, 300, 25),
     "reddit-small": Shape(232_965, 114_800_000, 602, 41),
 }

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.program.model.base import ModelParts
@@ -75,7 +76,7 @@ def check_pipeline(pipeline: Any, options: TrainOptions, *, optimize: bool) -> N
         )
 
 
-def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset, name: str) -> bool:
+def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | AbstractData, name: str) -> bool:
     """Traces one forward pass on shapes alone.
 
     Returns:
