@@ -118,7 +118,9 @@ def measure(side: str, folder: Path, epochs: int) -> dict[str, Any] | None:
 def table(found: dict[str, dict[str, Any]]) -> str:
     """The sides as lines."""
     ours = found["dorylax"]
-    lines = [f"{'side':<17} {'epoch':>9} {'dorylax is':>11} {'peak':>9} {'of dorylax':>11}  {'loss differs':>12}  set-up"]
+    lines = [
+        f"{'side':<17} {'epoch':>9} {'dorylax is':>11} {'peak':>9} {'of dorylax':>11}  {'loss differs':>12}  set-up"
+    ]
     for side, one in found.items():
         differs = max(abs(a - b) for a, b in zip(one["losses"], ours["losses"], strict=True))
         setup = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in one["setup"].items() if seconds >= 0.05)
@@ -175,7 +177,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=list(SHAPES), default="reddit-small")
     parser.add_argument("--model", choices=list(HIDDEN), default="gcn")
-    parser.add_argument("--peers", default=None, help=f"comma-separated, of {', '.join(PEERS)}; all that know the model")
+    parser.add_argument(
+        "--peers", default=None, help=f"comma-separated, of {', '.join(PEERS)}; all that know the model"
+    )
     parser.add_argument("--variants", default=None, help=f"comma-separated, of {', '.join(list(DORYLAX)[1:])}; all")
     parser.add_argument("--epochs", type=int, default=3, help="timed ones, after a warm-up")
     parser.add_argument("--out", type=Path, help="folder for full_graph.json and full_graph.svg")

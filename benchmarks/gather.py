@@ -139,10 +139,14 @@ def limit_runs(graph: Graph, x: np.ndarray) -> dict[tuple[str, str], Run]:
     for which, rows in (("forward", graph.incoming), ("backward", graph.outgoing)):
         index = np.asarray(rows.neighbours)
         for name, ahead in (("limit, plain", 0), ("limit, prefetching", AHEAD)):
-            arguments = (aligned.ctypes.data, x.shape[1], index.ctypes.data, len(index), ahead, os.cpu_count() or 1)
-            # The arrays stay alive with the function that refers to them by address.
-            runs[name, which] = lambda arguments=arguments, alive=(aligned, index): library.read_rows(*arguments)
+            runs[name, which] = functools.partial(_read, library, aligned, index, ahead)
     return runs
+
+
+def _read(library: ctypes.CDLL, x: np.ndarray, index: np.ndarray, ahead: int) -> float:
+    threads = os.cpu_count() or 1
+    total: float = library.read_rows(x.ctypes.data, x.shape[1], index.ctypes.data, len(index), ahead, threads)
+    return total
 
 
 @functools.cache
@@ -235,7 +239,9 @@ def main() -> None:
         f"copy bandwidth of this machine, both directions: {bandwidth:.1f} GB/s; medians of {arguments.rounds} rounds"
     )
     columns = [*peers, *(["limit"] if _row_read() else [])]
-    print(f"{'width':>5}  {'pass':<8}  " + "  ".join(f"{name:>20}" for name in columns) + "   GB/s (dorylax is × faster)")
+    print(
+        f"{'width':>5}  {'pass':<8}  " + "  ".join(f"{name:>20}" for name in columns) + "   GB/s (dorylax is × faster)"
+    )
     rows = []
     for width in arguments.widths:
         measured = measure(graph, width, arguments.rounds, peers)

@@ -54,9 +54,7 @@ def train(problem: Problem, epochs: int, *, order: str = "community", **options:
     val_mask[rest[: len(rest) // 2]] = True
     test_mask = ~problem.train_mask & ~val_mask
     classes = problem.num_classes
-    data = Dataset(
-        "problem", graph, problem.features, problem.labels, classes, problem.train_mask, val_mask, test_mask
-    )
+    data = Dataset("problem", graph, problem.features, problem.labels, classes, problem.train_mask, val_mask, test_mask)
     ordered, seconds = in_order(data, "community" if order == "community" else "given")
     watch.seconds["order"] = seconds
     del data, graph

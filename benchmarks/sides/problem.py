@@ -62,7 +62,9 @@ def read(folder: Path) -> Problem:
     return Problem(facts["model"], **arrays, num_classes=facts["num_classes"], layers=layers)
 
 
-def parameters(model: str, widths: tuple[int, int, int], *, degree: float, seed: int = 0) -> list[dict[str, np.ndarray]]:
+def parameters(
+    model: str, widths: tuple[int, int, int], *, degree: float, seed: int = 0
+) -> list[dict[str, np.ndarray]]:
     """Initial parameters: matrices by Glorot and Bengio's uniform law, biases 0.
 
     Args:

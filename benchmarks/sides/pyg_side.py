@@ -68,7 +68,10 @@ def _layer(model: str, values: dict[str, Any], heads: int) -> torch.nn.Module:
         return conv
     if model == "gat":
         conv = GATConv(values["kernel"].shape[0], values["source"].shape[1], heads=heads)
-        conv.att_src.data, conv.att_dst.data = torch.tensor(values["source"])[None], torch.tensor(values["target"])[None]
+        conv.att_src.data, conv.att_dst.data = (
+            torch.tensor(values["source"])[None],
+            torch.tensor(values["target"])[None],
+        )
     else:
         conv = GCNConv(*values["kernel"].shape, cached=True)
     conv.lin.weight.data, conv.bias.data = torch.tensor(values["kernel"].T.copy()), torch.tensor(values["bias"])

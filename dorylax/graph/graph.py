@@ -152,7 +152,9 @@ class Graph:
         if self.edge_ids_fit:
             return
         if isinstance(self.num_edges, int) and edge_ids_fit(self.num_edges):
-            raise GraphError("the edges of this graph have no ids (Graph.without_edge_ids): use the graph as it was before")
+            raise GraphError(
+                "the edges of this graph have no ids (Graph.without_edge_ids): use the graph as it was before"
+            )
         raise GraphError(
             f"the graph has {self.num_edges} edges: operators with weights, attention or values per edge take at most "
             "2147483647, because JAX counts in int32; gather without weights has no limit"

@@ -114,7 +114,9 @@ class ProgramGradient:
             SplitError: the model cannot be split.
         """
         if spec.num_vertices is None or spec.num_edges is None:
-            raise ValueError("a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None")
+            raise ValueError(
+                "a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None"
+            )
         return cls(optimise(trace(parts, spec, metrics=None, fused=True)), spec.num_vertices, spec.num_edges)
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:

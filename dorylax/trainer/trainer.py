@@ -322,9 +322,7 @@ class Trainer:
         gradient, _ = self._choose_gradient()
         community = self._effective_order == "community"
         edge_ids = self._reads_edge_ids
-        return check_trainer(
-            self._functions, gradient, self._parts, self.data, community=community, edge_ids=edge_ids
-        )
+        return check_trainer(self._functions, gradient, self._parts, self.data, community=community, edge_ids=edge_ids)
 
     def _choose_gradient(self) -> tuple[Gradient, float]:
         """How this trainer computes gradients, and the seconds spent on tracing now."""

@@ -90,7 +90,7 @@ def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | Abs
     reads_edge_ids = False
     try:
         output, state = functions.output_shapes(*_shapes(*model, data.graph.without_edge_ids(), data.features))
-    except Exception:  # noqa: BLE001  whatever else is wrong is raised again
+    except Exception:  # whatever else is wrong is raised again
         reads_edge_ids = data.graph.edge_ids_fit
         output, state = functions.output_shapes(*_shapes(*model, data.graph, data.features))
     if not isinstance(output, jax.ShapeDtypeStruct) or not jnp.issubdtype(output.dtype, jnp.floating):

@@ -41,8 +41,7 @@ def effective_order(
 
 
 def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Dataset, float]:
-    """The data set in an order, and the seconds spent on it now: trainers of one data set share the result.
-    """
+    """The data set in an order, and the seconds spent on it now: trainers of one data set share the result."""
     if order == "given":
         return data, 0.0
     if data in _reordered:
