@@ -50,16 +50,13 @@ def _edges(problem: Problem) -> torch.Tensor:
 
 
 def _layer(model: str, values: dict[str, Any], heads: int) -> torch.nn.Module:
-    def linear(kernel: Any, bias: Any) -> torch.nn.Linear:
-        module = torch.nn.Linear(*kernel.shape)
-        module.weight.data, module.bias.data = torch.tensor(kernel.T.copy()), torch.tensor(bias)
-        return module
-
     if model == "gin":
-        mlp = torch.nn.Sequential(
-            linear(values["hidden"], values["hidden_bias"]), torch.nn.ReLU(), linear(values["out"], values["out_bias"])
-        )
-        return GINConv(mlp)
+        hidden, out = torch.nn.Linear(*values["hidden"].shape), torch.nn.Linear(*values["out"].shape)
+        conv = GINConv(torch.nn.Sequential(hidden, torch.nn.ReLU(), out))  # which draws parameters anew
+        for module, name in ((hidden, "hidden"), (out, "out")):
+            module.weight.data = torch.tensor(values[name].T.copy())
+            module.bias.data = torch.tensor(values[f"{name}_bias"])
+        return conv
     if model == "sage":
         conv = SAGEConv(*values["own"].shape)
         conv.lin_r.weight.data = torch.tensor(values["own"].T.copy())
