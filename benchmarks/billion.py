@@ -6,7 +6,9 @@
 
 The graph (1.1 million vertices, 1.3 billion directed edges, 301 features, 50 classes) is generated and written to an
 archive; one that is there already is used again. Then, in a process of its own, it is trained on as a user would: the
-archive is loaded, which maps it into memory, and a `Trainer` trains a 2-layer GCN of width 128 for 3 epochs and evaluates it.
+archive is loaded, which maps it into memory, and a `Trainer` trains a 2-layer GCN of width 128 for 3 epochs and evaluates
+it.
+
 Each step's seconds are printed, and the peak resident memory (VmHWM, mapped pages included) beside what `dorylax info` says
 before a run. The benchmark fails above `--limit` GiB, and where the loss does not fall.
 """
