@@ -31,7 +31,7 @@ SCHEMA = 1
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _COMPLETE = ("epochs", "target", "patience")
 # Keys that came after the first config.yaml: section, key, and what a file with that section and without the key means.
-_IMPLIED = (("single", "order", "auto"), ("single", "memory", "check"))
+_IMPLIED = (("single", "order", "auto"), ("single", "gathered", "float32"), ("single", "memory", "check"))
 # What `write_text` leaves behind where its process is killed: the name, then what tempfile adds.
 _LEFTOVER = re.compile(
     r"\.(?:config\.yaml|environment\.json|metrics\.jsonl|summary\.json|trace\.json|results\.json)\.[a-z0-9_]{8}"

@@ -59,11 +59,12 @@ def test_a_section_that_is_missing_differs_key_by_key():
 
 def test_a_configuration_from_before_a_key_has_what_it_implies(tmp_path):
     """A run is not another one because dorylax has a key more."""
+    implied = {"order": "auto", "gathered": "float32", "memory": "check"}
     (tmp_path / "config.yaml").write_text("schema: 1\nsingle: {optimize: true}\n")
-    assert RunDirectory.open(tmp_path).config == {"single": {"optimize": True, "order": "auto", "memory": "check"}}
-    RunDirectory.create(tmp_path, {"single": {"optimize": True, "order": "auto", "memory": "check"}})
+    assert RunDirectory.open(tmp_path).config == {"single": {"optimize": True, **implied}}
+    RunDirectory.create(tmp_path, {"single": {"optimize": True, **implied}})
     with pytest.raises(RunDirectoryError, match=r'single\.order: "auto" there, "given" here'):
-        RunDirectory.create(tmp_path, {"single": {"optimize": True, "order": "given", "memory": "check"}})
+        RunDirectory.create(tmp_path, {"single": {"optimize": True, **implied, "order": "given"}})
 
 
 def test_trace(tmp_path):

@@ -134,6 +134,7 @@ class RunConfig(BaseModel):
                 raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
         values.update(given)
         values.update(_pipeline(values))
+        _check_gathered(values)
         return cls._validated(values)
 
     @classmethod
@@ -258,6 +259,19 @@ def _pipeline(values: Mapping[str, Any]) -> dict[str, Any]:
             "pipeline.switch_margin",
         )
     return config.dotted()
+
+
+def _check_gathered(values: Mapping[str, Any]) -> None:
+    """Refuses a way to store rows that nothing would use."""
+    if values["single.gathered"] == "float32":
+        return
+    other = "a pipeline" if "pipeline.mode" in values else "" if values["single.optimize"] else "single.optimize=false"
+    if other:
+        raise ConfigError(
+            f"single.gathered={values['single.gathered']} and {other} exclude each other: it is of one machine's "
+            "optimised program",
+            "single.gathered",
+        )
 
 
 def _section(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

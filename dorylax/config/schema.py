@@ -131,6 +131,11 @@ class SingleConfig(Section):
         description="order of vertices in memory: as given, or by community, which gathers faster where rows do not fit "
         "in cache; auto: see below",
     )
+    gathered: Literal["float32", "bfloat16"] = Field(
+        "float32",
+        description="how an epoch stores the rows that it sums over neighbours: bfloat16 is half the bytes to read, and "
+        "rounds; see below",
+    )
     memory: Literal["check", "ignore"] = Field(
         "check",
         description="what to do where a run will need more memory than there is: check: refuse it before it begins; "

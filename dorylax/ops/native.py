@@ -23,9 +23,10 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-_ABI = 3  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
+_ABI = 4  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
 _HANDLERS = (
     "dorylax_ffi_reduce",
+    "dorylax_ffi_scaled_sum",
     "dorylax_ffi_dot",
     "dorylax_ffi_expand",
     "dorylax_ffi_attention",
@@ -213,6 +214,8 @@ def compute_rows(
         _address(weight),
         _address(own),
         _address(other),
+        None,
+        None,
         _address(out),
         x.shape[1] if x.ndim == 3 else 1,
         x.shape[-1],
@@ -232,7 +235,7 @@ class _Rows(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("offsets", "neighbours", "edges")),
         *((name, ctypes.c_int64) for name in ("num_entries", "first_entry")),
-        *((name, ctypes.c_void_p) for name in ("x", "weight", "own", "other", "out")),
+        *((name, ctypes.c_void_p) for name in ("x", "weight", "own", "other", "loops", "scale", "out")),
         *((name, ctypes.c_int64) for name in ("heads", "width")),
     )
 

@@ -1,7 +1,7 @@
 """A program as one function again: what a single machine trains with.
 
 The same equations after the same passes, without cuts: XLA sees the whole. What the passes hoisted is a function of
-its own, to be run once.
+its own, to be run once. What XLA cannot fuse with a gather is folded into it (`fold`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import Any, final
 
 from dorylax.jax_internals import close, eval_jaxpr, is_literal
 from dorylax.program.arguments import RunData, StepResult, data_values, step_values, unpack, unpack_output
+from dorylax.program.fold import fold
 from dorylax.program.instantiate import instantiate
 from dorylax.program.model.base import Tree
-from dorylax.program.program import Program
+from dorylax.program.narrow import narrow
+from dorylax.program.program import Gathered, Program
 from dorylax.program.simplify import live
 from dorylax.program.symbols import SYMBOLS
 
@@ -26,9 +28,10 @@ class ProgramFunction:
         program: the program.
         num_vertices: V.
         num_edges: E.
+        gathered: how an epoch stores the rows that it sums over neighbours (`narrow`). What was hoisted is exact.
     """
 
-    def __init__(self, program: Program, num_vertices: int, num_edges: int) -> None:
+    def __init__(self, program: Program, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> None:
         self._traced = program.traced
         jaxpr = program.traced.step.jaxpr
         made_once = {var for task in program.tasks if task.when == "once" for var in task.defined}
@@ -41,7 +44,9 @@ class ProgramFunction:
             [equation for equation in jaxpr.eqns if not any(var in kept for var in equation.outvars)], jaxpr.outvars
         )
         after = close([*kept, *jaxpr.invars], jaxpr.outvars, rest)
-        self._before, self._after = instantiate(before, sizes), instantiate(after, sizes)
+        self._before, self._after = fold(instantiate(before, sizes)), fold(instantiate(after, sizes))
+        if gathered == "bfloat16":
+            self._after = narrow(self._after)
 
     def prepare(self, data: RunData) -> tuple[Any, ...]:
         """What is the same in every epoch, for `step`: what was hoisted, and the arrays that the model closes over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from dorylax.jax_internals import ClosedJaxpr
 from dorylax.program.facts import Facts
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dorylax.program.cost import ProgramCost
     from dorylax.program.export import StageSet
     from dorylax.program.function import ProgramFunction
+
+Gathered = Literal["float32", "bfloat16"]
+"""How one machine stores rows that are summed over neighbours."""
 
 
 @final
@@ -119,8 +122,8 @@ class Program:
 
         return export_stages(self)
 
-    def as_function(self, num_vertices: int, num_edges: int) -> ProgramFunction:
+    def as_function(self, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> ProgramFunction:
         """The program as one function again, for a graph of this size; what a single machine trains with."""
         from dorylax.program.function import ProgramFunction
 
-        return ProgramFunction(self, num_vertices, num_edges)
+        return ProgramFunction(self, num_vertices, num_edges, gathered=gathered)

@@ -179,7 +179,7 @@ def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, c
     if not config.single.optimize:
         return functions.plain
     try:
-        return functions.optimised(parts, DataSpec.of(data))[0]
+        return functions.optimised(parts, DataSpec.of(data), gathered=config.single.gathered)[0]
     except SplitError:
         return functions.plain
 

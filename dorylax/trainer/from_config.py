@@ -18,6 +18,9 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer.options import free_settings
 
+# What a checkpoint from before a setting means by not having it.
+_IMPLIED = (("single.gathered", "float32"),)
+
 
 def prepare_data(config: DataConfig) -> Dataset:
     """Loads the data set that the `data` section names, and row-normalises its features if it says so.
@@ -59,4 +62,4 @@ def build_pipeline(config: RunConfig) -> PipelineConfig | None:
 def settings(config: RunConfig) -> dict[str, Any]:
     """The dotted settings that a continued run must share; see `free_settings`."""
     free = free_settings(build_pipeline(config))
-    return {key: value for key, value in config.dotted().items() if key not in free}
+    return {key: value for key, value in config.dotted().items() if key not in free and (key, value) not in _IMPLIED}

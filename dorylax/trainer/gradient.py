@@ -16,7 +16,7 @@ from dorylax.program.epoch_rng import epoch_rng
 from dorylax.program.loss import masked_loss
 from dorylax.program.model.base import ModelParts, Structure, Tree
 from dorylax.program.passes import optimise
-from dorylax.program.program import Program
+from dorylax.program.program import Gathered, Program
 from dorylax.program.spec import DataSpec
 from dorylax.program.tracing import trace
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
@@ -99,15 +99,16 @@ class ProgramGradient:
         program: the program.
         num_vertices: V.
         num_edges: E.
+        gathered: how an epoch stores the rows that it sums over neighbours.
     """
 
-    def __init__(self, program: Program, num_vertices: int, num_edges: int) -> None:
+    def __init__(self, program: Program, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> None:
         self.passes: tuple[str, ...] | None = program.passes
-        self._function = program.as_function(num_vertices, num_edges)
+        self._function = program.as_function(num_vertices, num_edges, gathered=gathered)
         self._keep = Compiled(self._function.prepare)
 
     @classmethod
-    def of(cls, parts: ModelParts, spec: DataSpec) -> ProgramGradient:
+    def of(cls, parts: ModelParts, spec: DataSpec, gathered: Gathered = "float32") -> ProgramGradient:
         """That of a model on data like these, whose numbers of vertices and edges are known.
 
         Raises:
@@ -117,7 +118,8 @@ class ProgramGradient:
             raise ValueError(
                 "a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None"
             )
-        return cls(optimise(trace(parts, spec, metrics=None, fused=True)), spec.num_vertices, spec.num_edges)
+        program = optimise(trace(parts, spec, metrics=None, fused=True))
+        return cls(program, spec.num_vertices, spec.num_edges, gathered=gathered)
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
         """See `Gradient`."""

@@ -20,6 +20,7 @@ import optax
 from dorylax.graph.graph import Graph
 from dorylax.program.loss import confusion_counts
 from dorylax.program.model.base import ModelParts, Structure, Tree, signature
+from dorylax.program.program import Gathered
 from dorylax.program.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled
@@ -57,21 +58,24 @@ class StepFunctions:
             self._outputs[key] = jax.eval_shape(self._structure.apply_train, *args)
         return self._outputs[key]
 
-    def optimised(self, parts: ModelParts, spec: DataSpec) -> tuple[ProgramGradient, float]:
+    def optimised(
+        self, parts: ModelParts, spec: DataSpec, *, gathered: Gathered = "float32"
+    ) -> tuple[ProgramGradient, float]:
         """The gradient by the optimised program, and the seconds spent on tracing it now (0 if it was there).
 
         Args:
             parts: the model, of this structure.
             spec: the data that it will run on.
+            gathered: how an epoch stores the rows that it sums over neighbours.
 
         Raises:
             SplitError: the model cannot be split.
         """
-        key = (spec, signature((parts.params, parts.streams, parts.state)))
+        key = (spec, gathered, signature((parts.params, parts.streams, parts.state)))
         if key in self._optimised:
             return self._optimised[key], 0.0
         begin = time.perf_counter()
-        self._optimised[key] = ProgramGradient.of(parts, spec)
+        self._optimised[key] = ProgramGradient.of(parts, spec, gathered)
         return self._optimised[key], time.perf_counter() - begin
 
     def step(self, gradient: Gradient) -> Compiled:

@@ -26,6 +26,7 @@ from dorylax.metrics import MetricsWriter
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.errors import SplitError
 from dorylax.program.model.flax_nnx import put_back, take_apart
+from dorylax.program.program import Gathered
 from dorylax.program.spec import DataSpec
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer.arrays import TrainingArrays
@@ -44,6 +45,7 @@ from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step import step_functions
 from dorylax.trainer.validate import (
     check_arguments,
+    check_gathered,
     check_memory,
     check_model,
     check_order,
@@ -91,6 +93,8 @@ class Trainer:
         optimize: train with the optimised program; False: plain `jax.value_and_grad` of the model, the reference.
         order: of vertices in memory, for the step of one machine and for evaluations: "given", "community", or "auto"
             (`vertex_order.effective_order`). Results are in the user's order all the same.
+        gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
+            bytes to read and rounded (`program.narrow`). What is computed once, evaluations and `predict` are exact.
         memory: "check": refuse to train where it will need more memory than there is (`footprint.check_trainer`);
             "ignore": try. Of one machine's step only.
         pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
@@ -118,6 +122,7 @@ class Trainer:
         observers: Sequence[Observer] = (),
         optimize: bool = True,
         order: Order = "auto",
+        gathered: Gathered = "float32",
         memory: MemoryCheck = "check",
         pipeline: PipelineConfig | None = None,
     ) -> None:
@@ -127,6 +132,7 @@ class Trainer:
         check_arguments(data, optimizer, self.options, observers)
         check_run_directory(self.options, run_directory, resume=resume)
         check_order(order)
+        check_gathered(gathered, optimize=optimize, pipeline=pipeline)
         check_memory(memory)
         check_pipeline(pipeline, self.options, optimize=optimize)
         self.model = model
@@ -139,6 +145,7 @@ class Trainer:
         self._optimize = optimize
         self._order: Order = order
         self._order_seconds = 0.0
+        self._gathered: Gathered = gathered
         self._memory: MemoryCheck = memory
         self._begun = 0.0  # of `fit`, on the machine's clock
         self._effective_order = effective_order(order, data, reference=not optimize)
@@ -148,6 +155,7 @@ class Trainer:
         self._settings: dict[str, Any] = {
             "train.eval_every": eval_every,
             "single.optimize": optimize,
+            **({} if gathered == "float32" else {"single.gathered": gathered}),
             **{key: value for key, value in of_pipeline.items() if key not in free},
         }
         self._parts = take_apart(model)
@@ -199,6 +207,7 @@ class Trainer:
             observers=observers,
             optimize=config.single.optimize,
             order=config.single.order,
+            gathered=config.single.gathered,
             memory=config.single.memory,
             pipeline=from_config.build_pipeline(config),
         )
@@ -332,7 +341,7 @@ class Trainer:
         seconds = 0.0
         if self._optimize:
             try:
-                gradient, seconds = self._functions.optimised(self._parts, self._spec)
+                gradient, seconds = self._functions.optimised(self._parts, self._spec, gathered=self._gathered)
             except SplitError as error:
                 warnings.warn(
                     f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
@@ -448,7 +457,12 @@ class Trainer:
             "data": {"name": self.data.name},
             "model": {"class": type(self.model).__name__},
             "train": {"seed": self.options.seed, "eval_every": self.options.eval_every},
-            "single": {"optimize": self._optimize, "order": self._order, "memory": self._memory},
+            "single": {
+                "optimize": self._optimize,
+                "order": self._order,
+                "gathered": self._gathered,
+                "memory": self._memory,
+            },
         }
         if self._pipeline is not None:
             config["pipeline"] = self._pipeline.to_dict()

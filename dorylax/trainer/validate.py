@@ -14,6 +14,7 @@ from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.program.model.base import ModelParts
+from dorylax.program.program import Gathered
 from dorylax.trainer.observer import Observer
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.step import StepFunctions
@@ -52,6 +53,17 @@ def check_order(order: Any) -> None:
     """Raises ValueError where it is none."""
     if order not in typing.get_args(Order):
         raise ValueError(f"single.order must be one of {', '.join(typing.get_args(Order))}, got {order!r}")
+
+
+def check_gathered(gathered: Any, *, optimize: bool, pipeline: Any) -> None:
+    """Raises ValueError where it is no way to store rows, or nothing here would store them so."""
+    if gathered not in typing.get_args(Gathered):
+        raise ValueError(f"single.gathered must be one of {', '.join(typing.get_args(Gathered))}, got {gathered!r}")
+    if gathered != "float32" and (pipeline is not None or not optimize):
+        other = "single.optimize=false" if pipeline is None else "a pipeline"
+        raise ValueError(
+            f"single.gathered={gathered} and {other} exclude each other: it is of one machine's optimised program"
+        )
 
 
 def check_memory(memory: Any) -> None:

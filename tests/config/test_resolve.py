@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -95,11 +97,20 @@ def test_key_does_not_know_of_nulls() -> None:
 def test_key_does_not_know_of_how_a_machine_computes_unless_told() -> None:
     config = RunConfig.resolve()
     assert config.single.optimize is True
-    assert config.to_dict()["single"] == {"optimize": True, "order": "auto", "memory": "check"}
+    how = {"optimize": True, "order": "auto", "gathered": "float32", "memory": "check"}
+    assert config.to_dict()["single"] == how
     assert "single" not in config.canonical_json()  # as before there was the section
     assert RunConfig.resolve({"single.optimize": False}).key() != config.key()
     assert RunConfig.resolve({"single.order": "given"}).key() != config.key()
+    assert RunConfig.resolve({"single.gathered": "bfloat16"}).key() != config.key()
     assert RunConfig.resolve({"single.memory": "ignore"}).key() == config.key()
+
+
+@pytest.mark.parametrize("other", [{"single.optimize": False}, {"pipeline.servers": 2}, {"tensor.slots": 2}])
+def test_rows_are_stored_otherwise_by_the_program_of_one_machine_alone(other: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"single\.gathered=bfloat16 and .* exclude each other"):
+        RunConfig.resolve({"single.gathered": "bfloat16", **other})
+    assert RunConfig.resolve({"single.gathered": "float32", **other}).single.gathered == "float32"
 
 
 def test_without_a_key_of_its_own_there_is_no_pipeline() -> None:

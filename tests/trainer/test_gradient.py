@@ -88,7 +88,7 @@ def traced_step(trainer):
 
 
 def gathers(jaxpr):
-    return len(re.findall(r"\bdorylax_gather_sum\[", str(jaxpr)))
+    return len(re.findall(r"\bdorylax_gather_(?:sum|scaled)\[", str(jaxpr)))
 
 
 def test_a_two_layer_gcn_gathers_once_in_each_direction(tiny):

@@ -12,7 +12,7 @@ extern "C" {
 
 // Raised whenever a signature below, a field of Rows, an operation's number or an XLA handler changes;
 // dorylax/ops/native.py checks it.
-DORYLAX_EXPORT int32_t dorylax_abi() { return 3; }
+DORYLAX_EXPORT int32_t dorylax_abi() { return 4; }
 
 DORYLAX_EXPORT const char* dorylax_instruction_set() { return dorylax::active_kernels().name; }
 

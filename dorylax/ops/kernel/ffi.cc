@@ -127,6 +127,39 @@ ffi::Error reduce_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer we
   });
 }
 
+// scale[r] * (sum of x[n] + loops[r] * x[r]); the row's own values only if `own`. Empty loops and scale are 1.
+ffi::Error scaled_sum_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer loops, ffi::AnyBuffer scale,
+                           ffi::AnyBuffer offsets, ffi::AnyBuffer neighbours, ffi::Result<ffi::AnyBuffer> out, bool own) {
+  Dtype dtype;
+  if (!to_dtype(x.element_type(), dtype)) return invalid("scaled_sum takes float32, float64 or bfloat16");
+  if (x.element_type() == ffi::DataType::BF16 && out->element_type() == ffi::DataType::F32) {
+    dtype = Dtype::kBFloat16ToFloat32;
+  } else if (x.element_type() != out->element_type()) {
+    return invalid("scaled_sum gives what it takes, or float32 of bfloat16");
+  }
+  Rows rows = {};
+  int64_t num_rows = 0;
+  if (ffi::Error error = read_structure(offsets, neighbours, neighbours, x, rows, num_rows); error.failure()) return error;
+  rows.edges = nullptr;
+  for (const ffi::AnyBuffer& factors : {loops, scale}) {
+    const size_t count = factors.element_count();
+    if (count != 0 && (count != static_cast<size_t>(num_rows) || factors.element_type() != out->element_type())) {
+      return invalid("loops and scale must be empty, or one factor for each row in the dtype of the result");
+    }
+  }
+  if (own && x.dimensions()[0] != num_rows) return invalid("a row's own values need as many rows as vertices");
+  rows.x = x.untyped_data();
+  rows.own = own ? x.untyped_data() : nullptr;
+  rows.loops = data_or_null<void>(loops);
+  rows.scale = data_or_null<void>(scale);
+  rows.out = out->untyped_data();
+  if (rows.heads * rows.width == 0) return ffi::Error::Success();
+  return guarded([&] {
+    reduce(Op::kScaledSum, dtype, rows, num_rows, on_pool(pool));
+    return ffi::Error::Success();
+  });
+}
+
 ffi::Error dot_call(ffi::ThreadPool pool, ffi::AnyBuffer own, ffi::AnyBuffer x, ffi::AnyBuffer offsets,
                     ffi::AnyBuffer neighbours, ffi::AnyBuffer edges, ffi::Result<ffi::AnyBuffer> out) {
   Dtype dtype;
@@ -269,6 +302,17 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_reduce, dorylax::reduce_call,
                                   .Arg<ffi::AnyBuffer>()  // edges [E]
                                   .Ret<ffi::AnyBuffer>()  // [R, H, F]
                                   .Attr<int32_t>("op"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_scaled_sum, dorylax::scaled_sum_call,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::AnyBuffer>()  // x [V, H, F]
+                                  .Arg<ffi::AnyBuffer>()  // loops [R], or empty
+                                  .Arg<ffi::AnyBuffer>()  // scale [R], or empty
+                                  .Arg<ffi::AnyBuffer>()  // offsets [R+1, 2]
+                                  .Arg<ffi::AnyBuffer>()  // neighbours [E]
+                                  .Ret<ffi::AnyBuffer>()  // [R, H, F]
+                                  .Attr<bool>("own"));
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(dorylax_ffi_dot, dorylax::dot_call,
                               ffi::Ffi::Bind()

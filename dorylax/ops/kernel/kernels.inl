@@ -23,6 +23,11 @@ struct BFloat16 {
   uint16_t bits;
 };
 
+// A bfloat16 whose results are float32.
+struct StoredBFloat16 {
+  BFloat16 value;
+};
+
 template <class S, int W>
 struct Lanes {
   typedef S type __attribute__((vector_size(W * sizeof(S))));
@@ -34,6 +39,7 @@ using Vec = typename Lanes<S, W>::type;
 template <class T>
 struct Element {
   using Acc = T;
+  using Out = T;
   template <int W>
   static DORYLAX_INLINE Vec<Acc, W> load(const T* from) {
     Vec<Acc, W> v;
@@ -49,6 +55,7 @@ struct Element {
 template <>
 struct Element<BFloat16> {
   using Acc = float;
+  using Out = BFloat16;
   template <int W>
   static DORYLAX_INLINE Vec<float, W> load(const BFloat16* from) {
     Vec<uint16_t, W> bits;
@@ -70,8 +77,20 @@ struct Element<BFloat16> {
   }
 };
 
+template <>
+struct Element<StoredBFloat16> {
+  using Acc = float;
+  using Out = float;
+  template <int W>
+  static DORYLAX_INLINE Vec<float, W> load(const StoredBFloat16* from) {
+    return Element<BFloat16>::load<W>(&from->value);
+  }
+};
+
 template <class T>
 using AccOf = typename Element<T>::Acc;
+template <class T>
+using OutOf = typename Element<T>::Out;
 
 template <class A, int W>
 DORYLAX_INLINE Vec<A, W> splat(A value) {
@@ -100,6 +119,21 @@ struct WeightedSum : Sum {
 
 struct SelectSum : Sum {
   static constexpr Op kOp = Op::kSelectSum;
+};
+
+// A sum in all but where its rows go (Finished).
+struct ScaledSum : Sum {
+  static constexpr Op kOp = Op::kScaledSum;
+};
+
+// The reduction of a row's entries, and of its spans: what is done to a whole row is left out.
+template <class R>
+struct EntriesOf {
+  using type = R;
+};
+template <>
+struct EntriesOf<ScaledSum> {
+  using type = Sum;
 };
 
 template <bool kLargest>
@@ -147,9 +181,41 @@ struct Rounded {
   }
 };
 
+// A row of a scaled sum: the row's own values are added and the whole is scaled while it is still in registers.
+template <class T>
+struct Finished {
+  OutOf<T>* row;
+  const T* own;  // null: nothing is added
+  AccOf<T> loop;
+  AccOf<T> scale;
+  template <int W>
+  DORYLAX_INLINE void store(int64_t column, Vec<AccOf<T>, W> v) const {
+    if (own) v += loop * Element<T>::template load<W>(own + column);
+    Element<OutOf<T>>::template store<W>(row + column, v * scale);
+  }
+};
+
 DORYLAX_INLINE AsAccumulated<float> output(float* row) { return {row}; }
 DORYLAX_INLINE AsAccumulated<double> output(double* row) { return {row}; }
 DORYLAX_INLINE Rounded<BFloat16> output(BFloat16* row) { return {row}; }
+
+template <class T>
+DORYLAX_INLINE AccOf<T> factor(const void* factors, int64_t row) {
+  return factors ? Element<T>::template load<1>(static_cast<const T*>(factors) + row)[0] : AccOf<T>(1);
+}
+
+// Where the whole row goes.
+template <class R, class T>
+DORYLAX_INLINE auto destination(const Rows& rows, int64_t row) {
+  const int64_t start = row * rows.heads * rows.width;
+  OutOf<T>* out = static_cast<OutOf<T>*>(rows.out) + start;
+  if constexpr (R::kOp == Op::kScaledSum) {
+    const T* own = rows.own ? static_cast<const T*>(rows.own) + start : nullptr;
+    return Finished<T>{out, own, factor<OutOf<T>>(rows.loops, row), factor<OutOf<T>>(rows.scale, row)};
+  } else {
+    return output(out);
+  }
+}
 
 // Reduces entries [first, last) of one row over N vectors of columns, all kept in registers.
 template <class R, class T, int W, int N, class To>
@@ -301,7 +367,8 @@ __attribute__((noinline)) void reduce_row(const Rows& given, int64_t row, int64_
 
 template <class R, class T>
 void reduce_span(const Rows& rows, int64_t row, int64_t first, int64_t last, void* partial) {
-  reduce_row<R, T>(rows, row, first, last, AsAccumulated<AccOf<T>>{static_cast<AccOf<T>*>(partial)});
+  using E = typename EntriesOf<R>::type;
+  reduce_row<E, T>(rows, row, first, last, AsAccumulated<AccOf<T>>{static_cast<AccOf<T>*>(partial)});
 }
 
 template <class R, class T>
@@ -309,7 +376,7 @@ void combine_spans(const Rows& rows, int64_t row, const void* partials, int64_t 
   using A = AccOf<T>;
   const int64_t stride = rows.heads * rows.width;
   const A* from = static_cast<const A*>(partials);
-  T* out = static_cast<T*>(rows.out) + row * stride;
+  const auto to = destination<R, T>(rows, row);
   for (int64_t j = 0; j < stride; ++j) {
     Vec<double, 1> acc = {double(from[j])};
     for (int64_t i = 1; i < count; ++i) {
@@ -317,7 +384,7 @@ void combine_spans(const Rows& rows, int64_t row, const void* partials, int64_t 
       acc = R::template join<double, 1>(acc, next);
     }
     Vec<A, 1> joined = {A(acc[0])};
-    Element<T>::template store<1>(out + j, joined);
+    to.template store<1>(j, joined);
   }
 }
 
@@ -337,17 +404,18 @@ __attribute__((noinline)) void reduce_long_row(const Rows& rows, int64_t row, in
 
 template <class R, class T>
 void reduce_rows(const Rows& rows, int64_t begin, int64_t end, int64_t longest) {
+  using E = typename EntriesOf<R>::type;
+  constexpr bool kZero = R::kOp != Op::kScaledSum;  // whether a row without entries is 0
   const int64_t stride = rows.heads * rows.width;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = rows.offsets[row], last = rows.offsets[row + 1];
     if (last - first > longest) continue;
-    T* out = static_cast<T*>(rows.out) + row * stride;
-    if (first == last) {
-      std::memset(out, 0, stride * sizeof(T));
+    if (kZero && first == last) {
+      std::memset(static_cast<OutOf<T>*>(rows.out) + row * stride, 0, stride * sizeof(OutOf<T>));
     } else if (last - first > kSpan) {
       reduce_long_row<R, T>(rows, row, first, last);
     } else {
-      reduce_row<R, T>(rows, row, first, last, output(out));
+      reduce_row<E, T>(rows, row, first, last, destination<R, T>(rows, row));
     }
   }
 }
@@ -425,7 +493,8 @@ void expand_rows(const Rows& rows, int64_t begin, int64_t end, int64_t first, in
 #define DORYLAX_PER_OP(F)                                                                                 \
   {DORYLAX_PER_DTYPE(F, Sum DORYLAX_COMMA), DORYLAX_PER_DTYPE(F, WeightedSum DORYLAX_COMMA),              \
    DORYLAX_PER_DTYPE(F, Extremum<true> DORYLAX_COMMA), DORYLAX_PER_DTYPE(F, Extremum<false> DORYLAX_COMMA), \
-   DORYLAX_PER_DTYPE(F, SelectSum DORYLAX_COMMA)}
+   DORYLAX_PER_DTYPE(F, SelectSum DORYLAX_COMMA),                                                         \
+   {F<ScaledSum, float>, F<ScaledSum, double>, F<ScaledSum, BFloat16>, F<ScaledSum, StoredBFloat16>}}
 
 #define DORYLAX_PER_ATTEND(F)                                                                \
   {DORYLAX_PER_DTYPE(F, Attend::kForward DORYLAX_COMMA), DORYLAX_PER_DTYPE(F, Attend::kSaving DORYLAX_COMMA), \

@@ -9,8 +9,13 @@
 
 namespace dorylax {
 
-enum class Dtype : int32_t { kFloat32 = 0, kFloat64 = 1, kBFloat16 = 2 };
-constexpr int kDtypes = 3;
+enum class Dtype : int32_t {
+  kFloat32 = 0,
+  kFloat64 = 1,
+  kBFloat16 = 2,
+  kBFloat16ToFloat32 = 3,  // of kScaledSum alone: rows stored in bfloat16; loops, scale and results in float32
+};
+constexpr int kDtypes = 3;  // that every kernel takes
 
 enum class Op : int32_t {
   kSum = 0,          // out[r] = sum of x[n]
@@ -18,8 +23,9 @@ enum class Op : int32_t {
   kMax = 2,          // out[r] = max of x[n]; NaN if any is; 0 for an empty row
   kMin = 3,          // likewise
   kSelectSum = 4,    // out[r] = sum of x[n] where other[n] == own[r]
+  kScaledSum = 5,    // out[r] = scale[r] * (sum of x[n] + loops[r] * own[r])
 };
-constexpr int kOps = 5;
+constexpr int kOps = 6;
 
 // A longer row is reduced in spans of this many entries, joined in order in float64: a float32 sum must not lose digits for
 // being long, and threads can share a hub. The same spans wherever a row is reduced, so the same bits.
@@ -34,8 +40,10 @@ struct Rows {
   int64_t first_entry;        // where arrays of values per entry begin: 0, or offsets[0] of a slice of the rows
   const void* x;              // [V, H, F]
   const void* weight;         // [E, H]
-  const void* own;            // [R, H, F]
+  const void* own;            // [R, H, F]; null for kScaledSum: nothing is added
   const void* other;          // [V, H, F]
+  const void* loops;          // [R]; null: 1
+  const void* scale;          // [R]; null: 1
   void* out;                  // [R, H, F]; per entry, from first_entry on, [E, H] for Dot and [E, H, F] for Expand
   int64_t heads;              // H
   int64_t width;              // F
@@ -94,9 +102,9 @@ inline int64_t attention_partial(int64_t heads, int64_t width) { return heads * 
 
 struct Kernels {
   const char* name;
-  ReduceRows reduce[kOps][kDtypes];
-  ReduceSpan span[kOps][kDtypes];
-  CombineSpans combine[kOps][kDtypes];
+  ReduceRows reduce[kOps][kDtypes + 1];  // null for kBFloat16ToFloat32 but of kScaledSum
+  ReduceSpan span[kOps][kDtypes + 1];
+  CombineSpans combine[kOps][kDtypes + 1];
   PerEntry dot[kDtypes];     // out[k, h] = sum over f of own[r, h, f] * x[n, h, f]
   PerEntry expand[kDtypes];  // out[k] = x[n]; x[r] where neighbours is null
   AttendRows attend[kAttends][kDtypes];

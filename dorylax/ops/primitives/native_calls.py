@@ -40,6 +40,13 @@ def reduce(
     )
 
 
+def scaled_sum(h: Any, loops: Any, scale: Any, rows: Rows, *, own: bool, dtype: Any) -> Any:
+    """`[R, H, F]` of `primitives.scaled`, from the same operands."""
+    result = jax.ShapeDtypeStruct((rows.offsets.shape[0] - 1, *h.shape[1:]), dtype)
+    call = jax.ffi.ffi_call("dorylax_ffi_scaled_sum", result)
+    return call(h, loops, scale, rows.offsets, rows.neighbours, own=np.bool_(own))
+
+
 def dot(own: Any, x: Any, rows: Rows) -> Any:
     """`[E, H]`: per entry and head, the product of the row's own values `[R, H, F]` and its neighbour's `[V, H, F]`."""
     result = jax.ShapeDtypeStruct((rows.neighbours.shape[0], x.shape[1]), x.dtype)

@@ -1,0 +1,71 @@
+"""`gather_scaled`: a sum over neighbours with the arithmetic that usually follows it, done while a row is in registers.
+
+No layer calls it: `program.fold` and `program.narrow` write it into a step that is differentiated already, which is why
+it has no derivative.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import jax.numpy as jnp
+
+from dorylax.jax_internals import ShapedArray
+from dorylax.ops import segment
+from dorylax.ops.native import usable
+from dorylax.ops.primitives import native_calls
+from dorylax.ops.primitives.base import Direction, Operator, Structure, num_rows, rows_of
+
+# Operands: rows h [V, H, F]; loops [V] and scale [V], of the dtype of the result, or empty for ones. The result is
+#   y[v] = scale[v] · (Σ over neighbours u of h[u] + loops[v] · h[v])  if `own`, else without the second term,
+# [V, H, F] of `dtype`: that of h, or float32 of rows stored in bfloat16. Sums are formed in float32 at least, and rounded
+# once at the end.
+
+
+def _abstract(
+    h: Any, loops: Any, scale: Any, structure: Structure, *, direction: Direction, own: bool, dtype: Any
+) -> Any:
+    count = num_rows(structure, direction)
+    for name, factors in (("loops", loops), ("scale", scale)):
+        if factors.shape not in ((0,), (count,)) or factors.dtype != dtype:
+            raise ValueError(
+                f"gather_scaled: {name} must be {jnp.dtype(dtype)} of shape [0] or [{count}], got {factors.dtype} "
+                f"{list(factors.shape)}"
+            )
+    if own and h.shape[0] != count:
+        raise ValueError(
+            f"gather_scaled: a row's own values need as many rows as vertices, got {h.shape[0]} of {count}"
+        )
+    return ShapedArray((count, *h.shape[1:]), dtype)
+
+
+def _lower(h: Any, loops: Any, scale: Any, structure: Structure, *, direction: Direction, own: bool, dtype: Any) -> Any:
+    rows, wide = rows_of(structure, direction), jnp.promote_types(dtype, jnp.float32)
+    y = segment.reduce_entries(h[rows.neighbours].astype(wide), rows.offsets, "sum")
+    if own:
+        y = y + _times(loops, h.astype(wide))
+    return _times(scale, y).astype(dtype)
+
+
+def _times(factors: Any, rows: Any) -> Any:
+    return rows if factors.shape == (0,) else factors.astype(rows.dtype)[:, None, None] * rows
+
+
+def _lower_cpu(
+    h: Any, loops: Any, scale: Any, structure: Structure, *, direction: Direction, own: bool, dtype: Any
+) -> Any:
+    stored = h.dtype == jnp.bfloat16 and dtype == jnp.float32
+    if not usable(*((h.dtype,) if stored else (h.dtype, dtype))):
+        return _lower(h, loops, scale, structure, direction=direction, own=own, dtype=dtype)
+    return native_calls.scaled_sum(h, loops, scale, rows_of(structure, direction), own=own, dtype=dtype)
+
+
+def _no_derivative(*_: Any, **__: Any) -> NoReturn:
+    raise NotImplementedError(
+        "dorylax_gather_scaled has no derivative: it belongs to a step that is differentiated already. Differentiate the "
+        "model itself, or a function that calls dorylax.ops.gather"
+    )
+
+
+gather_scaled = Operator("dorylax_gather_scaled", 3, abstract=_abstract, lower=_lower, lower_cpu=_lower_cpu)
+gather_scaled.def_jvp(_no_derivative)
