@@ -7,9 +7,10 @@ its own, to be run once. What XLA cannot fuse with a gather is folded into it (`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, final
 
-from dorylax.jax_internals import close, eval_jaxpr, is_literal
+from dorylax.jax_internals import close, eval_jaxpr, is_literal, variables
 from dorylax.program.arguments import RunData, StepResult, data_values, step_values, unpack, unpack_output
 from dorylax.program.fold import fold
 from dorylax.program.instantiate import instantiate
@@ -47,6 +48,33 @@ class ProgramFunction:
         self._before, self._after = fold(instantiate(before, sizes)), fold(instantiate(after, sizes))
         if gathered == "bfloat16":
             self._after = narrow(self._after)
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """The arrays that the model closes over; the last of what `step` and `output` take as `kept`."""
+        return self._traced.constants
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """For each array that `prepare` computes a text that says how: equal texts, equal arrays.
+
+        Functions of other programs on the same data may then take it as theirs.
+        """
+        jaxpr, constants = self._before.jaxpr, iter(self._traced.constants)
+        roles = {}
+        for var, entry in zip(jaxpr.invars, self._traced.inputs, strict=True):
+            # Two models' constants have the same names.
+            name = f"{id(next(constants))}" if entry.role == "constant" else entry.name
+            roles[var] = f"{entry.role} {name}"
+        found = []
+        for atom in jaxpr.outvars:
+            equations = live(jaxpr.eqns, [atom])
+            read = {var for equation in equations for var in variables(equation.invars)} | {atom}
+            inputs = [var for var in jaxpr.invars if var in read]
+            consts = [var for var in jaxpr.constvars if var in read]
+            names = ", ".join([*(roles[var] for var in inputs), *(f"constant {id(var)}" for var in consts)])
+            found.append(f"{names}: {close([*inputs, *consts], [atom], equations).jaxpr}")
+        return tuple(found)
 
     def prepare(self, data: RunData) -> tuple[Any, ...]:
         """What is the same in every epoch, for `step`: what was hoisted, and the arrays that the model closes over."""

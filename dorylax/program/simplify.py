@@ -1,16 +1,18 @@
-"""Dead equations removed, equal ones merged."""
+"""Dead equations removed, equal ones merged, casts of numbers done."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, close, is_literal, replace_equation, variables
+import numpy as np
+
+from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Var, close, is_literal, replace_equation, variables
 
 
 def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same function of the same inputs with no dead and no repeated equation (flat jaxprs only)."""
-    return without_dead(without_repeats(closed))
+    """The same function of the same inputs with no dead, no repeated and no such equation (flat jaxprs only)."""
+    return without_dead(without_repeats(with_casts_done(closed)))
 
 
 def without_dead(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -32,6 +34,26 @@ def live(equations: Sequence[JaxprEqn], wanted: Iterable[Any]) -> list[JaxprEqn]
             kept.append(equation)
             needed.update(variables(equation.invars))
     return kept[::-1]
+
+
+def with_casts_done(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Writes a number in the dtype that it is cast to, as JAX does when it differentiates."""
+    env: dict[Var, Any] = {}
+
+    def read(atom: Any) -> Any:
+        return atom if is_literal(atom) else env.get(atom, atom)
+
+    equations = []
+    for equation in closed.jaxpr.eqns:
+        operands = [read(atom) for atom in equation.invars]
+        if equation.primitive.name == "convert_element_type" and is_literal(operands[0]):
+            aval = equation.outvars[0].aval
+            env[equation.outvars[0]] = Literal(np.asarray(operands[0].val).astype(aval.dtype)[()], aval)
+        else:
+            equations.append(replace_equation(equation, operands, equation.outvars))
+    outputs = [read(atom) for atom in closed.jaxpr.outvars]
+    consts = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
+    return close(closed.jaxpr.invars, outputs, equations, consts)
 
 
 def without_repeats(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -59,7 +81,7 @@ def without_repeats(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 def atom_key(atom: Any) -> Any:
     """Equal for operands of equal value."""
-    return (type(atom.val), str(atom.val), atom.aval) if is_literal(atom) else atom
+    return (str(np.asarray(atom.val)), atom.aval) if is_literal(atom) else atom
 
 
 def _meaning(equation: JaxprEqn, operands: Sequence[Any]) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from dorylax.program.loss import micro_f1
 from dorylax.program.model.base import Tree
 from dorylax.trainer.arrays import TrainingArrays
+from dorylax.trainer.forward import Forward
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.step import StepFunctions
 
@@ -20,16 +21,26 @@ class Evaluation:
 
     Args:
         functions: of the run's model.
+        forward: how outputs are computed.
+        kept: what training keeps on the device.
         arrays: the data set on the device.
         streams: the model's random streams.
         loop: a state like those that will be evaluated; the time it takes to compile is charged to it.
     """
 
-    def __init__(self, functions: StepFunctions, arrays: TrainingArrays, streams: Tree, *, loop: LoopState) -> None:
-        self._arrays = arrays
-        self._streams = streams
+    def __init__(
+        self,
+        functions: StepFunctions,
+        forward: Forward,
+        kept: tuple[Any, ...],
+        arrays: TrainingArrays,
+        streams: Tree,
+        *,
+        loop: LoopState,
+    ) -> None:
+        self._inputs = (streams, forward.kept_of(kept), arrays)
         self._not_empty = [bool(np.asarray(mask).any()) for mask in arrays.masks]
-        self._evaluate, seconds = functions.evaluate.prepare(loop.params, loop.state, streams, arrays)
+        self._evaluate, seconds = functions.evaluation(forward).prepare(loop.params, loop.state, self._inputs)
         loop.spend("compile", seconds)
 
     def __call__(self, params: Tree, state: Tree) -> list[float | None] | None:
@@ -38,7 +49,7 @@ class Evaluation:
         Returns:
             Those; None instead where an output is NaN.
         """
-        result: Any = self._evaluate(params, state, self._streams, self._arrays)
+        result: Any = self._evaluate(params, state, self._inputs)
         counts, nan = jax.device_get(result)
         if nan:
             return None

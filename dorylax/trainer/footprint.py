@@ -203,7 +203,9 @@ def _compiled(
     hoist, kept, seconds = gradient.prepare(arrays)
     inputs = EpochInputs(parts.streams, kept, arrays, np.uint32(0), np.uint32(0))
     step, step_seconds = functions.step(gradient).prepare(carry, inputs)
-    evaluate, evaluate_seconds = functions.evaluate.prepare(carry[0], carry[2], parts.streams, arrays)
+    evaluate, evaluate_seconds = functions.evaluation(gradient.forward).prepare(
+        carry[0], carry[2], (parts.streams, gradient.forward.kept_of(kept), arrays)
+    )
     # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
     parameters = _size(carry) + 3 * _size(parts.params)
     compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters)

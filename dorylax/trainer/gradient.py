@@ -16,11 +16,12 @@ from dorylax.program.epoch_rng import epoch_rng
 from dorylax.program.loss import masked_loss
 from dorylax.program.model.base import ModelParts, Structure, Tree
 from dorylax.program.passes import optimise
-from dorylax.program.program import Gathered, Program
+from dorylax.program.program import Gathered
 from dorylax.program.spec import DataSpec
 from dorylax.program.tracing import trace
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled
+from dorylax.trainer.forward import Forward, PlainForward, forward_of
 
 
 class Kept(NamedTuple):
@@ -43,9 +44,11 @@ class Gradient(Protocol):
 
     Attributes:
         passes: of the program; None where there is none.
+        forward: how a model that trains so is evaluated.
     """
 
     passes: tuple[str, ...] | None
+    forward: Forward
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
         """Compiles what `keep` runs.
@@ -75,6 +78,7 @@ class PlainGradient:
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
+        self.forward: Forward = PlainForward(structure)
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:  # noqa: ARG002
         """Nothing is kept."""
@@ -96,20 +100,25 @@ class ProgramGradient:
     """The step of an optimised program.
 
     Args:
-        program: the program.
-        num_vertices: V.
-        num_edges: E.
-        gathered: how an epoch stores the rows that it sums over neighbours.
+        function: the program's.
+        passes: the program's.
+        forward: how the model is evaluated.
     """
 
-    def __init__(self, program: Program, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> None:
-        self.passes: tuple[str, ...] | None = program.passes
-        self._function = program.as_function(num_vertices, num_edges, gathered=gathered)
-        self._keep = Compiled(self._function.prepare)
+    def __init__(self, function: ProgramFunction, passes: tuple[str, ...], forward: Forward) -> None:
+        self.passes: tuple[str, ...] | None = passes
+        self.forward = forward
+        self._function = function
+        self._keep = Compiled(function.prepare)
 
     @classmethod
     def of(cls, parts: ModelParts, spec: DataSpec, gathered: Gathered = "float32") -> ProgramGradient:
         """That of a model on data like these, whose numbers of vertices and edges are known.
+
+        Args:
+            parts: the model.
+            spec: the data.
+            gathered: how an epoch stores the rows that it sums over neighbours.
 
         Raises:
             SplitError: the model cannot be split.
@@ -119,7 +128,8 @@ class ProgramGradient:
                 "a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None"
             )
         program = optimise(trace(parts, spec, metrics=None, fused=True))
-        return cls(program, spec.num_vertices, spec.num_edges, gathered=gathered)
+        function = program.as_function(spec.num_vertices, spec.num_edges, gathered=gathered)
+        return cls(function, program.passes, forward_of(parts, spec, function.keys))
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
         """See `Gradient`."""

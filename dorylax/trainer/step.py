@@ -24,6 +24,7 @@ from dorylax.program.program import Gathered
 from dorylax.program.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled
+from dorylax.trainer.forward import Forward
 from dorylax.trainer.gradient import Gradient, PlainGradient, ProgramGradient, training_loss
 
 
@@ -34,8 +35,6 @@ class StepFunctions:
     Attributes:
         plain: the gradient as JAX differentiates the model.
         start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
-        evaluate: `(params, state, streams, arrays) -> (counts int32 [3, 3], nan)`: `confusion_counts` on the three
-            masks, and whether any output is NaN.
         predict: `(params, state, streams, graph, features) -> float32 [V, C]`.
     """
 
@@ -47,7 +46,7 @@ class StepFunctions:
         self._steps: dict[Gradient, Compiled] = {}
         self.plain = PlainGradient(structure)
         self.start = Compiled(self._start)
-        self.evaluate = Compiled(self._evaluate)
+        self._evaluations: dict[Forward, Compiled] = {}
         self.predict = Compiled(self._predict)
 
     def output_shapes(self, params: Tree, streams: Tree, state: Tree, graph: Any, features: Any) -> tuple[Any, Any]:
@@ -87,6 +86,15 @@ class StepFunctions:
             self._steps[gradient] = Compiled(functools.partial(self._step, gradient), donate=(0,))
         return self._steps[gradient]
 
+    def evaluation(self, forward: Forward) -> Compiled:
+        """`(params, state, inputs) -> (counts int32 [3, 3], nan)` with this forward pass.
+
+        `inputs` are `(streams, kept, arrays)`, where `kept` is `forward.kept_of`; the results are `confusion_counts` on the three masks, and whether any output is NaN.
+        """
+        if forward not in self._evaluations:
+            self._evaluations[forward] = Compiled(functools.partial(_evaluate, forward))
+        return self._evaluations[forward]
+
     def _start(self, params: Tree, state: Tree) -> tuple[Tree, Tree, Tree]:
         return _fresh(params), _fresh(self._optimizer.init(params)), _fresh(state)
 
@@ -106,12 +114,16 @@ class StepFunctions:
         new_params = optax.apply_updates(params, updates)
         return _like((new_params, new_opt_state, new_state), carry), loss
 
-    def _evaluate(self, params: Tree, state: Tree, streams: Tree, arrays: TrainingArrays) -> tuple[Any, Any]:
-        logits = self._structure.apply_evaluate(params, streams, state, arrays.graph, arrays.features)
-        return confusion_counts(logits, arrays.labels, arrays.masks), jnp.isnan(logits).any()
-
     def _predict(self, params: Tree, state: Tree, streams: Tree, graph: Graph, features: Any) -> Any:
         return self._structure.apply_evaluate(params, streams, state, graph, features).astype(jnp.float32)
+
+
+def _evaluate(
+    forward: Forward, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]
+) -> tuple[Any, Any]:
+    streams, kept, arrays = inputs
+    logits = forward(params, state, streams, kept, arrays)
+    return confusion_counts(logits, arrays.labels, arrays.masks), jnp.isnan(logits).any()
 
 
 def step_functions(structure: Structure, optimizer: optax.GradientTransformation) -> StepFunctions:

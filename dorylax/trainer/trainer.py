@@ -380,7 +380,10 @@ class Trainer:
             loop.spend("compile", self._order_seconds)
             self._order_seconds = 0.0
             runner.start(loop, arrays)
-            evaluation = Evaluation(self._functions, arrays, self._parts.streams, loop=loop)
+            forward = (
+                self._functions.plain.forward if self._pipeline is not None else self._choose_gradient()[0].forward
+            )
+            evaluation = Evaluation(self._functions, forward, runner.kept, arrays, self._parts.streams, loop=loop)
         last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:

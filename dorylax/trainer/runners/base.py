@@ -32,6 +32,11 @@ class EpochRunner(ABC):
     def passes(self) -> tuple[str, ...] | None:
         """Passes of the program that it runs; None where there is none."""
 
+    @property
+    @abstractmethod
+    def kept(self) -> tuple[Any, ...]:
+        """What it keeps on the device from epoch to epoch, as `Gradient.keep` gives it; nothing before `start`."""
+
     @abstractmethod
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
         """Gets ready for the epochs from `loop.epochs` on.

@@ -59,6 +59,11 @@ class PipelineRunner(EpochRunner):
         """See `EpochRunner`."""
         return self._pipeline.passes
 
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """Nothing: servers keep what they need."""
+        return ()
+
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:  # noqa: ARG002
         """Starts the pipeline where the state stands."""
         from dorylax.pipeline.saved import Saved

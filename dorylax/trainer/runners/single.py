@@ -44,6 +44,11 @@ class SingleRunner(EpochRunner):
         """See `EpochRunner`."""
         return self._gradient.passes
 
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """See `EpochRunner`."""
+        return () if self._inputs is None else self._inputs.kept
+
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
         """Compiles, and computes what is the same in every epoch."""
         kept = self._gradient.keep(arrays)
