@@ -89,7 +89,8 @@ class StepFunctions:
     def evaluation(self, forward: Forward) -> Compiled:
         """`(params, state, inputs) -> (counts int32 [3, 3], nan)` with this forward pass.
 
-        `inputs` are `(streams, kept, arrays)`, where `kept` is `forward.kept_of`; the results are `confusion_counts` on the three masks, and whether any output is NaN.
+        `inputs` are `(streams, kept, arrays)`, where `kept` is `forward.kept_of`; the results are `confusion_counts` on the
+        three masks, and whether any output is NaN.
         """
         if forward not in self._evaluations:
             self._evaluations[forward] = Compiled(functools.partial(_evaluate, forward))

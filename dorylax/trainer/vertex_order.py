@@ -41,13 +41,16 @@ def effective_order(
 
 
 def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Dataset, float]:
-    """The data set in an order, and the seconds spent on it now: trainers of one data set share the result."""
+    """The data set in an order, and the seconds spent on it now: trainers of one data set share the result.
+
+    The order of a large graph is kept in the cache directory for other processes; see `graph.partition.kept_orders`.
+    """
     if order == "given":
         return data, 0.0
     if data in _reordered:
         return _reordered[data], 0.0
-    from dorylax.graph.partition import locality_order
+    from dorylax.graph.partition import kept_locality_order
 
     begin = time.perf_counter()
-    _reordered[data] = data.reorder(locality_order(data.graph))
+    _reordered[data] = data.reorder(kept_locality_order(data.graph))
     return _reordered[data], time.perf_counter() - begin

@@ -24,7 +24,7 @@ def shuffled(monkeypatch):
         made.append(np.random.default_rng(3).permutation(graph.num_vertices))
         return made[-1]
 
-    monkeypatch.setattr("dorylax.graph.partition.locality_order", order)
+    monkeypatch.setattr("dorylax.graph.partition.kept_locality_order", order)
     monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
     return made
 

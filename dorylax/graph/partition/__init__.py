@@ -2,6 +2,7 @@
 
 from dorylax.graph.partition.base import Balance, Method, Partition, graph_digest
 from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.kept_orders import kept_locality_order
 from dorylax.graph.partition.layout import Layout, lay_out
 from dorylax.graph.partition.locality import locality_order
 from dorylax.graph.partition.partitioners import partition
@@ -15,6 +16,7 @@ __all__ = [
     "PartitionError",
     "PartitionReport",
     "graph_digest",
+    "kept_locality_order",
     "lay_out",
     "locality_order",
     "partition",

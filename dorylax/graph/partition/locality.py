@@ -16,16 +16,24 @@ from jaxtyping import Int32, Int64
 
 from dorylax.graph.graph import Graph, as_int64
 from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.label_propagation import communities_by_labels
 from dorylax.graph.partition.metis import cut
 from dorylax.graph.partition.undirected import joined
+from dorylax.graph.rows import spans
 
 COMMUNITY = 1024
 """Vertices in a community, about: their rows of a few hundred bytes fit a core's cache together."""
 
 # More parts than this make METIS's time grow for little: communities are larger then.
 _MOST_COMMUNITIES = 4096
+MOST_FOR_METIS = 500_000
+"""Vertices of the largest graph that METIS takes as it is."""
+
 _SAMPLE = 12
 _SEED = 0
+
+VERSION = 1
+"""Raised when the same graph gets other communities than before: orders that were kept are then no longer read."""
 
 
 def locality_order(graph: Graph, *, within: npt.ArrayLike | None = None) -> Int64[np.ndarray, " V"]:
@@ -52,20 +60,36 @@ def locality_order(graph: Graph, *, within: npt.ArrayLike | None = None) -> Int6
 
 def communities(graph: Graph) -> Int32[np.ndarray, " V"]:
     """The community of each vertex, int32 `[V]`; near numbers are near each other."""
-    num_communities = min(-(-graph.num_vertices // COMMUNITY), _MOST_COMMUNITIES)
-    if num_communities <= 1:
+    if graph.num_vertices <= COMMUNITY:
         return np.zeros(graph.num_vertices, np.int32)
-    rows = joined(*_sampled(graph), graph.num_vertices)
-    return cut(*rows, num_communities, seed=_SEED, bisect=True)
+    return communities_of_sample(*sampled(graph), graph.num_vertices)
 
 
-def _sampled(graph: Graph) -> tuple[Int32[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
+def communities_of_sample(
+    rows: Int32[np.ndarray, " N"], sources: Int32[np.ndarray, " N"], num_vertices: int
+) -> Int32[np.ndarray, " V"]:
+    """As `communities`, of what `sampled` gives and nothing else; `VERSION` changes where the result does."""
+    num_communities = min(-(-num_vertices // COMMUNITY), _MOST_COMMUNITIES)
+    offsets, neighbours = joined(rows, sources, num_vertices)
+    if num_vertices > MOST_FOR_METIS:
+        return communities_by_labels(offsets, neighbours, num_communities, seed=_SEED)
+    return cut(offsets, neighbours, num_communities, seed=_SEED, bisect=True)
+
+
+def sampled(graph: Graph) -> tuple[Int32[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
     """Pairs (vertex, in-neighbour): up to `_SAMPLE` of each vertex, evenly spread over its row from a random start."""
-    offsets = as_int64(graph.incoming.offsets)
-    degrees = np.diff(offsets)
-    taken = np.minimum(degrees, _SAMPLE)
-    rows = np.repeat(np.arange(len(degrees), dtype=np.int32), taken)
-    number = np.arange(len(rows)) - np.repeat(np.cumsum(taken) - taken, taken)
-    start = np.random.default_rng(_SEED).random(len(rows))
-    places = offsets[rows] + ((number + start) * (degrees[rows] / taken[rows])).astype(np.int64)
-    return rows, np.asarray(graph.incoming.neighbours)[np.minimum(places, offsets[rows + 1] - 1)]
+    offsets, sources = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    taken = np.minimum(np.diff(offsets), _SAMPLE)
+    rows = np.repeat(np.arange(len(taken), dtype=np.int32), taken)
+    sampled = np.empty(len(rows), np.int32)
+    starts = np.random.default_rng(_SEED)
+    filled = 0
+    for first, last in spans(len(taken)):  # the 64-bit steps of all rows at once would take more than METIS's graph
+        own = taken[first:last]
+        row = np.repeat(np.arange(first, last), own)
+        number = np.arange(len(row)) - np.repeat(np.cumsum(own) - own, own)
+        degrees = offsets[row + 1] - offsets[row]
+        places = offsets[row] + ((number + starts.random(len(row))) * (degrees / taken[row])).astype(np.int64)
+        sampled[filled : filled + len(row)] = sources[np.minimum(places, offsets[row + 1] - 1)]
+        filled += len(row)
+    return rows, sampled

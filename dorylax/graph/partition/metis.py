@@ -43,6 +43,7 @@ def cut(
     seed: int,
     bisect: bool,
     weights: Int64[np.ndarray, " V"] | None = None,
+    edge_weights: Int32[np.ndarray, " N"] | None = None,
 ) -> Int32[np.ndarray, " V"]:
     """METIS on undirected rows.
 
@@ -53,6 +54,7 @@ def cut(
         seed: of METIS's random choices.
         bisect: recursive bisection, whose part numbers are an order: near parts have near numbers. Otherwise k-way.
         weights: of the vertices, int64 `[V]`; None: all 1.
+        edge_weights: of the entries, the same in both directions, int32 `[N]`; None: all 1.
 
     Raises:
         PartitionError: METIS cannot hold the graph.
@@ -71,6 +73,7 @@ def cut(
             num_parts,
             adjacency=rows,
             vweights=None if weights is None else weights.astype(index, copy=False),
+            eweights=None if edge_weights is None else edge_weights.astype(index, copy=False),
             recursive=bisect,
             options=pymetis.Options(seed=seed),
         )

@@ -11,7 +11,7 @@ from support.graphs import messy_graph
 from dorylax.graph import Graph
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import PartitionError, locality_order
-from dorylax.graph.partition.locality import _sampled, communities
+from dorylax.graph.partition.locality import communities, sampled
 
 
 def _hidden_cliques(count: int, size: int, seed: int = 0) -> tuple[Graph, np.ndarray]:
@@ -68,7 +68,7 @@ def test_a_small_graph_keeps_its_order() -> None:
 
 def test_up_to_twelve_neighbours_of_each_vertex_are_looked_at() -> None:
     graph = messy_graph(30, 200)
-    rows, sources = _sampled(graph)
+    rows, sources = sampled(graph)
     for row, all_sources in enumerate(np.split(graph.incoming.neighbours, graph.incoming.offsets[1:-1])):
         found = sources[rows == row].tolist()
         assert len(found) == min(len(all_sources), 12)

@@ -1,0 +1,171 @@
+"""Label propagation finds communities as METIS does, and respects the sizes it is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dorylax.graph import Graph
+from dorylax.graph.datasets import load
+from dorylax.graph.partition import label_propagation, locality, locality_order
+from dorylax.graph.partition.label_propagation import (
+    _clusters,
+    _contracted,
+    _refine,
+    _Rows,
+    communities_by_labels,
+)
+from dorylax.graph.partition.undirected import undirected
+
+PARTS = 24
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small graphs are contracted too."""
+    monkeypatch.setattr(label_propagation, "_COARSE", 300)
+
+
+@pytest.fixture(scope="module")
+def hidden() -> tuple[Graph, np.ndarray]:
+    """24 communities of 250 vertices in random order, each vertex with about 8 edges inside and 4 outside."""
+    rng = np.random.default_rng(0)
+    community = rng.permutation(np.repeat(np.arange(PARTS), 250))
+    members = np.argsort(community, kind="stable").reshape(PARTS, 250)
+    one = rng.integers(0, 6000, 36_000)
+    other = np.where(
+        rng.random(36_000) < 2 / 3, members[community[one], rng.integers(0, 250, 36_000)], rng.integers(0, 6000, 36_000)
+    )
+    return Graph.from_coo(one, other, 6000).symmetrise(), community
+
+
+def _inside(graph: Graph, labels: np.ndarray) -> float:
+    """The fraction of edges inside a community."""
+    targets = np.repeat(np.arange(graph.num_vertices), np.diff(graph.incoming.offsets))
+    return float(np.mean(labels[targets] == labels[graph.incoming.neighbours]))
+
+
+def _unit(offsets: np.ndarray, neighbours: np.ndarray) -> _Rows:
+    return _Rows(offsets, neighbours, None, np.ones(len(offsets) - 1, np.int64))
+
+
+@pytest.mark.usefixtures("coarse")
+def test_hidden_communities_are_found(hidden: tuple[Graph, np.ndarray]) -> None:
+    graph, community = hidden
+    parts = communities_by_labels(*undirected(graph), PARTS, seed=0)
+    assert parts.dtype == np.int32
+    assert _inside(graph, parts) > 0.9 * _inside(graph, community)
+    assert np.bincount(parts, minlength=PARTS).max() <= 1.5 * 250
+    np.testing.assert_array_equal(parts, communities_by_labels(*undirected(graph), PARTS, seed=0))
+
+
+def test_clusters_are_numbered_and_none_is_too_large(hidden: tuple[Graph, np.ndarray]) -> None:
+    clusters = _clusters(_unit(*undirected(hidden[0])), limit=7)
+    sizes = np.bincount(clusters)
+    assert sizes.min() >= 1
+    assert sizes.max() <= 7
+    assert len(sizes) < 6000 / 2
+
+
+def test_a_cluster_joins_neighbours() -> None:
+    """Triangles that nothing joins become clusters of their own, with room for more."""
+    first = 3 * np.arange(50)
+    graph = Graph.from_coo(
+        np.concatenate([first, first, first + 1]), np.concatenate([first + 1, first + 2, first + 2]), 150
+    )
+    clusters = _clusters(_unit(*undirected(graph)), limit=10)
+    assert len(set(clusters.tolist())) >= 50
+    assert len(set(zip(clusters.tolist(), (np.arange(150) // 3).tolist(), strict=True))) == len(set(clusters.tolist()))
+    assert np.mean(clusters.reshape(50, 3).max(1) == clusters.reshape(50, 3).min(1)) > 0.9
+
+
+def test_contracting_adds_up_weights_and_joins() -> None:
+    #  0 - 1   of cluster 0,  2 - 3  of cluster 1,  4  of cluster 2
+    graph = Graph.from_coo([0, 0, 1, 1, 2, 3], [1, 2, 2, 3, 3, 4], 5)
+    rows = _contracted(_unit(*undirected(graph)), np.array([0, 0, 1, 1, 2], np.int32))
+    assert rows.offsets.tolist() == [0, 1, 3, 4]
+    assert rows.neighbours.tolist() == [1, 0, 2, 1]
+    assert rows.joins is not None
+    assert rows.joins.tolist() == [3, 3, 1, 1]
+    assert rows.weights.tolist() == [2, 2, 1]
+    again = _contracted(rows, np.array([0, 1, 1], np.int32))
+    assert (again.joins.tolist(), again.weights.tolist()) == ([3, 3], [2, 3])
+
+
+def test_the_heaviest_neighbours_of_each_row_are_kept_in_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_propagation, "_HEAVIEST", 1)
+    # A path 0 =3= 1 =2= 2 =1= 3 with a chord 0 -1- 2 that is nobody's heaviest.
+    pairs = {(0, 1): 3, (1, 2): 2, (2, 3): 1, (0, 2): 1}
+    joins = np.zeros((4, 4), np.int32)
+    for (u, v), count in pairs.items():
+        joins[u, v] = joins[v, u] = count
+    offsets = np.concatenate([[0], np.cumsum((joins > 0).sum(1))])
+    rows = _Rows(offsets, np.nonzero(joins)[1].astype(np.int32), joins[joins > 0], np.ones(4, np.int64))
+    kept = _contracted(rows, np.arange(4, dtype=np.int32))
+    found = np.zeros((4, 4), np.int32)
+    found[np.repeat(np.arange(4), np.diff(kept.offsets)), kept.neighbours] = kept.joins
+    joins[0, 2] = joins[2, 0] = 0
+    np.testing.assert_array_equal(found, joins)
+
+
+def test_refining_undoes_a_disturbance(hidden: tuple[Graph, np.ndarray]) -> None:
+    graph, community = hidden
+    rng = np.random.default_rng(1)
+    parts = np.where(rng.random(6000) < 0.3, rng.integers(0, PARTS, 6000), community).astype(np.int32)
+    before = np.mean(parts == community)
+    _refine(_unit(*undirected(graph)), parts, PARTS)
+    assert before < 0.75
+    assert np.mean(parts == community) > 0.95
+
+
+def test_refining_counts_weights_and_leaves_room(hidden: tuple[Graph, np.ndarray]) -> None:
+    """All want into part 0, which has room for half as much again as the mean."""
+    weights = np.random.default_rng(2).integers(1, 9, 400)
+    star = Graph.from_coo(np.zeros(399, np.int64), np.arange(1, 400), 400)
+    offsets, neighbours = undirected(star)
+    parts = np.arange(400, dtype=np.int32) % 4
+    _refine(_Rows(offsets, neighbours, np.ones(len(neighbours), np.int32), weights), parts, 4)
+    heaviest = np.bincount(parts, weights=weights).max()
+    assert 1.45 * weights.sum() / 4 < heaviest <= 1.5 * weights.sum() / 4
+
+
+@pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize(
+    "graph",
+    [
+        Graph.from_coo([], [], 2000),
+        Graph.from_coo([0] * 1999, range(1, 2000), 2000),
+        Graph.from_coo(range(1999), range(1, 2000), 2000),
+    ],
+    ids=["no edges", "star", "path"],
+)
+def test_graphs_without_communities(graph: Graph) -> None:
+    parts = communities_by_labels(*undirected(graph), 8, seed=0)
+    sizes = np.bincount(parts, minlength=8)
+    assert len(sizes) == 8
+    assert sizes.max() <= 1.5 * 250
+
+
+@pytest.mark.usefixtures("coarse")
+def test_large_graphs_are_ordered_nearly_as_well_as_by_metis(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = load("communities", size="small", num_features=1, num_classes=20).graph
+    parts = []
+    for most in (graph.num_vertices, graph.num_vertices - 1):
+        monkeypatch.setattr(locality, "MOST_FOR_METIS", most)
+        parts.append(locality.communities(graph))
+    metis, ours = (_inside(graph, labels) for labels in parts)
+    assert not np.array_equal(*parts)
+    assert ours > 0.9 * metis
+    assert sorted(locality_order(graph).tolist()) == list(range(20_000))
+
+
+def test_a_web_graph(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of a site lie together: most links stay within a part, in 856 parts."""
+    file = real_data / "web-google.npz"
+    if not file.is_file():
+        pytest.skip(f"there is no {file}")
+    graph = Graph.from_npz(file)
+    assert graph.num_vertices > locality.MOST_FOR_METIS
+    assert _inside(graph, locality.communities(graph)) > 0.8
