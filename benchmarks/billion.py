@@ -103,7 +103,8 @@ def in_child(step: str, archive: Path, arguments: argparse.Namespace) -> dict[st
     result = archive.with_name(f".{step}.json")
     command = [sys.executable, __file__, "--step", step, "--folder", str(archive.parent), "--size", arguments.size]
     command += ["--order", arguments.order, "--epochs", str(arguments.epochs)]
-    subprocess.run(command, check=True)
+    with tempfile.TemporaryDirectory() as cache:  # an order that an earlier run has kept would hide what it costs
+        subprocess.run(command, check=True, env=os.environ | {"DORYLAX_CACHE": cache})
     found: dict[str, Any] = json.loads(result.read_text())
     result.unlink()
     return found

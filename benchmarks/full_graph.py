@@ -105,7 +105,9 @@ def measure(side: str, folder: Path, epochs: int) -> dict[str, Any] | None:
     """One side, in a process of its own; None where it is not installed or does not survive."""
     result = folder / f"{side}.json"
     command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--result", str(result)]
-    code = subprocess.run([*command, "--epochs", str(epochs)], check=False).returncode
+    # An order that an earlier run has kept would hide what it costs.
+    environment = os.environ | {"DORYLAX_CACHE": str(folder / f"{side}-cache")}
+    code = subprocess.run([*command, "--epochs", str(epochs)], check=False, env=environment).returncode
     if code != 0:
         died = f"was killed by signal {-code} (9: out of memory)" if code < 0 else f"ended with status {code}"
         print(f"left out: {side} {died}", flush=True)
