@@ -21,7 +21,7 @@ from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
 from dorylax.memory.limit import memory_limit, resident_bytes
-from dorylax.memory.phases import Compiled, Process, XlaBytes, phases
+from dorylax.memory.phases import Compiled, Process, XlaBytes, held, phases
 from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.memory.sources import shape_of
 from dorylax.program.errors import SplitError
@@ -33,7 +33,7 @@ from dorylax.trainer.from_config import build_model, build_optimizer
 from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.step import StepFunctions, step_functions
 from dorylax.trainer.validate import check_model
-from dorylax.trainer.vertex_order import effective_order
+from dorylax.trainer.vertex_order import effective_order, is_ordered
 
 MemoryCheck = Literal["check", "ignore"]
 
@@ -129,11 +129,13 @@ def check_trainer(
     limit, shape = memory_limit(), dataclasses.replace(DataShape.of(data), edge_ids=edge_ids)
     if limit is None or _clearly_fits(shape, parts, limit.bytes - resident_bytes()):
         return 0.0
-    # The data are counted apart; of a memory-mapped set less may be resident than it has.
-    libraries = max(0, resident_bytes() - sum(shape.copy().values()))
+    # The data are counted apart: those that are there are no part of the libraries.
+    data.release()
+    ordered = community and is_ordered(data)
+    libraries = max(0, resident_bytes() - held(shape, ordered=ordered))
     compiled, code, seconds = _compiled(functions, gradient, parts, shape, community=community)
     process = Process(libraries, code)
-    parted = phases(shape, process, community=community, loads=False, compiled=compiled)
+    parted = phases(shape, process, community=community, loads=False, orders=not ordered, compiled=compiled)
     found = Estimate(shape, parted, limit, process, compiled)
     if found.fits:
         return seconds
@@ -206,7 +208,7 @@ def _compiled(
     evaluate, evaluate_seconds = functions.evaluate.prepare(carry[0], carry[2], parts.streams, arrays)
     # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
     parameters = _size(carry) + 3 * _size(parts.params)
-    compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters)
+    compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters, gradient.reads_features)
     return compiled, max(0, resident_bytes() - before), seconds + step_seconds + evaluate_seconds
 
 

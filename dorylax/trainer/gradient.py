@@ -43,9 +43,11 @@ class Gradient(Protocol):
 
     Attributes:
         passes: of the program; None where there is none.
+        reads_features: whether an epoch reads the features, or only what is kept of them.
     """
 
     passes: tuple[str, ...] | None
+    reads_features: bool
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
         """Compiles what `keep` runs.
@@ -72,6 +74,7 @@ class PlainGradient:
     """`jax.value_and_grad` of the whole model."""
 
     passes: tuple[str, ...] | None = None
+    reads_features = True
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
@@ -104,6 +107,7 @@ class ProgramGradient:
     def __init__(self, program: Program, num_vertices: int, num_edges: int) -> None:
         self.passes: tuple[str, ...] | None = program.passes
         self._function = program.as_function(num_vertices, num_edges)
+        self.reads_features = self._function.reads_rows
         self._keep = Compiled(self._function.prepare)
 
     @classmethod
@@ -114,7 +118,9 @@ class ProgramGradient:
             SplitError: the model cannot be split.
         """
         if spec.num_vertices is None or spec.num_edges is None:
-            raise ValueError("a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None")
+            raise ValueError(
+                "a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None"
+            )
         return cls(optimise(trace(parts, spec, metrics=None, fused=True)), spec.num_vertices, spec.num_edges)
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:

@@ -22,6 +22,7 @@ import optax
 from jaxtyping import Float32
 
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.mapped import release
 from dorylax.metrics import MetricsWriter
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.errors import SplitError
@@ -322,9 +323,7 @@ class Trainer:
         gradient, _ = self._choose_gradient()
         community = self._effective_order == "community"
         edge_ids = self._reads_edge_ids
-        return check_trainer(
-            self._functions, gradient, self._parts, self.data, community=community, edge_ids=edge_ids
-        )
+        return check_trainer(self._functions, gradient, self._parts, self.data, community=community, edge_ids=edge_ids)
 
     def _choose_gradient(self) -> tuple[Gradient, float]:
         """How this trainer computes gradients, and the seconds spent on tracing now."""
@@ -373,7 +372,9 @@ class Trainer:
             loop.spend("compile", self._order_seconds)
             self._order_seconds = 0.0
             runner.start(loop, arrays)
-            evaluation = Evaluation(self._functions, arrays, self._parts.streams, loop=loop)
+            only_evaluated = () if runner.reads_features else (self.data.features,)
+            release(*only_evaluated)
+            evaluation = Evaluation(self._functions, arrays, self._parts.streams, loop=loop, only_here=only_evaluated)
         last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:

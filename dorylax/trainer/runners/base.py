@@ -32,6 +32,11 @@ class EpochRunner(ABC):
     def passes(self) -> tuple[str, ...] | None:
         """Passes of the program that it runs; None where there is none."""
 
+    @property
+    @abstractmethod
+    def reads_features(self) -> bool:
+        """Whether epochs read the features of the data set that it was started with."""
+
     @abstractmethod
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
         """Gets ready for the epochs from `loop.epochs` on.

@@ -59,6 +59,11 @@ class PipelineRunner(EpochRunner):
         """See `EpochRunner`."""
         return self._pipeline.passes
 
+    @property
+    def reads_features(self) -> bool:
+        """Servers may read them where they lie."""
+        return True
+
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:  # noqa: ARG002
         """Starts the pipeline where the state stands."""
         from dorylax.pipeline.saved import Saved
