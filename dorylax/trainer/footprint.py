@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -40,6 +41,8 @@ MemoryCheck = Literal["check", "ignore"]
 # Where a generous guess is below this share of the limit, nothing is compiled to know better.
 _CLEARLY = 0.5
 _FEWEST_HIDDEN = 8
+# Models that are to be compiled to know what they would need are tried for so many seconds.
+_PATIENCE = 20.0
 _PARTIAL = ("single.order", "data.row_normalise")
 _HOST = ("load", "order")  # phases that no model changes
 
@@ -64,13 +67,16 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
 def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
     """Settings by which a run would need less, each computed: of each key the mildest that makes it fit.
 
-    Those of `_PARTIAL` are named also where they save without being enough.
+    Those of `_PARTIAL` are named also where they save without being enough. What would have to be compiled is left out
+    where that would take too long, going by how long it took for `found`.
     """
+    begin = time.perf_counter()
     better: list[Remedy] = []
     settled: set[str] = set()
     for change, like in _changes(config, found):
         ((key, value),) = change.items()
-        if key in settled:
+        late = like.compiled is None and time.perf_counter() - begin + found.seconds > _PATIENCE
+        if key in settled or late:
             continue
         other = estimate(config.resolve(config.to_dict(), change), like)
         if other is not None and other.peak.total < found.peak.total and (other.fits or key in _PARTIAL):
@@ -151,6 +157,7 @@ def _refusal(found: Estimate, ways: list[Remedy]) -> str:
 
 
 def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None) -> Estimate:
+    begin = time.perf_counter()
     functions, parts, shape = _model(config, shape)
     data = abstract_data(shape)
     order = effective_order(config.single.order, data, reference=not config.single.optimize)
@@ -161,9 +168,10 @@ def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None)
         compiled, code, _ = _compiled(
             functions, _gradient(functions, parts, data, config), parts, shape, community=community
         )
+    seconds = 0.0 if like is not None and like.compiled is not None else time.perf_counter() - begin
     process = Process(libraries, code) if like is None else like.process
     parted = phases(shape, process, community=community, row_normalise=config.data.row_normalise, compiled=compiled)
-    return Estimate(shape, parted, memory_limit(), process, compiled)
+    return Estimate(shape, parted, memory_limit(), process, compiled, seconds)
 
 
 def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelParts, DataShape]:
