@@ -146,3 +146,21 @@ def test_machines_leave_a_tenth_free(need: float, machine: int) -> None:
 
 def test_sizes_for_people() -> None:
     assert [gibibytes(size) for size in (0, 52 * 2**20, 5 * _GIB)] == ["0 MiB", "52 MiB", "5.0 GiB"]
+
+
+def test_outputs_count_and_code_is_there_while_ordering() -> None:
+    shape, calls = _shape(), (XlaBytes(0, 0), XlaBytes(0, 0))
+
+    def found(process: Process, step: XlaBytes) -> dict[str, int]:
+        compiled = Compiled(calls[0], step, calls[1], 0)
+        return {phase.name: phase.total for phase in phases(shape, process, community=True, compiled=compiled)}
+
+    least = found(Process(0, 0), XlaBytes(0, 0))
+    assert found(Process(0, 0), XlaBytes(0, 1000))["step"] - least["step"] == 1070
+    assert found(Process(0, 9), XlaBytes(0, 0))["order"] - least["order"] == 9
+
+
+def test_normalised_features_are_aligned() -> None:
+    """Wherever they came from: neither copied by JAX nor given back."""
+    totals = [_totals(_shape(features_in=there), row_normalise=True)["step"] for there in ("elsewhere", "aligned")]
+    assert totals[0] == totals[1]

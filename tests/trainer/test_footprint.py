@@ -188,3 +188,17 @@ def test_the_estimate_is_within_15_percent_of_a_run(tmp_path: Path) -> None:
     measured = int(child.stderr.split()[-1])
     assert measured > 2**29, "the run is too small to say anything about arrays"
     assert estimated == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize(("dropout", "given_back"), [(0.0, True), (0.5, False)])
+def test_features_that_steps_do_not_read_are_given_back(
+    dropout: float, given_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once after hoisting, then after each evaluation."""
+    data = dorylax.load("communities", size="tiny")
+    found: list[object] = []
+    for module in ("trainer", "evaluation"):
+        monkeypatch.setattr(f"dorylax.trainer.{module}.release", lambda *arrays: found.extend(arrays))
+    Trainer.from_config(_config(model__dropout=dropout, train__epochs=2), data).fit()
+    assert len(found) == (3 if given_back else 0)
+    assert all(array is data.features for array in found)
