@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-_BYTES = 64
+ALIGNMENT = 64
+"""Bytes, of which arrays for XLA begin on a multiple."""
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array without values, aligned for XLA. Once given to a jitted function, it is not to be written to."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _BYTES, np.uint8)
-    first = -memory.ctypes.data % _BYTES
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
     array: np.ndarray = memory[first : first + size].view(dtype).reshape(shape)
     return array
 

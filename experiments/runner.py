@@ -146,9 +146,12 @@ def execute(
 def run_one(run: Run, folder: Path, observer: Observer, cache: DataCache, options: RunOptions = USUAL) -> RunOutcome:
     """Runs, or goes on with, one run; an exception is recorded, and the run has failed."""
     from dorylax.trainer import Trainer
+    from dorylax.trainer.footprint import check_config
 
     path = directory(folder, run)
     try:
+        if run.config.data not in cache:  # otherwise `fit` checks, beside the data that are there
+            check_config(run.config)
         data = cache.get(run.config.data)
         with contextlib.ExitStack() as stack:
             observers = [observer, *(stack.enter_context(one) for one in _sinks(path, options))]
@@ -185,6 +188,9 @@ class DataCache:
 
     def __init__(self) -> None:
         self._loaded: dict[DataConfig, Dataset] = {}
+
+    def __contains__(self, config: DataConfig) -> bool:
+        return config in self._loaded
 
     def get(self, config: DataConfig) -> Dataset:
         """The data set, prepared as its configuration says."""

@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from dorylax.cli.patience import compiling, says_when_slow
 from dorylax.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         raise ConfigError("the memory of a run is estimated for one machine's step: leave out pipeline.* and tensor.*")
     from dorylax.trainer.footprint import estimate, remedies
 
-    found = estimate(config)
+    with says_when_slow(compiling(config.model.name)):
+        found = estimate(config)
     if found is None:
         from dorylax.trainer import prepare_data
 

@@ -14,6 +14,7 @@ import click
 
 from dorylax.cli.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.cli.overrides import collect
+from dorylax.cli.patience import compiling, says_when_slow
 from dorylax.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def _train_seeds(config: RunConfig, numbers: Sequence[int], folder: Path | None)
             continue
         try:
             if dataset is None:
-                check_config(one)
+                with says_when_slow(compiling(one.model.name)):
+                    check_config(one)
                 dataset = prepare_data(config.data)
             label = f"{one.model.name} on {data_label(one)}{pipeline_label(one)}, seed {seed}"
             with ProgressBar(label) as bar:

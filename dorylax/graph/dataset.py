@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float32
 
-from dorylax.aligned import rows_of
+from dorylax.aligned import empty, rows_of
 from dorylax.graph import build, npz
 from dorylax.graph.graph import Graph
+from dorylax.graph.mapped import release
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.splits import seeded_split
 from dorylax.graph.validate import (
@@ -98,7 +99,8 @@ class Dataset:
         does, less the shift of negative features.
         """
         total = self.features.sum(axis=1, keepdims=True)
-        return dataclasses.replace(self, features=self.features / np.maximum(total, 1))
+        scaled = np.divide(self.features, np.maximum(total, 1), out=empty(self.features.shape, np.float32))
+        return dataclasses.replace(self, features=scaled)
 
     def reorder(self, order: npt.ArrayLike) -> Dataset:
         """Permutes graph, features, labels and masks: row `order[i]` moves to row i; see `Graph.reorder`."""
@@ -106,6 +108,11 @@ class Dataset:
         check_permutation("order", order, self.graph.num_vertices)
         rows = {name: rows_of(getattr(self, name), order) for name in ("features", "labels", *MASKS)}
         return dataclasses.replace(self, graph=reorder(self.graph, order), **rows)
+
+    def release(self) -> None:
+        """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again."""
+        rows = self.graph.incoming
+        release(rows.offsets, rows.neighbours, self.features, self.labels, *(getattr(self, name) for name in MASKS))
 
     @staticmethod
     def from_npz(path: str | PathLike[str], *, split_seed: int = 0) -> Dataset:

@@ -85,6 +85,13 @@ class Archive:
             raise GraphError(f"array {name} cannot be read ({error})") from error
         return array
 
+    def maps(self, name: str) -> bool:
+        """Whether `fetch` memory-maps an array; nothing of it is read."""
+        try:
+            return name in self and self._mapped(name) is not None
+        except _DAMAGE:
+            return False  # `fetch` says what is wrong
+
     def _mapped(self, name: str) -> np.ndarray | None:
         """The array without reading it, as `write_npz` stores large ones; None otherwise."""
         archive = self._file.zip

@@ -100,6 +100,6 @@ def user_edge_ids(
 
 def inverse_permutation(order: Integer[np.ndarray, " N"]) -> Integer[np.ndarray, " N"]:
     """The permutation p with `p[order[i]] = i`, of the same type."""
-    inverse = np.empty_like(order, subok=False)
+    inverse = empty((len(order),), order.dtype)
     inverse[order] = np.arange(len(order), dtype=order.dtype)
     return inverse

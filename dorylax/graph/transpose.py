@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
+from dorylax.aligned import empty
 from dorylax.graph.rows import SPAN, spans
 
 # Edge ids are int32 inside JAX, which without x64 would silently narrow anything wider. Graphs may have more edges than
@@ -66,7 +67,7 @@ def transposed_positions(
     from scipy.sparse import csr_array
 
     num_rows, num_edges = len(offsets) - 1, len(neighbours)
-    positions = np.empty(num_edges, np.int32)
+    positions = empty((num_edges,), np.int32)
     filled = offsets[:-1].copy()  # where each row's next entry goes
     for start, stop in spans(num_edges, max(SPAN, num_rows)):  # a span's sort takes `num_rows` steps: not many of them
         size = stop - start

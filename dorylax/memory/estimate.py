@@ -40,6 +40,7 @@ class Estimate:
         limit: what the process may use; None where the system does not say.
         process: what the process holds besides.
         compiled: what the compiled functions take; None where they are not looked at.
+        seconds: that tracing and compiling them took; 0 where they were not.
     """
 
     shape: DataShape
@@ -47,6 +48,7 @@ class Estimate:
     limit: Limit | None
     process: Process
     compiled: Compiled | None = None
+    seconds: float = 0.0
 
     @property
     def peak(self) -> Phase:

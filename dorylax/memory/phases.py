@@ -12,12 +12,13 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
+from dorylax.graph.rows import SPAN
 from dorylax.memory.shapes import DataShape
 
 LIBRARIES = "interpreter and libraries"
 CODE = "compiled code"
-HEAP = "freed, kept by the heap"
 WORK = "working memory"
+_FIRST_USE = ("reversed graph", "order of reversed edges", "edge ids")
 
 # Beside what compiling leaves: threads of XLA and of the native kernels, and their stacks, once functions run.
 _RUNNING = 32 * 2**20
@@ -66,12 +67,14 @@ class Compiled:
         step: of a training step.
         evaluation: of an evaluation.
         parameters: parameters, optimizer's and model's state on the device, and the copies of parameters on the host.
+        reads_features: whether a step reads the features, or only what is kept of them.
     """
 
     hoist: XlaBytes
     step: XlaBytes
     evaluation: XlaBytes
     parameters: int
+    reads_features: bool = True
 
 
 class Process(NamedTuple):
@@ -88,6 +91,7 @@ def phases(
     community: bool,
     row_normalise: bool = False,
     loads: bool = True,
+    orders: bool = True,
     compiled: Compiled | None,
 ) -> tuple[Phase, ...]:
     """The phases of a run, in order.
@@ -97,46 +101,84 @@ def phases(
         process: of the process.
         community: whether vertices are reordered by community.
         row_normalise: whether features are scaled after loading.
-        loads: whether the data set is still to be loaded.
+        loads: whether the data set is still to be loaded; otherwise its storage is as it is.
+        orders: whether it is still to be reordered, where it is.
         compiled: None where that is not known: what comes after ordering then counts with the arrays alone.
     """
     base = {LIBRARIES: process.libraries}
     found = [Phase("load", _added(base, _loading(shape, row_normalise=row_normalise)))] if loads else []
-    loaded = shape.copy()
-    if community:
-        found.append(Phase("order", _added(base, loaded, _ordering(shape))))
-    arrays = _added(base, loaded, *_copies(shape, community=community))
+    if loads and row_normalise:
+        shape = dataclasses.replace(shape, features_in="aligned")
+    if community and orders:
+        # A run that is near the limit has compiled its functions before, to know that it fits.
+        found.append(Phase("order", _added(base, {CODE: process.code}, _ordering(shape))))
+    arrays = _added(base, _trained_on(shape, community=community))
+    first_use = _first_use(shape, community=community)
     if compiled is None:
-        return (*found, Phase("hoist", arrays))
+        return (*found, Phase("hoist", _added(arrays, {WORK: first_use})))
     arrays = _added(arrays, {CODE: process.code + _RUNNING, "parameters": compiled.parameters})
-    if community:
-        arrays[HEAP] = _left(_communities(shape.num_vertices, shape.num_edges, symmetric=shape.symmetric)[WORK])
-    kept = {"kept from epoch to epoch": compiled.hoist.output}
-    found.append(Phase("hoist", _added(arrays, kept, _working(compiled.hoist.temporary))))
-    for name, call in (("step", compiled.step), ("evaluation", compiled.evaluation)):
-        found.append(Phase(name, _added(arrays, kept, _working(call.temporary + call.output))))
+    arrays["kept from epoch to epoch"] = compiled.hoist.output
+    found.append(Phase("hoist", _added(arrays, {WORK: max(_packed(compiled.hoist.temporary), first_use)})))
+    # Given back before the first step and after each evaluation.
+    leaves = shape.features_in == "mapped" and not community and not compiled.reads_features
+    during = {name: size for name, size in arrays.items() if not (leaves and name == "features")}
+    for name, held, call in (("step", during, compiled.step), ("evaluation", arrays, compiled.evaluation)):
+        found.append(Phase(name, _added(held, {WORK: _packed(call.temporary + call.output)})))
     return tuple(found)
 
 
-def _working(size: int) -> dict[str, int]:
-    return {WORK: round(_PACKED * size)}
+def _packed(size: int) -> int:
+    return round(_PACKED * size)
 
 
-def _left(work: int) -> int:
-    """Of METIS's many small arrays, what the C library does not give back to the system.
-
-    Up to 64 MiB, twice glibc's largest `M_MMAP_THRESHOLD`; measured as a fifth of them where that is less.
-    """
-    return min(64 * 2**20, work // 5)
+def _loaded(shape: DataShape) -> dict[str, int]:
+    """The data set as it is loaded: the reverse direction and edge ids are made when training begins."""
+    return _without_first_use(shape.copy())
 
 
-def _copies(shape: DataShape, *, community: bool) -> Iterator[dict[str, int]]:
-    """The copies of the data set that training holds besides the one that was loaded, which its owner keeps."""
+def _without_first_use(sizes: Mapping[str, int]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if name not in _FIRST_USE}
+
+
+def _trained_on(shape: DataShape, *, community: bool) -> dict[str, int]:
+    """The data set while it is trained on: as it was loaded, which its owner keeps, in order, and as JAX holds it."""
+    V = shape.num_vertices
+    loaded = _loaded(shape)
+    whole = shape.copy(reordered=True if community else None)
+    first_use = {name: size for name, size in whole.items() if name in _FIRST_USE}
     if community:
-        yield shape.copy(reordered=True)
-    # `jax.device_put` copies NumPy's arrays: it shares only those on multiples of 64 bytes, and large ones lie 16 after one.
-    # With the masks go the vertices' weights in the loss, float32.
-    yield _added(shape.copy(reordered=True if community else None), {"masks": 4 * shape.num_vertices})
+        # JAX takes the reordered arrays as they are. Of the loaded ones, those that are mapped were given back.
+        loaded = {name: size for name, size in loaded.items() if shape.storage(name) != "mapped"}
+        more = _without_first_use(whole)
+    else:
+        more = {name: size for name, size in loaded.items() if shape.storage(name) == "elsewhere"}
+        more = {name: size for name, size in more.items() if name not in ("masks", "vertex ids")}
+    if not shape.symmetric and shape.edge_ids_fit:
+        # Arrays of SciPy, which JAX copies. Where edges have no ids, the graph that they were made for is gone.
+        more = _added(more, {name: size for name, size in first_use.items() if name != "edge ids"})
+    # On the device are the vertices' ids, all masks in one array, and the vertices' weights in the loss, float32.
+    return _added(loaded, more, first_use, {"vertex ids": whole.get("vertex ids", 0), "masks": 7 * V})
+
+
+def held(shape: DataShape, *, ordered: bool) -> int:
+    """What a loaded data set itself holds, where nothing that is mapped is resident.
+
+    Args:
+        shape: the data set.
+        ordered: whether it is there in order of communities too.
+    """
+    loaded = {name: size for name, size in _loaded(shape).items() if shape.storage(name) != "mapped"}
+    return _sum(loaded) + (_sum(_without_first_use(shape.copy(reordered=True))) if ordered else 0)
+
+
+def _first_use(shape: DataShape, *, community: bool) -> int:
+    """Working memory of making what a graph computes when it is first used."""
+    E = shape.num_edges
+    # `transpose`: with ids the carried positions (4) beside the result; without, the result, and a byte carried and moved.
+    reversing = 0 if shape.symmetric else (4 if shape.edge_ids_fit else 6) * E
+    # `user_edge_ids`: both ends of the edges as the user calls them (8), positions (4), and two sorts' results (8 each).
+    ids = 28 * E if shape.edge_ids_fit and (community or shape.reordered) else 0
+    return max(reversing, ids)
 
 
 def _loading(shape: DataShape, *, row_normalise: bool) -> dict[str, int]:
@@ -144,14 +186,13 @@ def _loading(shape: DataShape, *, row_normalise: bool) -> dict[str, int]:
     moments = [*_generating(shape)] if shape.origin == "generated" else [*_reading(shape)]
     if row_normalise:
         # `features / sum` is a new array, and the data set with the old one is returned to nobody only after that.
-        moments.append(_added(shape.copy(), {WORK: 4 * shape.num_vertices * shape.num_features}))
-    return max(moments, key=lambda parts: sum(parts.values()))
+        moments.append(_added(_loaded(shape), {WORK: 4 * shape.num_vertices * shape.num_features}))
+    return max(moments, key=_sum)
 
 
 def _generating(shape: DataShape) -> Iterator[dict[str, int]]:
     V, E = shape.num_vertices, shape.num_edges
-    whole = shape.copy()
-    whole.pop("order of reversed edges", None)  # made when the graph is first used
+    whole = _loaded(shape)
     threads = min(os.cpu_count() or 1, 16)
     blocks = max(1, math.isqrt(E >> 16))  # of rows, as `block_model` cuts them: each thread sorts a block's 64-bit keys
     drawing = 8 * E * min(threads, blocks) // blocks
@@ -168,38 +209,42 @@ def _generating(shape: DataShape) -> Iterator[dict[str, int]]:
 
 def _reading(shape: DataShape) -> Iterator[dict[str, int]]:
     V, E = shape.num_vertices, shape.num_edges
-    whole = shape.copy()
-    graph = {name: size for name, size in whole.items() if "graph" in name or "edges" in name}
-    # Rows by source are read (4), counting sorts bring them by target and, to see whether they are symmetric, back: indices,
-    # positions and a carried array (4 each) beside the result. Published graphs are made symmetric, from both directions.
-    sorting = (32 if shape.origin == "published" else 16) * E + 24 * V
-    yield _added(graph, {WORK: sorting + shape.stored_bytes})
-    yield _added(whole, {WORK: shape.stored_bytes + 8 * V})
+    whole = _loaded(shape)
+    if shape.graph_in == "mapped":
+        # Rows are used as they are stored; degrees are counted in spans of a million edges, in 64 bits.
+        graph = 8 * min(E, max(SPAN, V)) + 40 * V
+    else:
+        # Rows by source (4) and a carried byte, both beside the sorted ones. Published graphs are made symmetric, from
+        # both directions.
+        graph = (32 if shape.origin == "published" else 6) * E + 40 * V
+    yield {"graph": whole["graph"], WORK: graph + shape.stored_bytes}
+    yield _added(whole, {WORK: shape.stored_bytes + 24 * V})
 
 
 def _ordering(shape: DataShape) -> dict[str, int]:
     """The larger of finding communities and of making the reordered data set."""
     V, E = shape.num_vertices, shape.num_edges
-    return max(_communities(V, E, symmetric=shape.symmetric), _reordering(shape), key=lambda parts: sum(parts.values()))
+    loaded, found = _loaded(shape), _communities(shape)
+    while_found = {
+        name: size for name, size in loaded.items() if not (name == "features" and shape.features_in == "mapped")
+    }
+    reordered = _without_first_use(shape.copy(reordered=True))
+    # `graph.reorder`: entries, keys and what they are made of, for a span of edges on each thread; the order and its
+    # inverse, degrees and checks.
+    work = 28 * SPAN * min(os.cpu_count() or 1, 8, -(-E // SPAN)) + 40 * V
+    return max(_added(while_found, {WORK: found}), _added(loaded, reordered, {WORK: work}), key=_sum)
 
 
-def _communities(V: int, E: int, *, symmetric: bool) -> dict[str, int]:
+def _communities(shape: DataShape) -> int:
     """METIS on a sample of 12 neighbours of each vertex; see `graph.partition.locality`."""
+    V, E = shape.num_vertices, shape.num_edges
     degree = E / V if V else 0.0
     sampled = 12 * V * -math.expm1(-degree / 12)  # rows with fewer neighbours give fewer; a skewed law of degrees
     # Both directions of each sampled pair, once where it was sampled from both ends (a share of sampled / E of them).
-    entries = 2 * sampled - (sampled * sampled / E if symmetric and E else 0.0)
+    entries = 2 * sampled - (sampled * sampled / E if shape.symmetric and E else 0.0)
     # METIS counts in 64 bits. Per entry it holds neighbour and weight, those of the coarser graphs (as much again), and
     # the halves that recursive bisection cuts them into: 15 numbers, measured over graphs of 4 to 50 edges a vertex.
-    return {WORK: round(8 * 15 * entries) + 40 * V}
-
-
-def _reordering(shape: DataShape) -> dict[str, int]:
-    """New features, labels and masks, and the edges through two counting sorts."""
-    rows = {name: size for name, size in shape.copy().items() if name in ("features", "labels", "masks")}
-    # `graph.reorder`: targets (4), both ends of the edges in the new order (8), their positions (4), and the two sorts'
-    # results, each with neighbours and positions (8): the second is the new graph.
-    return _added(rows, {WORK: 32 * shape.num_edges + 24 * shape.num_vertices})
+    return round(8 * 15 * entries) + 40 * V
 
 
 def _added(*parts: Mapping[str, int]) -> dict[str, int]:
@@ -209,3 +254,7 @@ def _added(*parts: Mapping[str, int]) -> dict[str, int]:
         for name, size in part.items():
             total[name] = total.get(name, 0) + size
     return total
+
+
+def _sum(parts: Mapping[str, int]) -> int:
+    return sum(parts.values())

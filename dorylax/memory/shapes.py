@@ -8,13 +8,18 @@ from typing import Any, Literal, final
 import jax
 import numpy as np
 
+from dorylax.aligned import ALIGNMENT
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Adjacency, Graph, SelfLoops
+from dorylax.graph.mapped import mapping_of
 from dorylax.graph.transpose import edge_ids_fit
 
 Origin = Literal["generated", "archive", "published"]
 """How it comes into memory: drawn by `communities`, read from an npz archive, made from published files."""
+Storage = Literal["mapped", "aligned", "elsewhere"]
+"""How arrays lie in memory: mapped from an archive; where XLA takes them as they are (`dorylax.aligned`); or where it
+copies them."""
 
 
 @final
@@ -33,6 +38,8 @@ class DataShape:
         reordered: whether the graph carries `vertex_ids` already, and `edge_ids` if they are read.
         edge_ids: whether the model reads edge ids; see `Graph.without_edge_ids`.
         origin: how it is loaded.
+        features_in: how features lie once they are loaded.
+        graph_in: how the graph's rows lie.
         stored_bytes: what loading holds besides the result's own arrays: stored forms that have to be converted.
     """
 
@@ -46,6 +53,8 @@ class DataShape:
     reordered: bool = False
     edge_ids: bool = True
     origin: Origin = "archive"
+    features_in: Storage = "elsewhere"
+    graph_in: Storage = "elsewhere"
     stored_bytes: int = 0
 
     @classmethod
@@ -60,12 +69,20 @@ class DataShape:
             self_loops=data.graph.self_loops,
             multilabel=data.multilabel,
             reordered=data.graph.vertex_ids is not None,
+            features_in=_storage(data.features),
+            graph_in=_storage(data.graph.incoming.neighbours),
         )
 
     @property
     def edge_ids_fit(self) -> bool:
         """As `Graph.edge_ids_fit` of the graph that is trained on."""
         return self.edge_ids and edge_ids_fit(self.num_edges)
+
+    def storage(self, kind: str) -> Storage:
+        """How the loaded arrays of a kind lie; kinds are those of `copy`. Labels count as features, being as rare."""
+        if kind == "graph":
+            return self.graph_in
+        return self.features_in if kind in ("features", "labels") else "elsewhere"
 
     def copy(self, *, reordered: bool | None = None) -> dict[str, int]:
         """Bytes of one copy of the data set by kind of array, none of them 0.
@@ -80,11 +97,18 @@ class DataShape:
             "graph": 8 * (V + 1) + 4 * E,
             "reversed graph": 0 if self.symmetric else 8 * (V + 1) + 4 * E,
             "order of reversed edges": 4 * E if self.edge_ids_fit else 0,
-            "vertex and edge ids": 4 * (V + (E if self.edge_ids_fit else 0)) if ids else 0,
+            "vertex ids": 4 * V if ids else 0,
+            "edge ids": 4 * E if ids and self.edge_ids_fit else 0,
             "labels": 4 * V * (self.num_classes if self.multilabel else 1),
             "masks": 3 * V,
         }
         return {name: size for name, size in kinds.items() if size}
+
+
+def _storage(array: np.ndarray) -> Storage:
+    if not array.flags.c_contiguous or array.ctypes.data % ALIGNMENT:
+        return "elsewhere"
+    return "aligned" if mapping_of(array) is None else "mapped"
 
 
 def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> AbstractData:

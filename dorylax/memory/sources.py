@@ -39,6 +39,8 @@ def shape_of(config: DataConfig) -> DataShape | None:
             size.num_classes,
             self_loops="none",
             origin="generated",
+            features_in="aligned",
+            graph_in="aligned",
         )
     if (file := archive_of(config.name)) is not None:
         return archive_shape(file)
@@ -62,13 +64,19 @@ def archive_shape(path: Path) -> DataShape:
         num_vertices = archive.header("indptr")[0][0] - 1
         labels, _ = archive.header("labels")
         width = int(archive.fetch("features_shape")[1]) if sparse else archive.header("features")[0][1]
+        symmetric = "directed" in archive and not archive.fetch("directed")
+        float32 = not sparse and archive.header("features")[1] == np.float32
+        # Rows by source serve as rows by target where the archive says so; otherwise they are sorted, and others.
+        as_stored = symmetric and index == np.int32
         return DataShape(
             num_vertices,
             num_edges,
             width,
             _num_classes(archive, labels),
-            symmetric="directed" in archive and not archive.fetch("directed"),
+            symmetric=symmetric,
             multilabel=len(labels) == 2,
+            features_in="mapped" if float32 and archive.maps("features") else "elsewhere",
+            graph_in="mapped" if as_stored and archive.maps("indices") else "elsewhere",
             stored_bytes=_stored(archive, sparse=sparse) + max(0, index.itemsize - 4) * num_edges,
         )
 

@@ -30,6 +30,9 @@ class ProgramFunction:
         num_vertices: V.
         num_edges: E.
         gathered: how an epoch stores the rows that it sums over neighbours (`narrow`). What was hoisted is exact.
+
+    Attributes:
+        reads_rows: whether `step` reads what the model is called with besides the graph, or only what `prepare` made of it.
     """
 
     def __init__(self, program: Program, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> None:
@@ -44,6 +47,8 @@ class ProgramFunction:
         rest = live(
             [equation for equation in jaxpr.eqns if not any(var in kept for var in equation.outvars)], jaxpr.outvars
         )
+        given = set(program.traced.variables("rows"))
+        self.reads_rows = any(var in given for equation in rest for var in equation.invars if not is_literal(var))
         after = close([*kept, *jaxpr.invars], jaxpr.outvars, rest)
         self._before, self._after = fold(instantiate(before, sizes)), fold(instantiate(after, sizes))
         if gathered == "bfloat16":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import jax
 import numpy as np
 
+from dorylax.graph.mapped import release
 from dorylax.program.loss import micro_f1
 from dorylax.program.model.base import Tree
 from dorylax.trainer.arrays import TrainingArrays
@@ -26,6 +28,7 @@ class Evaluation:
         arrays: the data set on the device.
         streams: the model's random streams.
         loop: a state like those that will be evaluated; the time it takes to compile is charged to it.
+        only_here: arrays that nothing reads between two evaluations; those that are memory-mapped are then given back.
     """
 
     def __init__(
@@ -37,7 +40,9 @@ class Evaluation:
         streams: Tree,
         *,
         loop: LoopState,
+        only_here: Sequence[np.ndarray] = (),
     ) -> None:
+        self._only_here = only_here
         self._inputs = (streams, forward.kept_of(kept), arrays)
         self._not_empty = [bool(np.asarray(mask).any()) for mask in arrays.masks]
         self._evaluate, seconds = functions.evaluation(forward).prepare(loop.params, loop.state, self._inputs)
@@ -51,6 +56,7 @@ class Evaluation:
         """
         result: Any = self._evaluate(params, state, self._inputs)
         counts, nan = jax.device_get(result)
+        release(*self._only_here)
         if nan:
             return None
         return [micro_f1(row) if some else None for row, some in zip(counts, self._not_empty, strict=True)]

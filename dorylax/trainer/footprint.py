@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
 from dorylax.memory.limit import memory_limit, resident_bytes
-from dorylax.memory.phases import Compiled, Process, XlaBytes, phases
+from dorylax.memory.phases import Compiled, Process, XlaBytes, held, phases
 from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.memory.sources import shape_of
 from dorylax.program.errors import SplitError
@@ -33,13 +34,15 @@ from dorylax.trainer.from_config import build_model, build_optimizer
 from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.step import StepFunctions, step_functions
 from dorylax.trainer.validate import check_model
-from dorylax.trainer.vertex_order import effective_order
+from dorylax.trainer.vertex_order import effective_order, is_ordered
 
 MemoryCheck = Literal["check", "ignore"]
 
 # Where a generous guess is below this share of the limit, nothing is compiled to know better.
 _CLEARLY = 0.5
 _FEWEST_HIDDEN = 8
+# Models that are to be compiled to know what they would need are tried for so many seconds.
+_PATIENCE = 20.0
 _PARTIAL = ("single.order", "data.row_normalise")
 _HOST = ("load", "order")  # phases that no model changes
 
@@ -64,13 +67,16 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
 def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
     """Settings by which a run would need less, each computed: of each key the mildest that makes it fit.
 
-    Those of `_PARTIAL` are named also where they save without being enough.
+    Those of `_PARTIAL` are named also where they save without being enough. What would have to be compiled is left out
+    where that would take too long, going by how long it took for `found`.
     """
+    begin = time.perf_counter()
     better: list[Remedy] = []
     settled: set[str] = set()
     for change, like in _changes(config, found):
         ((key, value),) = change.items()
-        if key in settled:
+        late = like.compiled is None and time.perf_counter() - begin + found.seconds > _PATIENCE
+        if key in settled or late:
             continue
         other = estimate(config.resolve(config.to_dict(), change), like)
         if other is not None and other.peak.total < found.peak.total and (other.fits or key in _PARTIAL):
@@ -129,11 +135,13 @@ def check_trainer(
     limit, shape = memory_limit(), dataclasses.replace(DataShape.of(data), edge_ids=edge_ids)
     if limit is None or _clearly_fits(shape, parts, limit.bytes - resident_bytes()):
         return 0.0
-    # The data are counted apart; of a memory-mapped set less may be resident than it has.
-    libraries = max(0, resident_bytes() - sum(shape.copy().values()))
+    # The data are counted apart: those that are there are no part of the libraries.
+    data.release()
+    ordered = community and is_ordered(data)
+    libraries = max(0, resident_bytes() - held(shape, ordered=ordered))
     compiled, code, seconds = _compiled(functions, gradient, parts, shape, community=community)
     process = Process(libraries, code)
-    parted = phases(shape, process, community=community, loads=False, compiled=compiled)
+    parted = phases(shape, process, community=community, loads=False, orders=not ordered, compiled=compiled)
     found = Estimate(shape, parted, limit, process, compiled)
     if found.fits:
         return seconds
@@ -149,6 +157,7 @@ def _refusal(found: Estimate, ways: list[Remedy]) -> str:
 
 
 def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None) -> Estimate:
+    begin = time.perf_counter()
     functions, parts, shape = _model(config, shape)
     data = abstract_data(shape)
     order = effective_order(config.single.order, data, reference=not config.single.optimize)
@@ -159,9 +168,10 @@ def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None)
         compiled, code, _ = _compiled(
             functions, _gradient(functions, parts, data, config), parts, shape, community=community
         )
+    seconds = 0.0 if like is not None and like.compiled is not None else time.perf_counter() - begin
     process = Process(libraries, code) if like is None else like.process
     parted = phases(shape, process, community=community, row_normalise=config.data.row_normalise, compiled=compiled)
-    return Estimate(shape, parted, memory_limit(), process, compiled)
+    return Estimate(shape, parted, memory_limit(), process, compiled, seconds)
 
 
 def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelParts, DataShape]:
@@ -208,7 +218,7 @@ def _compiled(
     )
     # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
     parameters = _size(carry) + 3 * _size(parts.params)
-    compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters)
+    compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters, gradient.reads_features)
     return compiled, max(0, resident_bytes() - before), seconds + step_seconds + evaluate_seconds
 
 

@@ -44,10 +44,12 @@ class Gradient(Protocol):
 
     Attributes:
         passes: of the program; None where there is none.
+        reads_features: whether an epoch reads the features, or only what is kept of them.
         forward: how a model that trains so is evaluated.
     """
 
     passes: tuple[str, ...] | None
+    reads_features: bool
     forward: Forward
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
@@ -75,6 +77,7 @@ class PlainGradient:
     """`jax.value_and_grad` of the whole model."""
 
     passes: tuple[str, ...] | None = None
+    reads_features = True
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
@@ -107,6 +110,7 @@ class ProgramGradient:
 
     def __init__(self, function: ProgramFunction, passes: tuple[str, ...], forward: Forward) -> None:
         self.passes: tuple[str, ...] | None = passes
+        self.reads_features = function.reads_rows
         self.forward = forward
         self._function = function
         self._keep = Compiled(function.prepare)

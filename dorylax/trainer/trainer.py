@@ -22,6 +22,7 @@ import optax
 from jaxtyping import Float32
 
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.mapped import release
 from dorylax.metrics import MetricsWriter
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.errors import SplitError
@@ -380,10 +381,18 @@ class Trainer:
             loop.spend("compile", self._order_seconds)
             self._order_seconds = 0.0
             runner.start(loop, arrays)
-            forward = (
-                self._functions.plain.forward if self._pipeline is not None else self._choose_gradient()[0].forward
+            only_evaluated = () if runner.reads_features else (self.data.features,)
+            release(*only_evaluated)
+            gradient = self._functions.plain if self._pipeline is not None else self._choose_gradient()[0]
+            evaluation = Evaluation(
+                self._functions,
+                gradient.forward,
+                runner.kept,
+                arrays,
+                self._parts.streams,
+                loop=loop,
+                only_here=only_evaluated,
             )
-            evaluation = Evaluation(self._functions, forward, runner.kept, arrays, self._parts.streams, loop=loop)
         last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:

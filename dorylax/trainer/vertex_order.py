@@ -13,6 +13,7 @@ from typing import Literal
 
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.mapped import release
 
 Order = Literal["auto", "given", "community"]
 
@@ -40,10 +41,16 @@ def effective_order(
     return "given" if leave else "community"
 
 
+def is_ordered(data: Dataset) -> bool:
+    """Whether the data set in order of communities is there already."""
+    return data in _reordered
+
+
 def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Dataset, float]:
     """The data set in an order, and the seconds spent on it now: trainers of one data set share the result.
 
-    The order of a large graph is kept in the cache directory for other processes; see `graph.partition.kept_orders`.
+    The order of a large graph is kept in the cache directory for other processes; see `graph.partition.kept_orders`. Of
+    a memory-mapped data set nothing stays resident beside the reordered one.
     """
     if order == "given":
         return data, 0.0
@@ -52,5 +59,7 @@ def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Datas
     from dorylax.graph.partition import kept_locality_order
 
     begin = time.perf_counter()
+    release(data.features)  # resident since they were checked, and not needed to find communities
     _reordered[data] = data.reorder(kept_locality_order(data.graph))
+    data.release()
     return _reordered[data], time.perf_counter() - begin

@@ -2,34 +2,92 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes, machine_gibibytes
 from dorylax.memory.limit import Limit
-from dorylax.memory.phases import Compiled, Phase, Process, XlaBytes, phases
+from dorylax.memory.phases import Compiled, Phase, Process, XlaBytes, held, phases
 from dorylax.memory.shapes import DataShape
 
 _GIB = 2**30
 
 
-def _totals(shape: DataShape, **options: bool) -> dict[str, int]:
-    compiled = Compiled(XlaBytes(0, 800), XlaBytes(10_000, 0), XlaBytes(1_000, 0), 5)
+def _totals(shape: DataShape, *, reads_features: bool = True, **options: bool) -> dict[str, int]:
+    compiled = Compiled(XlaBytes(0, 800), XlaBytes(10_000, 0), XlaBytes(1_000, 0), 5, reads_features)
     options = {"community": False, "row_normalise": False, **options}
     return {phase.name: phase.total for phase in phases(shape, Process(7, 3), compiled=compiled, **options)}
 
 
-def test_later_phases_hold_two_copies_of_the_data_or_three_where_they_are_reordered() -> None:
-    shape = DataShape(1000, 10_000, 16, 4)
-    copy, weights = sum(shape.copy().values()), 4 * 1000
-    ids = 4 * (1000 + 10_000)
-    given, community = _totals(shape), _totals(shape, community=True)
-    assert set(community) - set(given) == {"order"}
-    running = given["hoist"] - (7 + 3 + 5 + 2 * copy + weights + 800)
-    assert running == 32 * 2**20
-    assert given["step"] - given["hoist"] == 10_700  # 7 % of what XLA assigns come on top
-    assert given["evaluation"] - given["hoist"] == 1_070
-    left = community["hoist"] - given["hoist"] - (copy + 2 * ids)
-    assert 0 < left < 64 * 2**20
+_V, _E, _F = 1000, 10_000, 16
+_FEATURES, _ROWS = 4 * _V * _F, 8 * (_V + 1) + 4 * _E
+_SMALL = 4 * _V + (3 + 7) * _V  # labels; masks on the host and, with weights, on the device
+_RUNNING = 32 * 2**20
+_BASE = 7 + 3 + 5 + 800 + _RUNNING  # libraries, code, parameters, what is kept
+
+
+def _shape(**options: Any) -> DataShape:
+    return DataShape(_V, _E, _F, 4, edge_ids=False, **options)
+
+
+def test_what_xla_takes_as_it_is_is_there_once() -> None:
+    aligned = _totals(_shape(features_in="aligned", graph_in="aligned"))
+    assert aligned["hoist"] == _BASE + _FEATURES + _ROWS + _SMALL
+    assert aligned["step"] - aligned["hoist"] == 10_700  # 7 % of what XLA assigns come on top
+    assert aligned["evaluation"] - aligned["hoist"] == 1_070
+    assert _totals(_shape(graph_in="aligned"))["hoist"] - aligned["hoist"] == _FEATURES + 4 * _V
+    assert _totals(_shape(features_in="aligned"))["hoist"] - aligned["hoist"] == _ROWS
+
+
+def test_mapped_arrays_leave_once_they_are_reordered() -> None:
+    vertex_ids = 2 * 4 * _V
+    for there, copies in (("mapped", 1), ("aligned", 2), ("elsewhere", 2)):
+        found = _totals(_shape(features_in=there, graph_in=there), community=True)
+        held = copies * (_FEATURES + _ROWS + 4 * _V) + (3 + 3 + 7) * _V
+        assert found["hoist"] == _BASE + held + vertex_ids, there
+
+
+def test_mapped_features_leave_while_steps_do_not_read_them() -> None:
+    mapped = _shape(features_in="mapped", graph_in="mapped")
+    read, kept = _totals(mapped), _totals(mapped, reads_features=False)
+    assert read["step"] - kept["step"] == _FEATURES
+    assert {**read, "step": 0} == {**kept, "step": 0}
+    for other, community in ((_shape(features_in="aligned"), False), (mapped, True)):
+        read, kept = (_totals(other, community=community, reads_features=reads) for reads in (True, False))
+        assert read == kept
+
+
+def test_ids_of_edges_are_there_once_and_reversed_rows_twice_where_they_have_ids() -> None:
+    given, community = (_totals(_shape(), community=order)["hoist"] for order in (False, True))
+    with_ids = DataShape(_V, _E, _F, 4)
+    assert _totals(with_ids)["hoist"] - given == 4 * _E
+    assert (
+        _totals(with_ids, community=True)["hoist"] - community == 2 * 4 * _E + 28 * _E
+    )  # and the sorts that find them
+    directed = DataShape(_V, _E, _F, 4, symmetric=False)
+    assert _totals(directed)["hoist"] - given == 2 * (_ROWS + 4 * _E) + 4 * _E
+    assert _totals(_shape(symmetric=False))["hoist"] - given == _ROWS + 6 * _E
+
+
+def test_a_data_set_that_is_ordered_is_not_ordered_again() -> None:
+    shape = _shape(features_in="aligned", graph_in="aligned")
+    found, again = _totals(shape, community=True), _totals(shape, community=True, orders=False)
+    assert {name: total for name, total in found.items() if name != "order"} == again
+    copy = _FEATURES + _ROWS + 4 * _V + 3 * _V
+    assert held(shape, ordered=False) == copy
+    assert held(shape, ordered=True) == 2 * copy + 4 * _V  # vertex ids
+    assert held(_shape(features_in="mapped", graph_in="mapped"), ordered=False) == 3 * _V
+
+
+def test_loading_sorts_what_is_not_stored_as_it_is_used() -> None:
+    """Six bytes an edge while rows are sorted by the other end; in 64 bits the degrees of a million edges."""
+    mapped, sorted_ = (
+        [_totals(DataShape(10, edges, 1, 2, graph_in=there))["load"] for edges in (10**8, 2 * 10**8)]
+        for there in ("mapped", "elsewhere")
+    )
+    assert mapped[1] - mapped[0] == 4 * 10**8
+    assert sorted_[1] - sorted_[0] == (4 + 6) * 10**8
 
 
 def test_every_size_counts_in_every_phase() -> None:
@@ -37,16 +95,22 @@ def test_every_size_counts_in_every_phase() -> None:
     for larger in (
         DataShape(2000, 10_000, 16, 4),
         DataShape(1000, 20_000, 16, 4),
-        DataShape(1000, 10_000, 16, 4, symmetric=False),
+        DataShape(1000, 10_000, 32, 4),
     ):
         grown = _totals(larger, community=True)
         assert all(grown[name] > small[name] for name in small), larger
 
 
-def test_large_graphs_order_by_their_edges() -> None:
-    """32 bytes an edge beside the 8 of the graph that is there; METIS's part depends on vertices."""
+def test_ordering_holds_both_data_sets_and_a_bounded_part_of_the_edges() -> None:
+    """Beside the rows that are there and the new ones nothing grows with edges; METIS's part depends on vertices."""
     one, two = (_totals(DataShape(1000, edges, 16, 4), community=True)["order"] for edges in (10**8, 2 * 10**8))
-    assert two - one == (32 + 8) * 10**8
+    assert two - one == (4 + 4) * 10**8
+
+
+def test_mapped_features_are_not_there_while_communities_are_found() -> None:
+    shapes = [DataShape(100_000, 1_000_000, 16, 4, features_in=there) for there in ("aligned", "mapped")]
+    aligned, mapped = (_totals(shape, community=True)["order"] for shape in shapes)
+    assert aligned - mapped == 4 * 100_000 * 16
 
 
 def test_row_normalising_holds_two_features_while_loading() -> None:
@@ -82,3 +146,21 @@ def test_machines_leave_a_tenth_free(need: float, machine: int) -> None:
 
 def test_sizes_for_people() -> None:
     assert [gibibytes(size) for size in (0, 52 * 2**20, 5 * _GIB)] == ["0 MiB", "52 MiB", "5.0 GiB"]
+
+
+def test_outputs_count_and_code_is_there_while_ordering() -> None:
+    shape, calls = _shape(), (XlaBytes(0, 0), XlaBytes(0, 0))
+
+    def found(process: Process, step: XlaBytes) -> dict[str, int]:
+        compiled = Compiled(calls[0], step, calls[1], 0)
+        return {phase.name: phase.total for phase in phases(shape, process, community=True, compiled=compiled)}
+
+    least = found(Process(0, 0), XlaBytes(0, 0))
+    assert found(Process(0, 0), XlaBytes(0, 1000))["step"] - least["step"] == 1070
+    assert found(Process(0, 9), XlaBytes(0, 0))["order"] - least["order"] == 9
+
+
+def test_normalised_features_are_aligned() -> None:
+    """Wherever they came from: neither copied by JAX nor given back."""
+    totals = [_totals(_shape(features_in=there), row_normalise=True)["step"] for there in ("elsewhere", "aligned")]
+    assert totals[0] == totals[1]

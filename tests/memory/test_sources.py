@@ -10,6 +10,7 @@ import pytest
 
 import dorylax
 from dorylax.config.schema import DataConfig
+from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.graph.npz import write_npz
 from dorylax.graph.validate import GraphError
@@ -34,7 +35,24 @@ def test_an_archive_of_ours(tmp_path: Path, directed: bool) -> None:
         data = dataclasses.replace(data, graph=graph)
     data.save_npz(tmp_path / "mine.npz")
     shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
-    assert shape == dataclasses.replace(DataShape.of(data), self_loops="some")
+    small = {"features_in": "elsewhere", "graph_in": "elsewhere"}
+    assert shape == dataclasses.replace(DataShape.of(data), self_loops="some", **small)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_large_arrays_of_an_archive_of_ours_are_mapped(tmp_path: Path, directed: bool) -> None:
+    """Rows by source of a directed graph are sorted into others."""
+    data = dorylax.load("communities", num_vertices=10_000, num_edges=1_100_000, num_features=110)
+    if directed:
+        rng = np.random.default_rng(0)
+        data = dataclasses.replace(data, graph=Graph.from_coo(*rng.integers(0, 10_000, (2, 1_100_000)), 10_000))
+    data.save_npz(tmp_path / "mine.npz")
+    shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
+    assert shape is not None
+    loaded = DataShape.of(Dataset.from_npz(tmp_path / "mine.npz"))
+    assert shape.features_in == loaded.features_in == "mapped"
+    assert shape.graph_in == ("elsewhere" if directed else "mapped")
+    assert (loaded.graph_in == "mapped") == (not directed)
 
 
 def test_an_archive_of_others(tmp_path: Path) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dorylax
 from dorylax.cli import main
 from dorylax.config import RunConfig
-from dorylax.memory.estimate import MemoryLimitError
+from dorylax.memory.estimate import Estimate, MemoryLimitError
 from dorylax.memory.limit import Limit
+from dorylax.memory.phases import held, phases
+from dorylax.memory.shapes import DataShape
 from dorylax.trainer import Trainer, footprint
 from dorylax.trainer import from_config as from_config_module
+from dorylax.trainer.vertex_order import is_ordered
 
 _GIB = 2**30
 _HERE = Path(__file__).parent.parent.parent
@@ -40,14 +45,14 @@ def _config(**overrides: object) -> RunConfig:
 
 def test_a_large_graph_is_estimated_without_it(memory_of) -> None:
     memory_of(24)
-    config = _config(data__size="reddit-large")
+    config = _config(data__size="friendster")
     found = footprint.estimate(config)
     assert found is not None
     assert not found.fits
     assert [phase.name for phase in found.phases] == ["load", "order", "hoist", "step", "evaluation"]
     ways = {way.setting: way.peak for way in footprint.remedies(config, found)}
     assert ways["single.order=given"] < found.peak.total
-    assert ways["data.size=reddit-small"] < 24 * _GIB
+    assert ways["data.size=reddit-large"] < 24 * _GIB
     assert "model.hidden_features" not in " ".join(ways), "ordering does not fit however narrow the model is"
 
 
@@ -72,7 +77,7 @@ def test_a_run_that_does_not_fit_is_refused_before_its_data_are_there(
 
     monkeypatch.setattr("dorylax.graph.datasets.load", load)
     memory_of(24)
-    words = ["train", "--data", "communities", "--set", "data.size=reddit-large", "--out", str(tmp_path / "run")]
+    words = ["train", "--data", "communities", "--set", "data.size=friendster", "--out", str(tmp_path / "run")]
     assert main(words) == 1
     text = capsys.readouterr().err
     for part in ("does not fit", "(order)", "has 24.0 GiB", "single.order=given needs", "single.memory=ignore"):
@@ -116,10 +121,53 @@ def test_what_the_check_compiles_is_what_training_runs(memory_of) -> None:
     assert [len(function._executables) for function in compiled] == [1, 1]
 
 
+def test_seeds_share_the_reordered_data_and_do_not_count_it_twice(memory_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dorylax.load("communities", num_vertices=2_000, num_edges=10_000, num_features=64)
+    config = _config(single__order="community", data__row_normalise=False)
+    asked = []
+
+    def resident() -> int:
+        return 2**29 + held(DataShape.of(data), ordered=is_ordered(data))
+
+    def ask(*arguments: Any, **options: Any) -> Any:
+        asked.append((arguments[1], options["orders"]))
+        return phases(*arguments, **options)
+
+    memory_of(1)
+    monkeypatch.setattr(footprint, "resident_bytes", resident)
+    monkeypatch.setattr(footprint, "phases", ask)
+    monkeypatch.setattr(footprint, "_CLEARLY", 0.0)
+    monkeypatch.setattr(footprint, "_compiled", lambda *_, **__: (None, 0, 0.0))
+    for _ in range(2):
+        Trainer.from_config(config, data).fit()
+    assert asked == [((2**29, 0), True), ((2**29, 0), False)]
+
+
+def test_what_takes_long_to_compile_is_not_tried_as_a_remedy(memory_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory_of(0.1)
+    config = _config(data__size="medium", single__order="community")
+    found = footprint.estimate(config)
+    assert found is not None
+    assert found.seconds > 0
+    tried = []
+
+    def estimate(other: RunConfig, like: Estimate) -> Estimate:
+        tried.append(like.compiled is None)
+        return dataclasses.replace(found, phases=found.phases[:1])
+
+    monkeypatch.setattr(footprint, "estimate", estimate)
+    footprint.remedies(config, dataclasses.replace(found, seconds=0.0))
+    assert True in tried
+    tried.clear()
+    footprint.remedies(config, dataclasses.replace(found, seconds=60.0))
+    assert tried == [False], "only what needs no compiling"
+
+
 _CHILD = """
 import sys
 from dorylax.cli import main
-code = main(sys.argv[1:])
+main(["info", "--json", *sys.argv[1:]])
+code = main(["train", "--no-save", "--epochs", "1", *sys.argv[1:]])
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
 print(1024 * int(peak.split()[1]), file=sys.stderr)
 sys.exit(code)
@@ -128,16 +176,30 @@ sys.exit(code)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_the_estimate_is_within_15_percent_of_a_run(tmp_path: Path) -> None:
-    data = dorylax.load("communities", num_vertices=100_000, num_edges=1_000_000, num_features=150, num_classes=8)
-    data.save_npz(tmp_path / "data.npz")
-    words = ["--data", str(tmp_path / "data.npz"), "--model", "sage", "--set", "model.hidden_features=64"]
+    """In one process, which compiles once; estimating leaves nothing that training would not have."""
+    data = dorylax.load("communities", num_vertices=100_000, num_edges=1_000_000, num_features=300, num_classes=8)
+    path = tmp_path / "data.npz"
+    data.save_npz(path)
+    settings = ["model.hidden_features=64", "data.row_normalise=false", "single.order=given", "model.dropout=0"]
+    words = ["--data", str(path), "--model", "gcn", *(word for setting in settings for word in ("--set", setting))]
     del data
-
-    def child(*command: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-c", _CHILD, *command]
-        return subprocess.run(line, check=True, capture_output=True, text=True, cwd=_HERE)
-
-    estimated = json.loads(child("info", "--json", *words).stdout)["peak"]["bytes"]
-    measured = int(child("train", "--no-save", "--json", "--epochs", "1", *words).stderr.split()[-1])
+    line = [sys.executable, "-c", _CHILD, *words]
+    child = subprocess.run(line, check=True, capture_output=True, text=True, cwd=_HERE)
+    estimated = json.JSONDecoder().raw_decode(child.stdout)[0]["peak"]["bytes"]
+    measured = int(child.stderr.split()[-1])
     assert measured > 2**29, "the run is too small to say anything about arrays"
     assert estimated == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize(("dropout", "given_back"), [(0.0, True), (0.5, False)])
+def test_features_that_steps_do_not_read_are_given_back(
+    dropout: float, given_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once after hoisting, then after each evaluation."""
+    data = dorylax.load("communities", size="tiny")
+    found: list[object] = []
+    for module in ("trainer", "evaluation"):
+        monkeypatch.setattr(f"dorylax.trainer.{module}.release", lambda *arrays: found.extend(arrays))
+    Trainer.from_config(_config(model__dropout=dropout, train__epochs=2), data).fit()
+    assert len(found) == (3 if given_back else 0)
+    assert all(array is data.features for array in found)

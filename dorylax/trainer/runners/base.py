@@ -37,6 +37,11 @@ class EpochRunner(ABC):
     def kept(self) -> tuple[Any, ...]:
         """What it keeps on the device from epoch to epoch, as `Gradient.keep` gives it; nothing before `start`."""
 
+    @property
+    @abstractmethod
+    def reads_features(self) -> bool:
+        """Whether epochs read the features of the data set that it was started with."""
+
     @abstractmethod
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
         """Gets ready for the epochs from `loop.epochs` on.

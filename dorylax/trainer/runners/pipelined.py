@@ -64,6 +64,11 @@ class PipelineRunner(EpochRunner):
         """Nothing: servers keep what they need."""
         return ()
 
+    @property
+    def reads_features(self) -> bool:
+        """Servers may read them where they lie."""
+        return True
+
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:  # noqa: ARG002
         """Starts the pipeline where the state stands."""
         from dorylax.pipeline.saved import Saved

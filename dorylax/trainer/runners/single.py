@@ -49,6 +49,11 @@ class SingleRunner(EpochRunner):
         """See `EpochRunner`."""
         return () if self._inputs is None else self._inputs.kept
 
+    @property
+    def reads_features(self) -> bool:
+        """Not where all that an epoch needs of them was computed once."""
+        return self._gradient.reads_features
+
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
         """Compiles, and computes what is the same in every epoch."""
         kept = self._gradient.keep(arrays)

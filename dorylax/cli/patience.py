@@ -1,0 +1,31 @@
+"""A word where a command would say nothing for long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+_SECONDS = 10.0
+
+
+@contextmanager
+def says_when_slow(text: str, *, seconds: float = _SECONDS) -> Iterator[None]:
+    """Prints `text` to stderr, once, if what is inside takes longer than `seconds`."""
+    timer = threading.Timer(seconds, click.echo, (text,), {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def compiling(model: str) -> str:
+    """What to say while a model is compiled to know the memory it takes."""
+    return (
+        f"compiling the training step of {model}, to know how much memory it takes: about a minute for a model of dozens of "
+        "layers"
+    )
