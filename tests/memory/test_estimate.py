@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dorylax.graph.partition.locality import MOST_FOR_METIS
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes, machine_gibibytes
 from dorylax.memory.limit import Limit
 from dorylax.memory.phases import Compiled, Phase, Process, XlaBytes, phases
@@ -47,6 +48,14 @@ def test_large_graphs_order_by_their_edges() -> None:
     """32 bytes an edge beside the 8 of the graph that is there; METIS's part depends on vertices."""
     one, two = (_totals(DataShape(1000, edges, 16, 4), community=True)["order"] for edges in (10**8, 2 * 10**8))
     assert two - one == (32 + 8) * 10**8
+
+
+def test_label_propagation_takes_less_than_metis() -> None:
+    metis, labels = (
+        _totals(DataShape(num_vertices, 20_000_000, 1, 4), community=True)["order"]
+        for num_vertices in (MOST_FOR_METIS, MOST_FOR_METIS + 1)
+    )
+    assert labels < 0.9 * metis
 
 
 def test_row_normalising_holds_two_features_while_loading() -> None:

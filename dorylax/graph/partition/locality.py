@@ -26,7 +26,7 @@ COMMUNITY = 1024
 
 # More parts than this make METIS's time grow for little: communities are larger then.
 _MOST_COMMUNITIES = 4096
-MOST_FOR_METIS = 500_000
+MOST_FOR_METIS = 1_000_000
 """Vertices of the largest graph that METIS takes as it is."""
 
 _SAMPLE = 12
