@@ -52,7 +52,7 @@ def test_large_graphs_order_by_their_edges() -> None:
 
 def test_label_propagation_takes_less_than_metis() -> None:
     metis, labels = (
-        _totals(DataShape(num_vertices, 20_000_000, 1, 4), community=True)["order"]
+        _totals(DataShape(num_vertices, 50_000_000, 1, 4), community=True)["order"]
         for num_vertices in (MOST_FOR_METIS, MOST_FOR_METIS + 1)
     )
     assert labels < 0.9 * metis

@@ -11,7 +11,12 @@ a few array operations, most of their time a sort of its entries, and the same a
 
 When they move between parts, vertices choose a quarter of all parts first, then a quarter of that quarter, and so on:
 METIS's parts are smaller than communities may be, and single parts get few votes. Parts may be larger than the mean by
-half, since an order of rows needs no balance; with 3 % half of what refinement gains is lost.
+half, since an order of rows needs no balance; with 3 % most of what refinement gains is lost.
+
+Measured against METIS alone, by the different rows among 40,000 gathered ones, as a fraction (given order → METIS → here):
+`communities` with 20 edges a vertex, 600,000 vertices 0.90 → 0.70 → 0.71, 1,150,000 vertices 0.94 → 0.77 → 0.77; web-Google
+0.95 → 0.20 → 0.20. Processor time and memory: `communities` of 1,150,000 vertices, 44 → 33 s and 2.3 → 1.6 GiB; web-Google,
+8.1 → 4.6 s and 0.23 → 0.09 GiB. Two levels of contraction instead of one bring 0.71 to 0.74: METIS takes over early.
 """
 
 from __future__ import annotations
