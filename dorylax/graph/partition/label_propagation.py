@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from typing import final
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Bool, Int32, Int64
 
 from dorylax.graph.partition.metis import cut
 
@@ -246,7 +246,7 @@ def _best(
     votes: Int64[np.ndarray, " n"],
     labels: Int32[np.ndarray, " V"],
     grouping: _Grouping,
-) -> np.ndarray:
+) -> Bool[np.ndarray, " n"]:
     """Which candidates have most votes in their row, at most one of each row; bool `[n]`. Ties keep what a vertex has."""
     own = groups == grouping.group[labels[rows]]
     score = 2 * np.minimum(votes, _MOST_VOTES) + own
@@ -254,7 +254,7 @@ def _best(
     words[(grouping.filled[groups] >= grouping.limit) & ~own] = -1
     starts = _run_starts(rows)
     top = np.maximum.reduceat(words, starts)
-    return (words == np.repeat(top, np.diff(starts, append=len(rows)))) & (words >= 0)
+    return np.logical_and(words == np.repeat(top, np.diff(starts, append=len(rows))), words >= 0)
 
 
 def _admitted(
