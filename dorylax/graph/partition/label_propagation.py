@@ -254,7 +254,8 @@ def _best(
     words[(grouping.filled[groups] >= grouping.limit) & ~own] = -1
     starts = _run_starts(rows)
     top = np.maximum.reduceat(words, starts)
-    return np.logical_and(words == np.repeat(top, np.diff(starts, append=len(rows))), words >= 0)
+    best: Bool[np.ndarray, " n"] = (words == np.repeat(top, np.diff(starts, append=len(rows)))) & (words >= 0)
+    return best
 
 
 def _admitted(
