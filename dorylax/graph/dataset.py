@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from os import PathLike, fspath
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,7 @@ class Dataset:
         """Permutes graph, features, labels and masks: row `order[i]` moves to row i; see `Graph.reorder`."""
         order = as_integers("order", order)
         check_permutation("order", order, self.graph.num_vertices)
-        rows = {name: rows_of(getattr(self, name), order) for name in ("features", "labels", *MASKS)}
+        rows: dict[str, Any] = {name: rows_of(getattr(self, name), order) for name in ("features", "labels", *MASKS)}
         return dataclasses.replace(self, graph=reorder(self.graph, order), **rows)
 
     def release(self) -> None:

@@ -95,6 +95,8 @@ class Archive:
     def _mapped(self, name: str) -> np.ndarray | None:
         """The array without reading it, as `write_npz` stores large ones; None otherwise."""
         archive = self._file.zip
+        if archive is None:  # closed: reading will say so
+            return None
         member = archive.getinfo(name if name in archive.namelist() else f"{name}.npy")
         if member.compress_type != zipfile.ZIP_STORED or member.file_size < _LARGE:
             return None

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
+from dorylax.graph.partition.locality import MOST_FOR_METIS
 from dorylax.graph.rows import SPAN
 from dorylax.memory.shapes import DataShape
 
@@ -24,6 +25,10 @@ _FIRST_USE = ("reversed graph", "order of reversed edges", "edge ids")
 _RUNNING = 32 * 2**20
 # Beside XLA's assignment: operands that matrix products pack for themselves. Measured 2 … 14 % of the temporaries.
 _PACKED = 1.07
+# Bytes for each sampled entry while entries are joined or contracted, and entries that METIS is left with after that:
+# 400,000 clusters with 32 neighbours each, a few more where both ends did not choose each other.
+_CONTRACTING = 64
+_CONTRACTED = 400_000 * 36
 
 
 @final
@@ -236,15 +241,19 @@ def _ordering(shape: DataShape) -> dict[str, int]:
 
 
 def _communities(shape: DataShape) -> int:
-    """METIS on a sample of 12 neighbours of each vertex; see `graph.partition.locality`."""
+    """A sample of 12 neighbours of each vertex, cut by METIS or contracted first; see `graph.partition.locality`."""
     V, E = shape.num_vertices, shape.num_edges
     degree = E / V if V else 0.0
     sampled = 12 * V * -math.expm1(-degree / 12)  # rows with fewer neighbours give fewer; a skewed law of degrees
     # Both directions of each sampled pair, once where it was sampled from both ends (a share of sampled / E of them).
     entries = 2 * sampled - (sampled * sampled / E if shape.symmetric and E else 0.0)
+    fixed = 40 * V + round(8 * sampled)  # the pairs as they were sampled
+    if V > MOST_FOR_METIS:
+        contracted = min(entries, _CONTRACTED)
+        return round(max(_CONTRACTING * entries, 4 * entries + 8 * 15 * contracted)) + fixed
     # METIS counts in 64 bits. Per entry it holds neighbour and weight, those of the coarser graphs (as much again), and
     # the halves that recursive bisection cuts them into: 15 numbers, measured over graphs of 4 to 50 edges a vertex.
-    return round(8 * 15 * entries) + 40 * V
+    return round(8 * 15 * entries) + fixed
 
 
 def _added(*parts: Mapping[str, int]) -> dict[str, int]:

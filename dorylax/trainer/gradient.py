@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 import jax
 
 from dorylax.program.epoch_rng import epoch_rng
+from dorylax.program.function import ProgramFunction
 from dorylax.program.loss import masked_loss
 from dorylax.program.model.base import ModelParts, Structure, Tree
 from dorylax.program.passes import optimise

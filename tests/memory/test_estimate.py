@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dorylax.graph.partition.locality import MOST_FOR_METIS
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes, machine_gibibytes
 from dorylax.memory.limit import Limit
 from dorylax.memory.phases import Compiled, Phase, Process, XlaBytes, held, phases
@@ -111,6 +112,14 @@ def test_mapped_features_are_not_there_while_communities_are_found() -> None:
     shapes = [DataShape(100_000, 1_000_000, 16, 4, features_in=there) for there in ("aligned", "mapped")]
     aligned, mapped = (_totals(shape, community=True)["order"] for shape in shapes)
     assert aligned - mapped == 4 * 100_000 * 16
+
+
+def test_label_propagation_takes_less_than_metis() -> None:
+    metis, labels = (
+        _totals(DataShape(num_vertices, 50_000_000, 1, 4), community=True)["order"]
+        for num_vertices in (MOST_FOR_METIS, MOST_FOR_METIS + 1)
+    )
+    assert labels < 0.9 * metis
 
 
 def test_row_normalising_holds_two_features_while_loading() -> None:

@@ -73,6 +73,13 @@ def test_another_graph_or_version_has_another_file(
     assert len(list(folder.iterdir())) == 5
 
 
+def test_graphs_of_the_same_degrees_have_different_files(folder: Path, computed: list[int]) -> None:
+    vertices = np.arange(2000)
+    for step in (1, 3):
+        kept_locality_order(Graph.from_coo(vertices, (vertices + step) % 2000, 2000))
+    assert computed == [2000, 2000]
+
+
 def test_small_graphs_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept_locality_order(_graph(num_vertices=500)).tolist() == list(range(500))
     monkeypatch.setattr(kept_orders, "WORTH_KEEPING", 2001)
@@ -126,7 +133,7 @@ def test_what_cannot_be_kept_is_computed_every_time(
     assert not list(folder.parent.rglob("*.part"))
 
 
-def test_a_full_disk_costs_time_only(folder: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_time_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(source: object, target: object) -> None:
         raise OSError(28, "No space left on device")
 
