@@ -30,7 +30,7 @@ def effective_order(
 
     Args:
         order: as asked for. "auto" is "community" where the features have more than `CACHE_BYTES` bytes, 4·V·F, unless the
-            data were reordered already (that order was somebody's choice), or edges are too many to have ids.
+            data were reordered already (that order was somebody's choice).
         data: the data set.
         reference: whether the plain model trains, which "auto" leaves as it is.
     """
