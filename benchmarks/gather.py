@@ -42,6 +42,9 @@ Run = Callable[[], object]
 
 AHEAD = 16  # rows that the kernel prefetches ahead, and one of the limit's two loops
 
+# Bytes of all gathered rows together: segment_sum makes an array of them. Wide rows are gathered over fewer edges.
+_MOST_BYTES = 14e9
+
 # Seconds before each timed run: segment_sum frees gigabytes, which the kernel goes on unmapping while the next peer runs.
 _SETTLE = 0.5
 
@@ -201,6 +204,7 @@ def measure(graph: Graph, width: int, rounds: int, peers: dict[str, Callable[...
     return [
         {
             "width": width,
+            "edges": graph.num_edges,
             "pass": which,
             "peer": name,
             "seconds": median,
@@ -229,12 +233,8 @@ def main() -> None:
             peers[name] = PEERS[name]
         except ImportError as error:
             print(f"left out: {name} ({error})")
-    graph = power_law_graph(arguments.vertices, arguments.edges, arguments.seed)
-    largest = int(np.diff(graph.incoming.offsets).max())
     bandwidth = copy_bandwidth()
-    print(
-        f"{graph.num_vertices:,} vertices, {graph.num_edges:,} edges, largest in-degree {largest:,}; {native.status()}"
-    )
+    print(native.status())
     print(
         f"copy bandwidth of this machine, both directions: {bandwidth:.1f} GB/s; medians of {arguments.rounds} rounds"
     )
@@ -243,14 +243,21 @@ def main() -> None:
         f"{'width':>5}  {'pass':<8}  " + "  ".join(f"{name:>20}" for name in columns) + "   GB/s (dorylax is × faster)"
     )
     rows = []
+    graphs: dict[int, Graph] = {}
     for width in arguments.widths:
-        measured = measure(graph, width, arguments.rounds, peers)
+        edges = min(arguments.edges, int(_MOST_BYTES / (4 * width)))
+        if edges not in graphs:
+            graphs = {edges: power_law_graph(arguments.vertices, edges, arguments.seed)}
+        measured = measure(graphs[edges], width, arguments.rounds, peers)
         rows += measured
         for which in ("forward", "backward"):
             cells = [
                 f"{r['gb_per_s']:>11.2f} ({r['dorylax_is_faster_by']:>5.1f}×)" for r in measured if r["pass"] == which
             ]
-            print(f"{width:>5}  {which:<8}  " + "  ".join(f"{cell:>20}" for cell in cells), flush=True)
+            print(
+                f"{width:>5}  {edges / 1e6:>7.1f}  {which:<8}  " + "  ".join(f"{cell:>20}" for cell in cells),
+                flush=True,
+            )
     if arguments.json:
         summary = {"copy_gb_per_s": bandwidth, "rounds": arguments.rounds, "cpus": os.cpu_count(), "rows": rows}
         arguments.json.write_text(json.dumps(summary, indent=1) + "\n")

@@ -46,7 +46,7 @@ def test_the_reference_step(tmp_path):
     run = RunDirectory.open(tmp_path)
     assert result.passes is None
     assert run.summary["passes"] is None
-    assert run.config["single"] == {"optimize": False, "order": "auto", "memory": "check"}
+    assert run.config["single"] == {"optimize": False, "order": "auto", "gathered": "float32", "memory": "check"}
 
 
 def test_row_normalisation_is_prepared_once():

@@ -13,6 +13,7 @@ from dorylax.graph.graph import Graph
 from dorylax.pipeline.parameters.messages import ServerState, Update
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.forward import PlainForward
 from dorylax.trainer.gradient import Kept
 from dorylax.trainer.step import StepFunctions
 
@@ -52,24 +53,29 @@ def served(optimizer: optax.GradientTransformation, factor: int = 1, steps: int 
     return state
 
 
-class GivenGradient:
-    """Gradient and loss that come with the inputs, for the single-machine trainer."""
-
-    passes: tuple[str, ...] | None = None
-
-    def keep(self, arrays: TrainingArrays) -> Kept:
-        return Kept()
-
-    def __call__(self, params: Any, state: Any, inputs: EpochInputs) -> tuple[Any, Any, Any]:
-        return *inputs.kept, state
-
-
 class NoStructure:
     def apply_train(self, *args: Any) -> tuple[Any, Any]:
         raise NotImplementedError
 
     def apply_evaluate(self, *args: Any) -> Any:
         raise NotImplementedError
+
+
+class GivenGradient:
+    """Gradient and loss that come with the inputs, for the single-machine trainer."""
+
+    passes: tuple[str, ...] | None = None
+    reads_features = True
+    forward = PlainForward(NoStructure())
+
+    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
+        return None, (), 0.0
+
+    def keep(self, arrays: TrainingArrays) -> Kept:
+        return Kept()
+
+    def __call__(self, params: Any, state: Any, inputs: EpochInputs) -> tuple[Any, Any, Any]:
+        return *inputs.kept, state
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
