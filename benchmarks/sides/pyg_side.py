@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from typing import Any
 
 import torch
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 
-from sides.measure import Stopwatch, run_epochs
-from sides.problem import HEADS, LEARNING_RATE, Problem
+from sides.measure import Stopwatch
+from sides.problem import HEADS, Problem
+from sides.torch_training import prepare_torch, train_torch
 
 
 def train(problem: Problem, epochs: int) -> dict[str, Any]:
     """One-time seconds, and losses and seconds of a warm-up and `epochs` epochs."""
-    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-    torch.set_num_threads(os.cpu_count() or 1)
+    prepare_torch()
     watch = Stopwatch()
     adjacency = watch.time("graph", lambda: _edges(problem) if problem.model == "gat" else _matrix(problem))
-    x, labels = torch.from_numpy(problem.features), torch.from_numpy(problem.labels).long()
-    mask = torch.from_numpy(problem.train_mask)
+    x = torch.from_numpy(problem.features)
     first, last = (_layer(problem.model, layer, heads) for layer, heads in zip(problem.layers, (HEADS, 1), strict=True))
     activation = torch.nn.functional.elu if problem.model == "gat" else torch.relu
-    optimizer = torch.optim.Adam([*first.parameters(), *last.parameters()], lr=LEARNING_RATE)
 
-    def step() -> float:
-        optimizer.zero_grad()
-        out = last(activation(first(x, adjacency)), adjacency)
-        loss = torch.nn.functional.cross_entropy(out[mask], labels[mask])
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+    def forward() -> torch.Tensor:
+        return last(activation(first(x, adjacency)), adjacency)
 
-    losses, seconds = run_epochs(step, epochs)
+    losses, seconds = train_torch(forward, [*first.parameters(), *last.parameters()], problem, epochs)
     return {"setup": watch.seconds, "losses": losses, "seconds": seconds}
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from typing import Any
 
 import numpy as np
 import torch
 
-from sides.measure import Stopwatch, run_epochs
-from sides.problem import LEARNING_RATE, Problem
+from sides.measure import Stopwatch
+from sides.problem import Problem
+from sides.torch_training import prepare_torch, train_torch
 
 
 def train(problem: Problem, epochs: int, *, algebra: bool) -> dict[str, Any]:
@@ -23,8 +22,7 @@ def train(problem: Problem, epochs: int, *, algebra: bool) -> dict[str, Any]:
     """
     if problem.model != "gcn":
         raise SystemExit(f"the torch sides are written for the model gcn, not for {problem.model}")
-    warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-    torch.set_num_threads(os.cpu_count() or 1)
+    prepare_torch()
     watch = Stopwatch()
     a = watch.time("graph", lambda: _normalised(problem))
 
@@ -39,25 +37,19 @@ def train(problem: Problem, epochs: int, *, algebra: bool) -> dict[str, Any]:
         def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # noqa: ARG004
             return a @ gradient.contiguous()
 
-    x, labels = torch.from_numpy(problem.features), torch.from_numpy(problem.labels).long()
-    mask = torch.from_numpy(problem.train_mask)
+    x = torch.from_numpy(problem.features)
     (w0, b0), (w1, b1) = (
         [torch.tensor(layer[name], requires_grad=True) for name in ("kernel", "bias")] for layer in problem.layers
     )
-    optimizer = torch.optim.Adam([w0, b0, w1, b1], lr=LEARNING_RATE)
     if algebra:
         x = watch.time("hoist", lambda: a @ x)
 
-    def step() -> float:
-        optimizer.zero_grad()
+    def forward() -> torch.Tensor:
         h = x @ w0 if algebra else Multiply.apply(x @ w0)
-        out = Multiply.apply(torch.relu(h + b0) @ w1) + b1
-        loss = torch.nn.functional.cross_entropy(out[mask], labels[mask])
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        out: torch.Tensor = Multiply.apply(torch.relu(h + b0) @ w1) + b1
+        return out
 
-    losses, seconds = run_epochs(step, epochs)
+    losses, seconds = train_torch(forward, [w0, b0, w1, b1], problem, epochs)
     return {"setup": watch.seconds, "losses": losses, "seconds": seconds}
 
 
