@@ -169,11 +169,11 @@ def plot(path: Path, found: dict[str, dict[str, Any]], title: str) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     memory_axis.set_yticklabels([])
     for k, (name, one) in enumerate(found.items()):
-        loss_axis.plot(one["losses"], label=name, linewidth=2.5 * (len(found) - k), alpha=0.75)
+        loss_axis.plot(one["losses"], label=name, linewidth=1.3 * (len(found) - k), alpha=0.9)
     loss_axis.set_xlabel("epoch")
     loss_axis.set_ylabel("training loss")
     loss_axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
-    loss_axis.legend(fontsize=8)
+    loss_axis.legend(fontsize=8, handlelength=1.5)
     loss_axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title)
     figure.tight_layout()
