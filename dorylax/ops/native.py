@@ -23,7 +23,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-_ABI = 4  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
+_ABI = 5  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
 _HANDLERS = (
     "dorylax_ffi_reduce",
     "dorylax_ffi_scaled_sum",
@@ -209,6 +209,7 @@ def compute_rows(
         _address(neighbours),
         _address(edges),
         0 if neighbours is None else len(neighbours),
+        len(x),
         first_entry,
         _address(x),
         _address(weight),
@@ -234,7 +235,7 @@ class _Rows(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("offsets", "neighbours", "edges")),
-        *((name, ctypes.c_int64) for name in ("num_entries", "first_entry")),
+        *((name, ctypes.c_int64) for name in ("num_entries", "num_vertices", "first_entry")),
         *((name, ctypes.c_void_p) for name in ("x", "weight", "own", "other", "loops", "scale", "out")),
         *((name, ctypes.c_int64) for name in ("heads", "width")),
     )

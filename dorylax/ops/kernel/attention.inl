@@ -493,7 +493,7 @@ void attend_combine(const Attention& call, int64_t row, const void* partials, in
 }
 
 template <Attend P, class T>
-void attend_rows(const Attention& call, int64_t begin, int64_t end, int64_t longest) {
+void attend_rows(const Attention& call, int64_t begin, int64_t end) {
   using A = AccOf<T>;
   auto* memory = static_cast<A*>(__builtin_malloc(attention_partial(call.heads, call.width) * sizeof(A)));
   if (!memory) __builtin_trap();
@@ -501,7 +501,7 @@ void attend_rows(const Attention& call, int64_t begin, int64_t end, int64_t long
   Chunk<A> chunk;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = call.offsets[row], last = call.offsets[row + 1];
-    if (last - first > longest) continue;
+    if (last - first > kSpan) continue;
     attend_entries<P, T>(call, row, first, last, has_loop<T>(call, row), chunk, state);
     finish_row<P, T>(call, row, state);
   }

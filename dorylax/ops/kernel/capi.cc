@@ -2,7 +2,7 @@
 //
 // Each function computes rows [begin, end) on the calling thread. Arguments are trusted: Python checks them.
 #include <cstdint>
-#include <limits>
+#include <functional>
 
 #include "schedule.h"
 
@@ -12,7 +12,7 @@ extern "C" {
 
 // Raised whenever a signature below, a field of Rows, an operation's number or an XLA handler changes;
 // dorylax/ops/native.py checks it.
-DORYLAX_EXPORT int32_t dorylax_abi() { return 4; }
+DORYLAX_EXPORT int32_t dorylax_abi() { return 5; }
 
 DORYLAX_EXPORT const char* dorylax_instruction_set() { return dorylax::active_kernels().name; }
 
@@ -20,7 +20,10 @@ DORYLAX_EXPORT int32_t dorylax_choose_instruction_set(const char* name) { return
 
 // Reduces rows into out[begin, end).
 DORYLAX_EXPORT void dorylax_reduce_rows(int32_t op, int32_t dtype, const dorylax::Rows* rows, int64_t begin, int64_t end) {
-  dorylax::active_kernels().reduce[op][dtype](*rows, begin, end, std::numeric_limits<int64_t>::max());
+  dorylax::reduce(static_cast<dorylax::Op>(op), static_cast<dorylax::Dtype>(dtype), *rows, begin, end,
+                  [](int64_t n, const std::function<void(int64_t)>& job) {
+                    for (int64_t i = 0; i < n; ++i) job(i);
+                  });
 }
 
 // Products of each entry's two ends.

@@ -102,6 +102,7 @@ ffi::Error read_structure(const ffi::AnyBuffer& offsets, const ffi::AnyBuffer& n
   if (rows.neighbours && rows.num_entries > static_cast<int64_t>(neighbours.element_count())) {
     return invalid("offsets end past the neighbours");
   }
+  rows.num_vertices = dense.dimensions()[0];
   rows.heads = dense.dimensions()[1];
   rows.width = dense.dimensions()[2];
   return ffi::Error::Success();
@@ -122,7 +123,7 @@ ffi::Error reduce_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffer we
   rows.out = out->untyped_data();
   if (rows.heads * rows.width == 0) return ffi::Error::Success();
   return guarded([&] {
-    reduce(static_cast<Op>(op), dtype, rows, num_rows, on_pool(pool));
+    reduce(static_cast<Op>(op), dtype, rows, 0, num_rows, on_pool(pool));
     return ffi::Error::Success();
   });
 }
@@ -155,7 +156,7 @@ ffi::Error scaled_sum_call(ffi::ThreadPool pool, ffi::AnyBuffer x, ffi::AnyBuffe
   rows.out = out->untyped_data();
   if (rows.heads * rows.width == 0) return ffi::Error::Success();
   return guarded([&] {
-    reduce(Op::kScaledSum, dtype, rows, num_rows, on_pool(pool));
+    reduce(Op::kScaledSum, dtype, rows, 0, num_rows, on_pool(pool));
     return ffi::Error::Success();
   });
 }

@@ -217,9 +217,18 @@ DORYLAX_INLINE auto destination(const Rows& rows, int64_t row) {
   }
 }
 
-// Reduces entries [first, last) of one row over N vectors of columns, all kept in registers.
+// Entries [first, last) of a row, and what those before them gave.
+template <class A>
+struct Part {
+  int64_t first;
+  int64_t last;
+  int64_t fetched;  // no entry at or past it is prefetched
+  const A* before;  // [H * F]; null: none come before
+};
+
+// Reduces a part of one row over N vectors of columns, all kept in registers.
 template <class R, class T, int W, int N, class To>
-DORYLAX_INLINE void reduce_tile(const Rows& rows, int64_t row, int64_t head, int64_t first, int64_t last,
+DORYLAX_INLINE void reduce_tile(const Rows& rows, int64_t row, int64_t head, const Part<AccOf<T>>& part,
                                 const Columns& columns, const To& to) {
   using A = AccOf<T>;
   constexpr bool kWeighted = R::kOp == Op::kWeightedSum;
@@ -234,7 +243,11 @@ DORYLAX_INLINE void reduce_tile(const Rows& rows, int64_t row, int64_t head, int
   Vec<A, W> own[kSelect ? N : 1];
 #pragma GCC unroll 16
   for (int i = 0; i < N; ++i) {
-    acc[i] = R::template begin<A, W>();
+    if (part.before) {
+      std::memcpy(&acc[i], part.before + head * rows.width + column<W, N>(columns, i), sizeof(acc[i]));
+    } else {
+      acc[i] = R::template begin<A, W>();
+    }
     if constexpr (kSelect) {
       own[i] = Element<T>::template load<W>(static_cast<const T*>(rows.own) + row * stride + column<W, N>(columns, i));
     }
@@ -262,22 +275,25 @@ DORYLAX_INLINE void reduce_tile(const Rows& rows, int64_t row, int64_t head, int
     }
   };
 
-  int64_t k = first;
-  if (neighbours) {
-    // Prefetching runs on into the following rows, whose indices follow, but never past the last index of all.
-    const int64_t ahead = rows.num_entries - kAhead;
-    const int64_t stop = last < ahead ? last : ahead;
+  const auto prefetch = [&](int32_t vertex) __attribute__((always_inline)) {
     constexpr int64_t kBytes = N * W * sizeof(T);
-    for (; k < stop; ++k) {
-      const char* next = reinterpret_cast<const char*>(x + neighbours[k + kAhead] * stride + columns.start);
+    const char* row = reinterpret_cast<const char*>(x + vertex * stride + columns.start);
 #pragma GCC unroll 16
-      for (int64_t line = 0; line < kBytes; line += kLine) __builtin_prefetch(next + line, 0, 3);
-      // The tile's end may lie one line further where rows are not aligned to lines.
-      if constexpr (kBytes % kLine != 0 || kBytes < kLine) __builtin_prefetch(next + kBytes - 1, 0, 3);
+    for (int64_t line = 0; line < kBytes; line += kLine) __builtin_prefetch(row + line, 0, 3);
+    // The tile's end may lie one line further where rows are not aligned to lines.
+    if constexpr (kBytes % kLine != 0 || kBytes < kLine) __builtin_prefetch(row + kBytes - 1, 0, 3);
+  };
+
+  int64_t k = part.first;
+  if (neighbours) {
+    const int64_t ahead = part.fetched - kAhead;
+    const int64_t stop = part.last < ahead ? part.last : ahead;
+    for (; k < stop; ++k) {
+      prefetch(neighbours[k + kAhead]);
       step(k);
     }
   }
-  for (; k < last; ++k) step(k);
+  for (; k < part.last; ++k) step(k);
 
 #pragma GCC unroll 16
   for (int i = 0; i < N; ++i) {
@@ -294,13 +310,13 @@ constexpr int tile_vectors() {
 }
 
 template <class R, class T, int W, class To>
-DORYLAX_INLINE void reduce_vectors(const Rows& rows, int64_t row, int64_t head, int64_t first, int64_t last, int n,
+DORYLAX_INLINE void reduce_vectors(const Rows& rows, int64_t row, int64_t head, const Part<AccOf<T>>& part, int n,
                                    const Columns& columns, const To& to) {
   switch (n) {
 #define DORYLAX_CASE(N)                                                                  \
   case N:                                                                                \
     if constexpr (N <= tile_vectors<R, T>())                                               \
-      reduce_tile<R, T, W, N>(rows, row, head, first, last, columns, to);                \
+      reduce_tile<R, T, W, N>(rows, row, head, part, columns, to);                       \
     break;
     DORYLAX_CASE(1)
     DORYLAX_CASE(2)
@@ -324,8 +340,8 @@ DORYLAX_INLINE void reduce_vectors(const Rows& rows, int64_t row, int64_t head, 
 
 // One head of one row, whatever its width: full vectors where they fit, else the widest power of two that fits.
 template <class R, class T, class To>
-DORYLAX_INLINE void reduce_head(const Rows& rows, int64_t width, int64_t row, int64_t head, int64_t first, int64_t last,
-                                const To& to) {
+DORYLAX_INLINE void reduce_head(const Rows& rows, int64_t width, int64_t row, int64_t head,
+                                const Part<AccOf<T>>& part, const To& to) {
   constexpr int W = DORYLAX_BYTES / sizeof(AccOf<T>);
   if (width >= W) {
     const int64_t vectors = (width + W - 1) / W;
@@ -333,7 +349,7 @@ DORYLAX_INLINE void reduce_head(const Rows& rows, int64_t width, int64_t row, in
     for (int64_t t = 0; t < tiles; ++t) {
       const int64_t begin = vectors * t / tiles, end = vectors * (t + 1) / tiles;
       const int64_t final = end == vectors ? width - W : (end - 1) * W;
-      reduce_vectors<R, T, W>(rows, row, head, first, last, static_cast<int>(end - begin), {begin * W, final}, to);
+      reduce_vectors<R, T, W>(rows, row, head, part, static_cast<int>(end - begin), {begin * W, final}, to);
     }
     return;
   }
@@ -341,8 +357,8 @@ DORYLAX_INLINE void reduce_head(const Rows& rows, int64_t width, int64_t row, in
   if constexpr (L < W) {                                                                                   \
     if (width >= L) {                                                                                      \
       if (width == L)                                                                                      \
-        return reduce_tile<R, T, L, 1>(rows, row, head, first, last, {0, 0}, to);                        \
-      return reduce_tile<R, T, L, 2>(rows, row, head, first, last, {0, width - L}, to);                  \
+        return reduce_tile<R, T, L, 1>(rows, row, head, part, {0, 0}, to);                               \
+      return reduce_tile<R, T, L, 2>(rows, row, head, part, {0, width - L}, to);                         \
     }                                                                                                      \
   }
   DORYLAX_NARROW(8)
@@ -355,20 +371,22 @@ DORYLAX_INLINE void reduce_head(const Rows& rows, int64_t width, int64_t row, in
 // Heads matter only where each has its own weight; else a row is one head of width H * F. Not inlined: all widths are
 // compiled into it, once for all its callers.
 template <class R, class T, class To>
-__attribute__((noinline)) void reduce_row(const Rows& given, int64_t row, int64_t first, int64_t last, const To& to) {
+__attribute__((noinline)) void reduce_part(const Rows& given, int64_t row, const Part<AccOf<T>>& part, const To& to) {
   if constexpr (R::kOp == Op::kWeightedSum) {
     for (int64_t head = 0; head < given.heads; ++head) {
-      reduce_head<R, T>(given, given.width, row, head, first, last, to);
+      reduce_head<R, T>(given, given.width, row, head, part, to);
     }
   } else {
-    reduce_head<R, T>(given, given.heads * given.width, row, 0, first, last, to);
+    reduce_head<R, T>(given, given.heads * given.width, row, 0, part, to);
   }
 }
 
 template <class R, class T>
-void reduce_span(const Rows& rows, int64_t row, int64_t first, int64_t last, void* partial) {
+void reduce_span(const Rows& rows, int64_t row, int64_t first, int64_t last, bool resume, void* partial) {
   using E = typename EntriesOf<R>::type;
-  reduce_row<E, T>(rows, row, first, last, AsAccumulated<AccOf<T>>{static_cast<AccOf<T>*>(partial)});
+  auto* sums = static_cast<AccOf<T>*>(partial);
+  const Part<AccOf<T>> part = {first, last, last, resume ? sums : nullptr};
+  reduce_part<E, T>(rows, row, part, AsAccumulated<AccOf<T>>{sums});
 }
 
 template <class R, class T>
@@ -388,37 +406,81 @@ void combine_spans(const Rows& rows, int64_t row, const void* partials, int64_t 
   }
 }
 
-// One long row on one thread.
+// Whole rows.
 template <class R, class T>
-__attribute__((noinline)) void reduce_long_row(const Rows& rows, int64_t row, int64_t first, int64_t last) {
-  const int64_t count = (last - first + kSpan - 1) / kSpan, stride = rows.heads * rows.width;
-  auto* partials = static_cast<AccOf<T>*>(__builtin_malloc(count * stride * sizeof(AccOf<T>)));
-  if (!partials) __builtin_trap();
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t begin = first + i * kSpan, end = begin + kSpan < last ? begin + kSpan : last;
-    reduce_span<R, T>(rows, row, begin, end, partials + i * stride);
-  }
-  combine_spans<R, T>(rows, row, partials, count);
-  __builtin_free(partials);
-}
-
-template <class R, class T>
-void reduce_rows(const Rows& rows, int64_t begin, int64_t end, int64_t longest) {
+void reduce_rows(const Rows& rows, int64_t begin, int64_t end) {
   using E = typename EntriesOf<R>::type;
   constexpr bool kZero = R::kOp != Op::kScaledSum;  // whether a row without entries is 0
   const int64_t stride = rows.heads * rows.width;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = rows.offsets[row], last = rows.offsets[row + 1];
-    if (last - first > longest) continue;
+    if (last - first > kSpan) continue;
     if (kZero && first == last) {
       std::memset(static_cast<OutOf<T>*>(rows.out) + row * stride, 0, stride * sizeof(OutOf<T>));
-    } else if (last - first > kSpan) {
-      reduce_long_row<R, T>(rows, row, first, last);
     } else {
-      reduce_row<E, T>(rows, row, first, last, destination<R, T>(rows, row));
+      // Prefetching runs on into the following rows, whose indices follow, but never past the last index of all.
+      const Part<AccOf<T>> part = {first, last, rows.num_entries, nullptr};
+      reduce_part<E, T>(rows, row, part, destination<R, T>(rows, row));
     }
   }
 }
+
+// Rows ahead of which a sweep prefetches where a row's entries begin and its accumulators, which lie far apart.
+constexpr int64_t kRowsAhead = 8;
+
+template <class A>
+DORYLAX_INLINE void prefetch_row(const Rows& rows, int64_t first, const A* sums) {
+  __builtin_prefetch(rows.neighbours + first, 0, 3);
+  __builtin_prefetch(rows.neighbours + first + kLine / sizeof(int32_t), 0, 3);
+  const char* from = reinterpret_cast<const char*>(sums);
+  const char* to = reinterpret_cast<const char*>(sums + rows.heads * rows.width);
+  for (; from < to + kLine - 1; from += kLine) __builtin_prefetch(from, 1, 3);
+}
+
+// What one sweep adds to rows; until the last one, `out` holds their accumulators.
+template <class R, class T>
+void sweep_rows(const Rows& rows, int64_t begin, int64_t end, const Sweep& sweep) {
+  using E = typename EntriesOf<R>::type;
+  using A = AccOf<T>;
+  static_assert(sizeof(A) == sizeof(OutOf<T>));
+  constexpr bool kFinish = R::kOp == Op::kScaledSum;
+  const int64_t stride = rows.heads * rows.width;
+  const int64_t* starts = sweep.first ? rows.offsets : sweep.positions;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t all = rows.offsets[row], end_of_row = rows.offsets[row + 1];
+    if (end_of_row - all > kSpan) {
+      sweep.positions[row] = all;
+      continue;
+    }
+    A* sums = static_cast<A*>(rows.out) + row * stride;
+    if (row + kRowsAhead < end) prefetch_row(rows, starts[row + kRowsAhead], sums + kRowsAhead * stride);
+    const int64_t first = starts[row];
+    const int64_t last = sweep.last ? end_of_row : sweep_end(rows.neighbours, first, end_of_row, sweep.until);
+    sweep.positions[row] = last;
+    if (!kFinish && all == end_of_row) {
+      if (sweep.first) std::memset(sums, 0, stride * sizeof(A));
+      continue;
+    }
+    const Part<A> part = {first, last, last, sweep.first ? nullptr : sums};
+    if (kFinish && sweep.last) {
+      reduce_part<E, T>(rows, row, part, destination<R, T>(rows, row));
+    } else if (sweep.first || first != last) {
+      reduce_part<E, T>(rows, row, part, AsAccumulated<A>{sums});
+    }
+  }
+}
+
+// Accumulators of a narrower result have no place to wait in.
+template <class R, class T>
+constexpr SweepRows find_sweep() {
+  if constexpr (sizeof(AccOf<T>) == sizeof(OutOf<T>)) {
+    return sweep_rows<R, T>;
+  } else {
+    return nullptr;
+  }
+}
+template <class R, class T>
+constexpr SweepRows sweep_rows_or_null = find_sweep<R, T>();
 
 // --- One result per entry --------------------------------------------------------------------------------------------
 
@@ -504,7 +566,7 @@ void expand_rows(const Rows& rows, int64_t begin, int64_t end, int64_t first, in
 #define DORYLAX_STRING(S) DORYLAX_STRING_(S)
 
 const Kernels kTable = {
-    DORYLAX_STRING(DORYLAX_ISA), DORYLAX_PER_OP(reduce_rows),     DORYLAX_PER_OP(reduce_span),
+    DORYLAX_STRING(DORYLAX_ISA), DORYLAX_PER_OP(reduce_rows),     DORYLAX_PER_OP(sweep_rows_or_null), DORYLAX_PER_OP(reduce_span),
     DORYLAX_PER_OP(combine_spans), DORYLAX_PER_DTYPE(dot_rows, ), DORYLAX_PER_DTYPE(expand_rows, ),
     DORYLAX_PER_ATTEND(attend_rows), DORYLAX_PER_ATTEND(attend_span), DORYLAX_PER_ATTEND(attend_combine),
     DORYLAX_PER_DTYPE(attend_prepare, ),

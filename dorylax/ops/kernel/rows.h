@@ -37,6 +37,7 @@ struct Rows {
   const int32_t* neighbours;  // [E]; null: entry k refers to vertex k - first_entry
   const int32_t* edges;       // [E]; null: entry k is edge k - first_entry
   int64_t num_entries;        // E: no index is read at or past it
+  int64_t num_vertices;       // V
   int64_t first_entry;        // where arrays of values per entry begin: 0, or offsets[0] of a slice of the rows
   const void* x;              // [V, H, F]
   const void* weight;         // [E, H]
@@ -49,10 +50,32 @@ struct Rows {
   int64_t width;              // F
 };
 
-// Reduces rows [begin, end), leaving out rows of more than `longest` entries.
-using ReduceRows = void (*)(const Rows&, int64_t begin, int64_t end, int64_t longest);
-// Reduces entries [first, last) of one row into `partial`, [H * F] accumulators (float64 for float64, else float32).
-using ReduceSpan = void (*)(const Rows&, int64_t row, int64_t first, int64_t last, void* partial);
+// One of several sweeps over the same rows, each of which reads the neighbours below a bound only, so that what it reads
+// stays in a cache (schedule.cc says when). Where a row's neighbours are not in order it goes less far; the entries are
+// taken in the same order as in one sweep, so the results are the same bits.
+struct Sweep {
+  bool first;
+  bool last;
+  int64_t until;       // neighbours below it
+  int64_t* positions;  // [R], where the sweep before ended in each row
+};
+
+// Where a sweep ends that begins at entry `first`: at `last`, or before the first neighbour at or past `until`.
+// Static, as all functions of this header: each instruction set needs its own copy.
+static inline int64_t sweep_end(const int32_t* neighbours, int64_t first, int64_t last, int64_t until) {
+  constexpr int64_t kStride = 16;
+  while (first + kStride <= last && neighbours[first + kStride - 1] < until) first += kStride;
+  while (first < last && neighbours[first] < until) ++first;
+  return first;
+}
+
+// Reduces rows [begin, end) of at most kSpan entries.
+using ReduceRows = void (*)(const Rows&, int64_t begin, int64_t end);
+// Likewise, what one sweep adds.
+using SweepRows = void (*)(const Rows&, int64_t begin, int64_t end, const Sweep&);
+// Reduces entries [first, last) of one row into `partial`, [H * F] accumulators (float64 for float64, else float32);
+// `resume`: into what `partial` holds of the entries before them.
+using ReduceSpan = void (*)(const Rows&, int64_t row, int64_t first, int64_t last, bool resume, void* partial);
 // Combines `count` partials of one row, [count, H * F], in order, into out.
 using CombineSpans = void (*)(const Rows&, int64_t row, const void* partials, int64_t count);
 // Computes the entries of rows [begin, end) that lie in [first, last).
@@ -91,18 +114,19 @@ enum class Attend : int32_t { kForward = 0, kSaving = 1, kBackward = 2 };
 constexpr int kAttends = 3;
 
 // As ReduceRows, ReduceSpan and CombineSpans; a partial is `attention_partial` accumulators.
-using AttendRows = void (*)(const Attention&, int64_t begin, int64_t end, int64_t longest);
+using AttendRows = void (*)(const Attention&, int64_t begin, int64_t end);
 using AttendSpan = void (*)(const Attention&, int64_t row, int64_t first, int64_t last, void* partial);
 using AttendCombine = void (*)(const Attention&, int64_t row, const void* partials, int64_t count);
 // What the backward pass needs of rows [begin, end) before it runs along edges.
 using AttendPrepare = void (*)(const Attention&, int64_t begin, int64_t end);
 
 // Three numbers per head and two rows: see State in attention.inl.
-inline int64_t attention_partial(int64_t heads, int64_t width) { return heads * (3 + 2 * width); }
+static inline int64_t attention_partial(int64_t heads, int64_t width) { return heads * (3 + 2 * width); }
 
 struct Kernels {
   const char* name;
   ReduceRows reduce[kOps][kDtypes + 1];  // null for kBFloat16ToFloat32 but of kScaledSum
+  SweepRows sweep[kOps][kDtypes + 1];    // also null where results are narrower than accumulators
   ReduceSpan span[kOps][kDtypes + 1];
   CombineSpans combine[kOps][kDtypes + 1];
   PerEntry dot[kDtypes];     // out[k, h] = sum over f of own[r, h, f] * x[n, h, f]
@@ -117,6 +141,12 @@ const Kernels* kernels_avx512();    // null where this build or this processor h
 const Kernels* kernels_avx2();
 const Kernels* kernels_baseline();  // never null
 
-inline int64_t bytes_per_accumulator(Dtype dtype) { return dtype == Dtype::kFloat64 ? 8 : 4; }
+static inline int64_t bytes_per_accumulator(Dtype dtype) { return dtype == Dtype::kFloat64 ? 8 : 4; }
+
+// What an entry reads of its neighbour, per column.
+static inline int64_t bytes_per_value(Op op, Dtype dtype) {
+  const int64_t bytes = dtype == Dtype::kFloat64 ? 8 : dtype == Dtype::kFloat32 ? 4 : 2;
+  return op == Op::kSelectSum ? 2 * bytes : bytes;
+}
 
 }  // namespace dorylax

@@ -15,7 +15,8 @@ const Kernels& active_kernels();
 // Chooses by name ("avx512", "avx2", "baseline"; "" for the best); false where it cannot run here.
 bool choose_kernels(const char* name);
 
-void reduce(Op op, Dtype dtype, const Rows& rows, int64_t num_rows, const ParallelFor& parallel_for);
+// Reduces rows [begin, end).
+void reduce(Op op, Dtype dtype, const Rows& rows, int64_t begin, int64_t end, const ParallelFor& parallel_for);
 void attend(Attend pass, Dtype dtype, const Attention& call, int64_t num_rows, const ParallelFor& parallel_for);
 void per_entry(PerEntry kernel, const Rows& rows, int64_t num_rows, const ParallelFor& parallel_for);
 
