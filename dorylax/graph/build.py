@@ -192,6 +192,15 @@ def from_archive(archive: Archive) -> Graph:
         GraphError: it lacks `indptr` or `indices`, or they are inconsistent.
     """
     archive.require("indptr", "indices")
+    graph = _stored_graph(archive)
+    if "self_loops" in archive and (said := str(archive.fetch("self_loops"))) != graph.self_loops:
+        raise GraphError(
+            f"self_loops is {said!r}, but it is {graph.self_loops!r} vertices that have an edge to themselves"
+        )
+    return graph
+
+
+def _stored_graph(archive: Archive) -> Graph:
     offsets, targets = archive.fetch("indptr"), archive.fetch("indices")
     if "directed" in archive and not archive.fetch("directed"):  # rows by source, then, are rows by target
         graph = from_csr(offsets, targets)

@@ -164,6 +164,7 @@ class Dataset:
                 "indptr": by_source.offsets,
                 "indices": by_source.neighbours,
                 "directed": np.array(not data.graph.symmetric),
+                "self_loops": np.array(data.graph.self_loops),
                 "num_classes": np.array(self.num_classes),
                 "name": np.array(self.name),
                 **arrays,

@@ -6,6 +6,8 @@ Arrays:
     features: `[V, F]`, or compressed rows `features_indptr`, `features_indices`, `features_data`, `features_shape`.
     labels: int `[V]`, or `[V, C]` of zeros and ones (multi-label).
     directed: false where every edge comes with its reverse, which saves sorting; optional.
+    self_loops: "none", "some" or "all" vertices have an edge to themselves, which saves guessing what a run will need;
+        optional.
     num_classes: C; optional.
     train_mask, val_mask, test_mask: bool `[V]`; optional.
     name: optional.

@@ -10,6 +10,7 @@ import numpy as np
 from dorylax.config.schema import DataConfig
 from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of
+from dorylax.graph.graph import SelfLoops
 from dorylax.graph.npz import Archive, open_npz
 from dorylax.memory.shapes import DataShape
 
@@ -18,7 +19,8 @@ def shape_of(config: DataConfig) -> DataShape | None:
     """The sizes of the data set that the `data` section names.
 
     Of an archive only headers are read, and single numbers; its labels where it does not say how many classes there
-    are. An archive that does not say whether its graph is directed is taken for one that is: that takes more.
+    are. An archive that does not say whether its graph is directed, or has self-loops, is taken for one that is and has
+    some: that takes more.
 
     Returns:
         The shape; None where there is no such data set (loading it says why).
@@ -74,11 +76,18 @@ def archive_shape(path: Path) -> DataShape:
             width,
             _num_classes(archive, labels),
             symmetric=symmetric,
+            self_loops=_self_loops(archive),
             multilabel=len(labels) == 2,
             features_in="mapped" if float32 and archive.maps("features") else "elsewhere",
             graph_in="mapped" if as_stored and archive.maps("indices") else "elsewhere",
             stored_bytes=_stored(archive, sparse=sparse) + max(0, index.itemsize - 4) * num_edges,
         )
+
+
+def _self_loops(archive: Archive) -> SelfLoops:
+    """As the archive says; what takes most where it does not, or says what loading it will refuse."""
+    said = str(archive.fetch("self_loops")) if "self_loops" in archive else "some"
+    return "none" if said == "none" else "all" if said == "all" else "some"
 
 
 def _num_classes(archive: Archive, labels: tuple[int, ...]) -> int:

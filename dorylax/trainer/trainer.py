@@ -1,8 +1,8 @@
 """`Trainer`: the whole graph, trained epoch by epoch, on one machine or by a pipeline.
 
 It decides the order of things in a run: epoch, record, observers, checkpoint, stop. What trains an epoch is one of
-`runners`; the mathematics of one machine is in `step` and `gradient`, numbers and definitions in `result`, saving in
-`loop_state` and `dorylax.checkpoint`.
+`runners`; what one machine computes with is in `one_machine`, its mathematics in `step` and `gradient`, numbers and
+definitions in `result`, saving in `loop_state` and `dorylax.checkpoint`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import contextlib
 import dataclasses
 import os
 import time
-import warnings
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -25,17 +23,14 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
 from dorylax.metrics import MetricsWriter
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.program.errors import SplitError
 from dorylax.program.model.flax_nnx import put_back, take_apart
 from dorylax.program.program import Gathered
-from dorylax.program.spec import DataSpec
 from dorylax.run_directory import RunDirectory
-from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation
-from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.loop_state import LoopState, describe_run, to_host
 from dorylax.trainer.observer import Observer
+from dorylax.trainer.one_machine import OneMachine, SingleOptions
 from dorylax.trainer.options import TrainOptions, free_settings
 from dorylax.trainer.result import Stopped, TrainingError, TrainResult
 from dorylax.trainer.run_files import RunFiles
@@ -53,7 +48,7 @@ from dorylax.trainer.validate import (
     check_pipeline,
     check_run_directory,
 )
-from dorylax.trainer.vertex_order import Order, effective_order, in_order
+from dorylax.trainer.vertex_order import Order
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
@@ -143,13 +138,8 @@ class Trainer:
         self._observers = tuple(observers)
         self._config: dict[str, Any] | None = None
         self._optimizer = optimizer
-        self._optimize = optimize
-        self._order: Order = order
-        self._order_seconds = 0.0
-        self._gathered: Gathered = gathered
-        self._memory: MemoryCheck = memory
+        self._single = SingleOptions(optimize, order, gathered, memory)
         self._begun = 0.0  # of `fit`, on the machine's clock
-        self._effective_order = effective_order(order, data, reference=not optimize)
         self._pipeline = pipeline
         free = free_settings(pipeline)
         of_pipeline = {} if pipeline is None else pipeline.dotted()
@@ -165,9 +155,9 @@ class Trainer:
             self._parts, params=to_host(self._parts.params), state=to_host(self._parts.state)
         )
         self._functions = step_functions(self._parts.structure, optimizer)
-        self._gradient: Gradient | None = None
+        edge_ids = check_model(self._functions, self._parts, data, type(model).__name__)
+        self._machine = OneMachine(self._functions, self._parts, data, self._single, edge_ids=edge_ids)
         self._trained: LoopState | None = None
-        self._reads_edge_ids = check_model(self._functions, self._parts, data, type(model).__name__)
 
     @classmethod
     def from_config(
@@ -293,65 +283,24 @@ class Trainer:
             raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
         loop = self._trained
         params, state = loop.chosen if epoch == "best" else (loop.params, loop.state)
-        arguments = (params, state, self._parts.streams, self._arrays.graph, self._arrays.features)
+        arguments = (params, state, self._parts.streams, self._machine.arrays.graph, self._machine.arrays.features)
         predict, _ = self._functions.predict.prepare(*arguments)
         rows = np.array(predict(*arguments))
-        vertex_ids = self._arrays.graph.vertex_ids
+        vertex_ids = self._machine.arrays.graph.vertex_ids
         if vertex_ids is None:
             return rows
         logits = np.empty_like(rows)
         logits[np.asarray(vertex_ids)] = rows
         return logits
 
-    @cached_property
-    def _arrays(self) -> TrainingArrays:
-        data, self._order_seconds = in_order(self.data, self._effective_order)
-        return TrainingArrays.of(data, edge_ids=self._reads_edge_ids)
-
-    @property
-    def _spec(self) -> DataSpec:
-        """What a program for one machine is traced on."""
-        spec = DataSpec.of(self.data)
-        return dataclasses.replace(spec, edge_ids_fit=self._reads_edge_ids)
-
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""
         if self._pipeline is not None:
             return PipelineRunner(self._parts, self.data, self._optimizer, self._pipeline, self.options)
-        gradient, seconds = self._choose_gradient()
+        gradient, seconds = self._machine.choose_gradient()
         return SingleRunner(
             self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds
         )
-
-    def _check_memory(self) -> float:
-        """Before anything large is made; seconds spent on compiling what training will use."""
-        if self._memory == "ignore" or self._pipeline is not None or "_arrays" in self.__dict__:
-            return 0.0
-        from dorylax.trainer.footprint import check_trainer
-
-        gradient, _ = self._choose_gradient()
-        community = self._effective_order == "community"
-        edge_ids = self._reads_edge_ids
-        return check_trainer(self._functions, gradient, self._parts, self.data, community=community, edge_ids=edge_ids)
-
-    def _choose_gradient(self) -> tuple[Gradient, float]:
-        """How this trainer computes gradients, and the seconds spent on tracing now."""
-        if self._gradient is not None:
-            return self._gradient, 0.0
-        gradient: Gradient = self._functions.plain
-        seconds = 0.0
-        if self._optimize:
-            try:
-                gradient, seconds = self._functions.optimised(self._parts, self._spec, gathered=self._gathered)
-            except SplitError as error:
-                warnings.warn(
-                    f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
-                    f"and a pipeline would refuse it: {error}",
-                    UserWarning,
-                    stacklevel=4,
-                )
-        self._gradient = gradient
-        return gradient, seconds
 
     def _train(
         self,
@@ -374,16 +323,17 @@ class Trainer:
 
         stopped = self._stop_reason(loop)
         if stopped is None:
-            loop.spend("compile", self._check_memory())
+            if self._pipeline is None:
+                loop.spend("compile", self._machine.check_memory())
             if files is not None:
                 files.directory.remove_summary()
-            arrays = self._arrays
-            loop.spend("compile", self._order_seconds)
-            self._order_seconds = 0.0
+            arrays = self._machine.arrays
+            loop.spend("compile", self._machine.order_seconds)
+            self._machine.order_seconds = 0.0
             runner.start(loop, arrays)
             only_evaluated = () if runner.reads_features else (self.data.features,)
             release(*only_evaluated)
-            gradient = self._functions.plain if self._pipeline is not None else self._choose_gradient()[0]
+            gradient = self._functions.plain if self._pipeline is not None else self._machine.choose_gradient()[0]
             evaluation = Evaluation(
                 self._functions,
                 gradient.forward,
@@ -456,7 +406,7 @@ class Trainer:
     def _describe(self, fresh: LoopState) -> dict[str, Any]:
         name = type(self.model).__name__
         # Only where it changes numbers, so that a run may be continued with the same order under another name.
-        order = {} if self._effective_order == "given" else {"single.order": self._effective_order}
+        order = {} if self._machine.order == "given" else {"single.order": self._machine.order}
         return describe_run(
             self._parts, fresh.opt_state, self.data, model=name, seed=self.options.seed, settings=self._settings | order
         )
@@ -469,12 +419,7 @@ class Trainer:
             "data": {"name": self.data.name},
             "model": {"class": type(self.model).__name__},
             "train": {"seed": self.options.seed, "eval_every": self.options.eval_every},
-            "single": {
-                "optimize": self._optimize,
-                "order": self._order,
-                "gathered": self._gathered,
-                "memory": self._memory,
-            },
+            "single": self._single.to_dict(),
         }
         if self._pipeline is not None:
             config["pipeline"] = self._pipeline.to_dict()

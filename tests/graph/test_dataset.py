@@ -228,6 +228,12 @@ def test_a_damaged_archive_is_named_once(tmp_path, array):
     assert str(caught.value).count("bad.npz") == 1
 
 
+def test_what_an_archive_says_of_self_loops_is_checked(tmp_path):
+    _save(tmp_path / "bad.npz", self_loops=np.array("all"))
+    with pytest.raises(GraphError, match="self_loops is 'all', but it is 'none' vertices that have an edge"):
+        Dataset.from_npz(tmp_path / "bad.npz")
+
+
 def test_writing_a_symmetric_graph_sorts_nothing(tmp_path):
     data = _dataset(directed=False)
     data.save_npz(tmp_path / "mine.npz")

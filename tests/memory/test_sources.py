@@ -11,7 +11,7 @@ import pytest
 import dorylax
 from dorylax.config.schema import DataConfig
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
+from dorylax.graph.graph import Graph, SelfLoops
 from dorylax.graph.npz import write_npz
 from dorylax.graph.validate import GraphError
 from dorylax.memory.shapes import DataShape
@@ -27,16 +27,22 @@ def test_generated() -> None:
     assert large.num_edges == 3_600_000_000
 
 
+@pytest.mark.parametrize("self_loops", ["none", "some", "all"])
 @pytest.mark.parametrize("directed", [False, True])
-def test_an_archive_of_ours(tmp_path: Path, directed: bool) -> None:
+def test_an_archive_of_ours(tmp_path: Path, directed: bool, self_loops: SelfLoops) -> None:
     data = dorylax.load("communities", size="tiny")
-    if directed:
-        graph = Graph.from_coo(np.arange(999), np.arange(1, 1000), 1000)
-        data = dataclasses.replace(data, graph=graph)
+    graph = Graph.from_coo(np.arange(999), np.arange(1, 1000), 1000) if directed else data.graph
+    if self_loops != "none":
+        looped = np.arange(1000 if self_loops == "all" else 7)
+        targets = np.repeat(np.arange(1000), np.diff(graph.incoming.offsets))
+        sources = np.concatenate([graph.incoming.neighbours, looped])
+        graph = Graph.from_coo(sources, np.concatenate([targets, looped]), 1000)
+    data = dataclasses.replace(data, graph=graph)
+    assert graph.self_loops == self_loops
     data.save_npz(tmp_path / "mine.npz")
     shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
     small = {"features_in": "elsewhere", "graph_in": "elsewhere"}
-    assert shape == dataclasses.replace(DataShape.of(data), self_loops="some", **small)
+    assert shape == dataclasses.replace(DataShape.of(data), **small)
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -66,8 +66,8 @@ def tiny() -> Dataset:
 def compiled(model, data, **options):
     """A function that gives loss and gradients of an epoch, compiled now: kernels are chosen when it runs."""
     trainer = Trainer(model, data, optimizer=ADAM, **options)
-    gradient, _ = trainer._choose_gradient()
-    arrays, params, state = trainer._arrays, trainer._parts.params, trainer._parts.state
+    gradient, _ = trainer._machine.choose_gradient()
+    arrays, params, state = trainer._machine.arrays, trainer._parts.params, trainer._parts.state
 
     # Functions of their own, so that nothing is used that was lowered with another library.
     def prepared(data):
@@ -111,7 +111,7 @@ def test_loss_and_gradients_are_the_plain_ones(messy, name, monkeypatch):
 
 def operators(model, data, **options):
     """The folded gathers of a step: how many are hoisted, and are in the epoch forwards and backwards."""
-    gradient, _ = Trainer(model, data, optimizer=ADAM, **options)._choose_gradient()
+    gradient, _ = Trainer(model, data, optimizer=ADAM, **options)._machine.choose_gradient()
     function = gradient._function
     before, after = (
         [equation for equation in part.jaxpr.eqns if equation.primitive is gather_scaled.primitive]
@@ -173,8 +173,8 @@ def test_what_is_compiled_reads_bfloat16_and_takes_no_more_memory(messy):
 
     def step(gathered):
         trainer = Trainer(MODELS["gcn"][0](nnx.Rngs(0)), messy, optimizer=ADAM, gathered=gathered)
-        gradient, _ = trainer._choose_gradient()
-        arrays = trainer._arrays
+        gradient, _ = trainer._machine.choose_gradient()
+        arrays = trainer._machine.arrays
         inputs = EpochInputs(trainer._parts.streams, gradient.keep(arrays).arrays, arrays, np.uint32(0), np.uint32(0))
         return jax.jit(gradient).lower(trainer._parts.params, trainer._parts.state, inputs).compile()
 

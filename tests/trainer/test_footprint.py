@@ -114,7 +114,7 @@ def test_what_the_check_compiles_is_what_training_runs(memory_of) -> None:
         trainer.fit()
     memory_of(64)
     functions = trainer._functions
-    gradient = trainer._choose_gradient()[0]
+    gradient = trainer._machine.choose_gradient()[0]
     compiled = functions.evaluation(gradient.forward), functions.step(gradient)
     assert [len(function._executables) for function in compiled] == [1, 1]
     trainer.fit()

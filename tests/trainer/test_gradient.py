@@ -78,8 +78,8 @@ def test_flax_dropout_is_drawn_by_vertex_id(tiny, reordered):
 
 def traced_step(trainer):
     """The jaxpr of a trainer's step, and what its gradient keeps."""
-    loop, arrays = trainer._fresh(), trainer._arrays
-    own, _ = trainer._choose_gradient()
+    loop, arrays = trainer._fresh(), trainer._machine.arrays
+    own, _ = trainer._machine.choose_gradient()
     kept = own.keep(arrays).arrays
     inputs = EpochInputs(trainer._parts.streams, kept, arrays, np.uint32(0), np.uint32(0))
     carry = (loop.params, loop.opt_state, loop.state)

@@ -1,0 +1,111 @@
+"""What one machine trains with: the data in their order in memory, and how a gradient is computed."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, final
+
+from dorylax.graph.dataset import Dataset
+from dorylax.program.errors import SplitError
+from dorylax.program.model.base import ModelParts
+from dorylax.program.program import Gathered
+from dorylax.program.spec import DataSpec
+from dorylax.trainer.arrays import TrainingArrays
+from dorylax.trainer.gradient import Gradient
+from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.vertex_order import Order, effective_order, in_order
+
+if TYPE_CHECKING:
+    from dorylax.trainer.footprint import MemoryCheck
+
+
+@dataclasses.dataclass(frozen=True)
+class SingleOptions:
+    """What a user sets of `single`; `Trainer` says what each means."""
+
+    optimize: bool = True
+    order: Order = "auto"
+    gathered: Gathered = "float32"
+    memory: MemoryCheck = "check"
+
+    def to_dict(self) -> dict[str, bool | str]:
+        """As in a configuration."""
+        return dataclasses.asdict(self)
+
+
+@final
+class OneMachine:
+    """The step of one machine, and evaluations of a pipeline, share what is here; each is made when first asked for.
+
+    Args:
+        functions: of the model and its optimizer.
+        parts: the model.
+        data: as the user gave them.
+        options: how.
+        edge_ids: whether the model reads them.
+
+    Attributes:
+        order: of vertices in memory, "given" or "community".
+        order_seconds: spent on putting the data in order, once `arrays` has been read.
+    """
+
+    def __init__(
+        self, functions: StepFunctions, parts: ModelParts, data: Dataset, options: SingleOptions, *, edge_ids: bool
+    ) -> None:
+        self._functions = functions
+        self._parts = parts
+        self._data = data
+        self._options = options
+        self._edge_ids = edge_ids
+        self._gradient: Gradient | None = None
+        self.order: Literal["given", "community"] = effective_order(options.order, data, reference=not options.optimize)
+        self.order_seconds = 0.0
+
+    @cached_property
+    def arrays(self) -> TrainingArrays:
+        """The data on the device, in order."""
+        data, self.order_seconds = in_order(self._data, self.order)
+        return TrainingArrays.of(data, edge_ids=self._edge_ids)
+
+    def choose_gradient(self) -> tuple[Gradient, float]:
+        """How gradients are computed, and the seconds spent on tracing now.
+
+        Warns:
+            UserWarning: the model cannot be split, and trains as plain jit.
+        """
+        if self._gradient is not None:
+            return self._gradient, 0.0
+        gradient: Gradient = self._functions.plain
+        seconds = 0.0
+        if self._options.optimize:
+            # What a program for one machine is traced on.
+            spec = dataclasses.replace(DataSpec.of(self._data), edge_ids_fit=self._edge_ids)
+            try:
+                gradient, seconds = self._functions.optimised(self._parts, spec, gathered=self._options.gathered)
+            except SplitError as error:
+                warnings.warn(
+                    f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
+                    f"and a pipeline would refuse it: {error}",
+                    UserWarning,
+                    stacklevel=4,
+                )
+        self._gradient = gradient
+        return gradient, seconds
+
+    def check_memory(self) -> float:
+        """Before anything large is made; seconds spent on compiling what training will use.
+
+        Raises:
+            MemoryLimitError: training will need more memory than there is.
+        """
+        if self._options.memory == "ignore" or "arrays" in self.__dict__:
+            return 0.0
+        from dorylax.trainer.footprint import check_trainer
+
+        gradient, _ = self.choose_gradient()
+        community = self.order == "community"
+        return check_trainer(
+            self._functions, gradient, self._parts, self._data, community=community, edge_ids=self._edge_ids
+        )
