@@ -21,9 +21,9 @@ import jax
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.local.environment import worker_environment
 from dorylax.serverless.backends.local.process import WorkerProcess
-from dorylax.serverless.backends.local.settings import JaxSetting, WorkerSettings
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link
+from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 _START_SECONDS = 120.0
@@ -69,7 +69,7 @@ class LocalWorkers:
         for name, value in (("workers", workers), ("threads", threads)):
             if value < 1:
                 raise ValueError(f"{name} must be ≥ 1, got {value}")
-        given = WorkerSettings(keys, link, cold_start_seconds, jax_settings() if settings is None else settings)
+        given = SandboxSettings(keys, link, cold_start_seconds, jax_settings() if settings is None else settings)
         self._crew = _Crew(workers, given, threads)
         # Also when nobody closes it: at the end of the process, or when nobody has it any more.
         self._close = weakref.finalize(self, self._crew.close)
@@ -114,7 +114,7 @@ class _Request(NamedTuple):
 class _Crew:
     """The threads and processes of a pool; knows nothing of it, so that it can be dropped."""
 
-    def __init__(self, size: int, settings: WorkerSettings, threads: int) -> None:
+    def __init__(self, size: int, settings: SandboxSettings, threads: int) -> None:
         self._settings = settings.to_line()
         self._start_seconds = _START_SECONDS + settings.cold_start_seconds
         self._environment = worker_environment(os.environ, threads)

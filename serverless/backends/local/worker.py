@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
-from dorylax.serverless.backends.local.settings import WorkerSettings
+from dorylax.serverless.handler.settings import SandboxSettings
 
 
 class Streams(NamedTuple):
@@ -64,7 +64,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     streams = private_streams()
     lines = read_lines(streams.requests, _exit)
-    settings = WorkerSettings.from_line(lines.get())
+    settings = SandboxSettings.from_line(lines.get())
 
     import jax
 

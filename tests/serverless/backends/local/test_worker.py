@@ -13,9 +13,9 @@ import pytest
 
 from dorylax.serverless.backends.local.environment import worker_environment
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
-from dorylax.serverless.backends.local.settings import WorkerSettings
 from dorylax.serverless.backends.local.worker import read_lines
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import Answer
 
 _ROOT = Path(__file__).parents[4]
@@ -61,7 +61,7 @@ def test_the_end_of_input_is_seen_while_nobody_takes_lines() -> None:
 
 @pytest.fixture(scope="module")
 def worker_process():
-    settings = WorkerSettings(RunKeys.make(), jax={"jax_enable_x64": False})
+    settings = SandboxSettings(RunKeys.make(), jax={"jax_enable_x64": False})
     process = subprocess.Popen(
         [sys.executable, "-m", "dorylax.serverless.backends.local.worker"],
         stdin=subprocess.PIPE,

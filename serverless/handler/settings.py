@@ -1,4 +1,4 @@
-"""What a worker is told when it starts: one line of JSON on its standard input, which nobody else can read."""
+"""What a sandbox is told before its first event: one line of JSON, over a channel that nobody else can read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ JaxSetting = bool | int | float | str | None
 
 @final
 @dataclasses.dataclass(frozen=True)
-class WorkerSettings:
-    """How a worker is set up.
+class SandboxSettings:
+    """How a sandbox is set up.
 
     Attributes:
         keys: what it shows to servers.
@@ -49,7 +49,7 @@ class WorkerSettings:
         return json.dumps(document).encode("ascii") + b"\n"
 
     @classmethod
-    def from_line(cls, line: bytes) -> WorkerSettings:
+    def from_line(cls, line: bytes) -> SandboxSettings:
         """The settings that `to_line` wrote."""
         document = json.loads(line)
         return cls(

@@ -1,0 +1,67 @@
+"""The entry point of a function: `python -m awslambdaric dorylax.serverless.function.entry.handler`.
+
+What is imported here is all that the function's image needs besides Python. It logs nothing of what it is invoked with.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from dorylax.serverless.data.client import DataClient
+from dorylax.serverless.function.invocation import Invocation, response
+from dorylax.serverless.handler.handle import handle
+from dorylax.serverless.handler.sandbox import Sandbox
+from dorylax.serverless.handler.settings import SandboxSettings
+
+jax.devices()  # starts XLA while the sandbox is initialised rather than in the first call
+
+
+class _Kept:
+    """The sandbox of the newest run: a function outlives runs, their keys do not."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._settings: SandboxSettings | None = None
+        self._sandbox: Sandbox | None = None
+        self._data: DataClient | None = None
+
+    def sandbox(self, settings: SandboxSettings) -> Sandbox:
+        with self._lock:
+            if self._sandbox is None or settings != self._settings:
+                self._drop()
+                for name, value in settings.jax.items():
+                    jax.config.update(name, value)
+                time.sleep(settings.cold_start_seconds)
+                self._data = DataClient(settings.keys, settings.link)
+                self._sandbox = Sandbox(self._data)
+                self._settings = settings
+            return self._sandbox
+
+    def _drop(self) -> None:
+        if self._sandbox is not None and self._data is not None:
+            self._sandbox.close()
+            self._data.close()
+            self._sandbox = self._data = None
+
+
+_kept = _Kept()
+
+
+def handler(document: Mapping[str, Any], _context: object) -> dict[str, Any]:
+    """Answers one invocation; one at a time.
+
+    Args:
+        document: `Invocation`, as the runtime has read it from JSON.
+        _context: of the runtime.
+
+    Raises:
+        WireError: it is no invocation. What goes wrong with its event is in the answer.
+    """
+    invocation = Invocation.read(document)
+    sandbox = _kept.sandbox(invocation.settings)
+    return response(None if invocation.event is None else handle(invocation.event, sandbox))

@@ -1,0 +1,56 @@
+"""What travels to a function and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.function.invocation import Invocation, read_response, response
+from dorylax.serverless.handler.settings import SandboxSettings
+from dorylax.serverless.wire.errors import VersionError, WireError
+
+KEYS = RunKeys.make()
+SETTINGS = SandboxSettings(KEYS, jax={"jax_enable_x64": False})
+
+
+@pytest.mark.parametrize("event", [None, b"", b"\x00\xff anything"])
+def test_an_invocation_holds_settings_and_event(event: bytes | None) -> None:
+    found = Invocation.read(json.loads(Invocation(SETTINGS, event).encode()))
+    assert found.event == event
+    assert found.settings.keys == RunKeys.from_json(KEYS.to_json())
+    assert found.settings.jax == SETTINGS.jax
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"{}"])
+def test_a_response_holds_the_answer(answer: bytes | None) -> None:
+    assert read_response(json.dumps(response(answer)).encode()) == answer
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"settings": "{}"}, "'settings' must be those of a sandbox"),
+        ({"settings": 3}, "'settings' must be a text"),
+        ({"event": 7}, "'event' must be base64 or null"),
+        ({"event": "é"}, "'event' must be base64 or null"),
+        ({"format": "other"}, "'format' must be 'dorylax invocation'"),
+        ({"more": 1}, "unknown keys"),
+    ],
+)
+def test_refuses_what_is_no_invocation_and_shows_no_key(change: dict[str, object], message: str) -> None:
+    document = json.loads(Invocation(SETTINGS, b"event").encode()) | change
+    with pytest.raises(WireError, match=message) as caught:
+        Invocation.read(document)
+    assert KEYS.worker_secret.decode() not in str(caught.value)
+
+
+def test_another_version_is_named() -> None:
+    with pytest.raises(VersionError, match="both ends must run the same release"):
+        Invocation.read(json.loads(Invocation(SETTINGS, None).encode()) | {"version": 2})
+
+
+def test_refuses_what_is_no_response() -> None:
+    with pytest.raises(WireError, match="response must be JSON"):
+        read_response(b"Task timed out after 3.00 seconds")
