@@ -20,7 +20,7 @@ constexpr int64_t kRows = 1024;
 // cache that they share with others.
 constexpr int64_t kNear = 6 << 20;
 // Entries per row below which a sweep costs more than it saves: each reads and writes every row's accumulators.
-constexpr int64_t kSweepLeast = 16;
+constexpr int64_t kSweepLeast = 6;
 
 // First row of begin … end at or after which at least `work` lies before; work grows with rows and their entries.
 int64_t row_at(const int64_t* offsets, int64_t begin, int64_t end, int64_t work) {
