@@ -1,0 +1,58 @@
+"""What one machine trains with: made when it is first asked for, and only once."""
+
+from __future__ import annotations
+
+import optax
+import pytest
+from flax import nnx
+
+import dorylax
+from dorylax.layers import GCN
+from dorylax.memory.estimate import MemoryLimitError
+from dorylax.program.model.flax_nnx import take_apart
+from dorylax.trainer import footprint
+from dorylax.trainer.one_machine import OneMachine, SingleOptions
+from dorylax.trainer.step import step_functions
+
+
+def machine(**options: object) -> OneMachine:
+    data = dorylax.load("communities", size="tiny", num_vertices=3000)
+    parts = take_apart(GCN(data.num_features, 4, data.num_classes, rngs=nnx.Rngs(0)))
+    functions = step_functions(parts.structure, optax.sgd(0.1))
+    return OneMachine(functions, parts, data, SingleOptions(**options), edge_ids=False)  # type: ignore[arg-type]
+
+
+def test_options_are_those_of_a_configuration() -> None:
+    single = dorylax.RunConfig.resolve().to_dict()["single"]
+    assert SingleOptions().to_dict() == single
+
+
+@pytest.mark.parametrize(("order", "reordered"), [("auto", False), ("given", False), ("community", True)])
+def test_arrays_are_in_the_order_that_was_asked_for(order: str, reordered: bool) -> None:
+    found = machine(order=order)
+    assert found.order == ("community" if reordered else "given")
+    assert found.order_seconds == 0
+    assert (found.arrays.graph.vertex_ids is not None) == reordered
+    assert (found.order_seconds > 0) == reordered
+    assert found.arrays is found.arrays
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_one_gradient(optimize: bool) -> None:
+    found = machine(optimize=optimize)
+    gradient, seconds = found.choose_gradient()
+    assert (gradient is found._functions.plain) == (not optimize)
+    assert (seconds > 0) == optimize
+    assert found.choose_gradient() == (gradient, 0.0)
+
+
+def test_memory_is_checked_before_there_are_arrays_and_not_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        footprint, "check_trainer", lambda *_, **__: (_ for _ in ()).throw(MemoryLimitError("too much"))
+    )
+    with pytest.raises(MemoryLimitError, match="too much"):
+        machine().check_memory()
+    assert machine(memory="ignore").check_memory() == 0
+    found = machine()
+    assert found.arrays.features.shape[0] == 3000
+    assert found.check_memory() == 0
