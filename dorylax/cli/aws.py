@@ -5,18 +5,17 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
-import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
 import click
-from rich.table import Table
 
+from dorylax.cli.aws_tables import plan_content, print_json, show_plan, show_policies, show_size, show_status
 from dorylax.cli.commands import Commands
 from dorylax.cli.failures import FAILED, CommandError
 from dorylax.config import strict_yaml
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from dorylax.serverless.deploy.found import Found
     from dorylax.serverless.deploy.image.builder import Login
     from dorylax.serverless.deploy.names import Names
-    from dorylax.serverless.deploy.plan import Action, Wanted
+    from dorylax.serverless.deploy.plan import Action
     from dorylax.serverless.deploy.settings import Deployment
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -121,14 +120,14 @@ def deploy(
         assert address is not None
         wanted = Wanted(deployment, place.names, address, tag)
         actions = plan_deploy(wanted, place.found)
-        content = {"schema": 1, "image": address} | _plan_content(place, actions, wanted)
+        content = plan_content(actions, wanted)
         if not as_json:
-            _show_plan(actions, f"{deployment.name} in {place.names.region}, account {place.names.account}")
+            show_plan(actions, place.names)
         if dry_run:
             if as_json:
-                _print_json(content)
+                print_json(content)
             else:
-                _show_policies(wanted)
+                show_policies(wanted)
             return
         clients = place.clients
         assert clients is not None
@@ -142,7 +141,7 @@ def deploy(
 
         Applier(clients, place.names, wanted, push).apply(actions, _report)
     if as_json:
-        _print_json(content)
+        print_json(content)
     else:
         click.echo(f"function: {place.names.function_arn}")
 
@@ -157,9 +156,9 @@ def status(*, file: Path | None, name: str | None, region: str | None, as_json: 
         found, names = place.found, place.names
     if as_json:
         content = {"name": names.name, "region": names.region, "account": names.account}
-        _print_json({"schema": 1} | content | dataclasses.asdict(found))
+        print_json({"schema": 1} | content | dataclasses.asdict(found))
     else:
-        _show_status(names, found)
+        show_status(names, found)
 
 
 @aws.command("invoke-test")
@@ -191,7 +190,7 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
     warm = [call.milliseconds for call in others]
     if as_json:
         content = {"calls": [call._asdict() for call in calls], "releases": theirs and theirs._asdict()}
-        _print_json({"schema": 1, "image": function.image} | content)
+        print_json({"schema": 1, "image": function.image} | content)
         return
     init = "" if first.init_milliseconds is None else f" (cold: {first.init_milliseconds:.0f} ms to start the sandbox)"
     click.echo(f"first call: {first.milliseconds:.0f} ms{init}")
@@ -245,7 +244,7 @@ def teardown(*, file: Path | None, name: str | None, region: str | None, yes: bo
         if not actions:
             click.echo(f"nothing of {deployment.name} is there in {place.names.region}")
             return
-        _show_plan(actions, f"{deployment.name} in {place.names.region}, account {place.names.account}")
+        show_plan(actions, place.names)
         if not yes:
             if not sys.stdin.isatty():
                 raise ConfigError("--yes is needed where nobody can be asked")
@@ -301,14 +300,9 @@ def image(
     if as_json:
         content = {"tag": context.tag, "files": size.files, "bytes": size.nbytes, "parts": size.parts}
         content |= {"import_seconds": seconds, "modules": len(started[0].files)}
-        _print_json({"schema": 1} | content)
+        print_json({"schema": 1} | content)
         return
-    table = _table("what", "MB", title=f"image {context.tag}, without its base")
-    for part, nbytes in size.parts.items():
-        table.add_row(part, f"{nbytes / 1e6:,.1f}")
-    table.add_section()
-    table.add_row(f"{size.files:,} files", f"{size.nbytes / 1e6:,.1f}")
-    _print(table)
+    show_size(size, context.tag)
     click.echo(
         f"import: {statistics.median(seconds):.2f} s, median of {len(seconds)} fresh interpreters, with bytecode"
     )
@@ -387,89 +381,3 @@ def _login(clients: Clients) -> Login:
 def _report(action: Action) -> None:
     if action.verb != "keep":
         click.echo(f"{action.verb} {action.kind} {action.name}", err=True)
-
-
-def _policies(wanted: Wanted) -> dict[str, Any]:
-    from dorylax.serverless.deploy import policies
-
-    names, vpc = wanted.names, bool(wanted.deployment.subnets)
-    return {
-        "role": {"trust": policies.trust_policy()} | policies.role_policies(names, vpc=vpc),
-        "repository": policies.repository_policy(names),
-        "trainer": policies.trainer_policy(names),
-        "deployer": policies.deployer_policy(names, vpc=vpc),
-    }
-
-
-def _plan_content(place: _Place, actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
-    return {
-        "name": place.names.name,
-        "region": place.names.region,
-        "account": place.names.account,
-        "function": place.names.function_arn,
-        "actions": [{"verb": a.verb, "kind": a.kind, "name": a.name, "reason": a.reason} for a in actions],
-        "settings": wanted.deployment.to_dict(),
-        "policies": _policies(wanted),
-    }
-
-
-def _show_plan(actions: Sequence[Action], title: str) -> None:
-    table = _table("step", "what", "name", "why", title=title)
-    for action in actions:
-        table.add_row(action.verb, action.kind, action.name, action.reason)
-    _print(table)
-
-
-def _show_policies(wanted: Wanted) -> None:
-    found = _policies(wanted)
-    role = found.pop("role")
-    titles = {
-        "repository": "who may pull from the repository",
-        "trainer": "to be given to who trains",
-        "deployer": "to be given to who deploys",
-    }
-    shown = {f"role {wanted.names.role}, {name}": document for name, document in role.items()}
-    for title, document in (shown | {titles[name]: document for name, document in found.items()}).items():
-        click.echo(f"\n{title}:\n{json.dumps(document, indent=2)}")
-
-
-def _show_status(names: Names, found: Found) -> None:
-    table = _table("what", "state", title=f"{names.name} in {names.region}, account {names.account}")
-    function = found.function
-    if function is None:
-        table.add_row("function", "not there")
-    else:
-        problem = f": {function.problem}" if function.problem else ""
-        reserved = function.reserved_concurrency
-        table.add_row("function", f"{function.state}, last update {function.update}{problem}")
-        table.add_row("image", function.image)
-        table.add_row("digest", function.digest or "–")
-        table.add_row("memory", f"{function.memory_mb} MB, {function.architecture}")
-        table.add_row("time-out", f"{function.timeout_seconds} s")
-        table.add_row("VPC", ", ".join((*function.subnets, *function.security_groups)) or "none")
-        table.add_row("concurrency", "none reserved" if reserved is None else f"{reserved} reserved")
-        table.add_row("changed", function.modified)
-    for name, there in (("role", found.role), ("log group", found.log_group)):
-        table.add_row(name, "not there" if there is None else "there")
-    images = "not there" if found.repository is None else f"there, {len(found.repository.images)} images"
-    table.add_row("repository", images)
-    if foreign := found.foreign(names):
-        table.add_row("not of this deployment", ", ".join(foreign))
-    _print(table)
-
-
-def _print_json(content: dict[str, Any]) -> None:
-    click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
-
-
-def _table(*columns: str, title: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold", justify="right" if column == "MB" else "left")
-    return table
-
-
-def _print(table: Table) -> None:
-    from dorylax.cli.outcome import print_table
-
-    print_table(table)

@@ -238,7 +238,7 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
         ),
         (
             ("deploy", "--image", "a", "--base", "b"),
-            "--image and --base exclude each other: one takes an image, the other b",
+            "--image and --base exclude each other: one takes an image, ",
         ),
         (("status", "--region", "europe"), "region must be one of AWS, as in us-east-1, got 'europe'"),
         (("deploy", "--dry-run"), "no AWS region is set: give --region, or set AWS_REGION"),
