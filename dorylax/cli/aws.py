@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, final
 
 import click
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dorylax.serverless.deploy.image.builder import Login
     from dorylax.serverless.deploy.names import Names
     from dorylax.serverless.deploy.plan import Action
-    from dorylax.serverless.deploy.settings import Deployment
+    from dorylax.serverless.deploy.settings import Architecture, Deployment
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -286,7 +286,7 @@ def image(
     from dorylax.serverless.deploy.image.context import Context
     from dorylax.serverless.deploy.invoke import warm_invocation
 
-    context = Context.make(architecture, lapack=lapack, base=base)  # type: ignore[arg-type]
+    context = Context.make(cast("Architecture", architecture), lapack=lapack, base=base)
     if context_folder is not None:
         context.write(context_folder)
         click.echo(f"tag: {context.tag}")
@@ -299,13 +299,14 @@ def image(
     seconds = [start.seconds for start in started]
     if as_json:
         content = {"tag": context.tag, "files": size.files, "bytes": size.nbytes, "parts": size.parts}
-        content |= {"import_seconds": seconds, "modules": len(started[0].files)}
+        content |= {"import_seconds": seconds, "resident_bytes": started[0].resident_bytes}
         print_json({"schema": 1} | content)
         return
     show_size(size, context.tag)
     click.echo(
         f"import: {statistics.median(seconds):.2f} s, median of {len(seconds)} fresh interpreters, with bytecode"
     )
+    click.echo(f"memory: {started[0].resident_bytes / 2**20:.0f} MB, once started")
 
 
 @final

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar, final
@@ -37,6 +38,8 @@ class Clients:
 
     def __init__(self, region: str | None) -> None:
         with in_plain_words():
+            # Of AWS_REGION boto3 knows nothing, unlike AWS's other tools.
+            region = region or os.environ.get("AWS_REGION")
             self._session = _library("boto3.session").Session(region_name=region)
         if self._session.region_name is None:
             raise DeployError("no AWS region is set: give --region, or set AWS_REGION", user_error=True)
@@ -112,6 +115,4 @@ def _library(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise DeployError(
-            f'{name.partition(".")[0]} is not installed: pip install "dorylax[aws]"', user_error=True
-        ) from None
+        raise DeployError('boto3 is not installed: pip install "dorylax[aws]"', user_error=True) from None

@@ -27,11 +27,11 @@ def test_version(dorylax) -> None:
 def test_help_names_all_commands(dorylax, words: tuple[str, ...]) -> None:
     code, out, err = dorylax(*words)
     assert (code, err) == (0, "")
-    for command in ("train", "predict", "report", "datasets", "info"):
+    for command in ("train", "predict", "report", "datasets", "info", "aws"):
         assert f"\n  {command} " in out
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "report", "datasets", "info"])
+@pytest.mark.parametrize("command", ["train", "predict", "report", "datasets", "info", "aws"])
 def test_each_command_has_help(dorylax, command: str) -> None:
     code, out, _ = dorylax(command, "--help")
     assert code == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.mocked_aws import REGION, MockedAws, mocked_aws, without_credentials
+from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
 
 from dorylax.serverless.deploy.image import builder
 from dorylax.serverless.function.invocation import Invocation, response
@@ -133,9 +133,7 @@ def test_a_dry_run_needs_no_credentials(dorylax, aws: MockedAws, monkeypatch: py
 
 
 def test_an_image_from_elsewhere(dorylax, aws: MockedAws, answers: list[bytes]) -> None:
-    import boto3
-
-    boto3.client("ecr", region_name=REGION).create_repository(repositoryName="mine")
+    client("ecr").create_repository(repositoryName="mine")
     image = ADDRESS.replace("/dorylax", "/mine:7")
     aws.push(image)
     code, out, _ = dorylax("aws", "deploy", *HERE, "--image", image, "--json")
@@ -180,18 +178,16 @@ def test_a_function_of_another_release(
 
 
 def test_logs(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    import boto3
-
     code, _, err = dorylax("aws", "logs", *HERE)
     assert (code, err) == (2, "error: there is no log group /aws/lambda/dorylax: run `dorylax aws deploy` first\n")
     dorylax("aws", "deploy", *HERE)
-    client = boto3.client("logs", region_name=REGION)
-    client.create_log_stream(logGroupName="/aws/lambda/dorylax", logStreamName="one")
+    log = client("logs")
+    log.create_log_stream(logGroupName="/aws/lambda/dorylax", logStreamName="one")
 
     def put(*texts: str) -> None:
         now = int(1000 * time.time())
         events = [{"timestamp": now + k, "message": f"{text}\n"} for k, text in enumerate(texts)]
-        client.put_log_events(logGroupName="/aws/lambda/dorylax", logStreamName="one", logEvents=events)
+        log.put_log_events(logGroupName="/aws/lambda/dorylax", logStreamName="one", logEvents=events)
 
     put("a", "b", "c")
     assert dorylax("aws", "logs", *HERE, "--lines", "2") == (0, "b\nc\n", "")

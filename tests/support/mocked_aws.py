@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -16,6 +17,14 @@ REGION = "eu-west-1"
 READS = ("Get", "List", "Describe", "Filter")
 # What IAM calls an operation where it does not call it like the API.
 _ACTIONS = {"lambda:Invoke": "lambda:InvokeFunction"}
+
+
+@functools.cache
+def client(service: str) -> Any:
+    """A client of a service. It keeps no connection, since it never gets one; to make one takes a second."""
+    import boto3
+
+    return boto3.client(service, region_name=REGION)
 
 
 @final
@@ -43,27 +52,23 @@ class MockedAws:
 
     def everything(self) -> dict[str, list[str]]:
         """All that there is in AWS, whosever it is."""
-        import boto3
-
-        def of(service: str) -> Any:
-            return boto3.client(service, region_name=REGION)
-
         return {
-            "functions": [entry["FunctionName"] for entry in of("lambda").list_functions()["Functions"]],
-            "roles": [entry["RoleName"] for entry in of("iam").list_roles()["Roles"]],
-            "policies": [entry["PolicyName"] for entry in of("iam").list_policies(Scope="Local")["Policies"]],
-            "log groups": [entry["logGroupName"] for entry in of("logs").describe_log_groups()["logGroups"]],
-            "repositories": [entry["repositoryName"] for entry in of("ecr").describe_repositories()["repositories"]],
-            "network interfaces": [
-                entry["NetworkInterfaceId"] for entry in of("ec2").describe_network_interfaces()["NetworkInterfaces"]
+            "functions": [entry["FunctionName"] for entry in client("lambda").list_functions()["Functions"]],
+            "roles": [entry["RoleName"] for entry in client("iam").list_roles()["Roles"]],
+            "policies": [entry["PolicyName"] for entry in client("iam").list_policies(Scope="Local")["Policies"]],
+            "log groups": [entry["logGroupName"] for entry in client("logs").describe_log_groups()["logGroups"]],
+            "repositories": [
+                entry["repositoryName"] for entry in client("ecr").describe_repositories()["repositories"]
             ],
-            "buckets": [entry["Name"] for entry in of("s3").list_buckets()["Buckets"]],
+            "network interfaces": [
+                entry["NetworkInterfaceId"]
+                for entry in client("ec2").describe_network_interfaces()["NetworkInterfaces"]
+            ],
+            "buckets": [entry["Name"] for entry in client("s3").list_buckets()["Buckets"]],
         }
 
     def push(self, address: str) -> None:
         """Puts an image into a repository, as a container engine would."""
-        import boto3
-
         repository, _, tag = address.partition("/")[2].partition(":")
         kind = "application/vnd.docker.distribution.manifest.v2+json"
         digest = f"sha256:{hashlib.sha256(address.encode()).hexdigest()}"
@@ -73,7 +78,7 @@ class MockedAws:
             "config": {"mediaType": "application/vnd.docker.container.image.v1+json", "size": 1, "digest": digest},
             "layers": [],
         }
-        boto3.client("ecr", region_name=REGION).put_image(
+        client("ecr").put_image(
             repositoryName=repository, imageManifest=json.dumps(manifest), imageManifestMediaType=kind, imageTag=tag
         )
 
@@ -89,11 +94,11 @@ def mocked_aws() -> Iterator[MockedAws]:
     found = MockedAws()
     ask = BaseClient._make_api_call
 
-    def recorded(client: Any, operation: str, parameters: Any) -> Any:
-        found.calls.append(f"{client.meta.service_model.signing_name}:{operation}")
+    def recorded(asking: Any, operation: str, parameters: Any) -> Any:
+        found.calls.append(f"{asking.meta.service_model.signing_name}:{operation}")
         if not operation.startswith(READS) and len(found.changes) - 1 == found.fail_at:
             raise ClientError({"Error": {"Code": "ServiceException", "Message": "as the test says"}}, operation)
-        return ask(client, operation, parameters)
+        return ask(asking, operation, parameters)
 
     def refuse(_: Any, request: Any) -> NoReturn:
         pytest.fail(f"nothing answers {request.method} {request.url} here")
@@ -108,7 +113,6 @@ def mocked_aws() -> Iterator[MockedAws]:
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_EC2_METADATA_DISABLED": "true",
-            "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
             "MOTO_LAMBDA_STUB_ECR": "false",
         }.items():
             patch.setenv(name, value)

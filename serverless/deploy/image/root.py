@@ -23,7 +23,7 @@ _SECONDS = 300.0
 
 # Run with the image's files alone to import from. The invocation comes on standard input: it holds keys.
 _PROBE = f"""
-import json, sys, time
+import json, resource, sys, time
 sys.path.append(sys.argv[1])
 start = time.perf_counter()
 import {ENTRY} as entry
@@ -31,7 +31,8 @@ seconds = time.perf_counter() - start
 response = entry.handler(json.load(sys.stdin), None)
 # Python's own modules have no file or lie in its library.
 files = sorted(m.__file__ for m in sys.modules.values() if (getattr(m, "__file__", None) or "").startswith(sys.argv[1]))
-json.dump({{"seconds": seconds, "response": response, "files": files}}, sys.stdout)
+resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+json.dump({{"seconds": seconds, "resident": resident, "response": response, "files": files}}, sys.stdout)
 """
 
 
@@ -56,11 +57,13 @@ class Started(NamedTuple):
 
     Attributes:
         seconds: to import the entry point, XLA started.
+        resident_bytes: that the process has held at most.
         response: to a warm invocation.
         files: of the modules that were imported from the root, relative to it.
     """
 
     seconds: float
+    resident_bytes: int
     response: dict[str, object]
     files: tuple[str, ...]
 
@@ -123,7 +126,8 @@ def start(target: Path, invocation: bytes) -> Started:
         raise DeployError(f"the entry point does not start from {target}: {''.join(last)}")
     answer = json.loads(done.stdout)
     files = tuple(Path(file).relative_to(target.absolute()).as_posix() for file in answer["files"])
-    return Started(answer["seconds"], answer["response"], files)
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+    return Started(answer["seconds"], unit * answer["resident"], answer["response"], files)
 
 
 def _copy(name: str, target: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.mocked_aws import REGION, MockedAws
+from support.mocked_aws import REGION, MockedAws, mocked_aws
 
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.apply import Applier
@@ -22,11 +22,20 @@ from dorylax.serverless.deploy.state import read
 NAMES = Names("gnn", "123456789012", REGION)
 
 
-@pytest.fixture
-def clients(aws: MockedAws) -> Iterator[Clients]:
-    found = Clients(REGION)
+@pytest.fixture(scope="module")
+def made() -> Iterator[Clients]:
+    """Clients, made once: it takes a second each."""
+    with mocked_aws():
+        found = Clients(REGION)
+        for service in ("lambda", "iam", "ecr", "logs", "ec2", "sts"):
+            found(service)
     yield found
     found.close()
+
+
+@pytest.fixture
+def clients(made: Clients, aws: MockedAws) -> Clients:
+    return made
 
 
 def wanted(tag: str = "1", **settings: Any) -> Wanted:
@@ -185,8 +194,8 @@ def test_teardown_waits_for_network_interfaces_with_the_role_in_place(
     time = [0.0]
 
     def sleep(seconds: float) -> None:
-        time[0] += seconds
-        assert aws.everything()["roles"] == [f"gnn-{REGION}"]
+        time[0] += 20 * seconds
+        clients("iam").get_role(RoleName=NAMES.role)
 
     with pytest.raises(DeployError, match="AWS still has 1 network interfaces of the function"):
         teardown(clients, now=lambda: time[0], sleep=sleep)

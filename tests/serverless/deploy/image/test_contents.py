@@ -43,7 +43,7 @@ def test_the_handler_s_modules_and_no_others() -> None:
 
 def test_every_foreign_import_has_its_distribution() -> None:
     foreign = set(closure(ENTRY).foreign)
-    assert foreign == {"jax", "ml_dtypes", "numpy", "zmq"}
+    assert foreign == {"jax", "jaxlib", "ml_dtypes", "numpy", "zmq"}
     assert foreign <= {PROVIDES.get(name, name) for name in distributions(lapack=False)}
 
 
