@@ -28,6 +28,9 @@ def _policies(wanted: Wanted) -> dict[str, Any]:
     }
 
 
+_SHOWN_BYTES = 10**6
+
+
 def plan_content(actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
     """A plan and the policies that go with it, as one object of plain values."""
     return {
@@ -95,7 +98,10 @@ def show_size(size: Size, tag: str) -> None:
     """Prints what an image holds."""
     table = _table("what", "MB", title=f"image {tag}, without its base")
     for part, nbytes in size.parts.items():
-        table.add_row(part, f"{nbytes / 1e6:,.1f}")
+        if nbytes >= _SHOWN_BYTES:
+            table.add_row(part, f"{nbytes / 1e6:,.1f}")
+    others = [nbytes for nbytes in size.parts.values() if nbytes < _SHOWN_BYTES]
+    table.add_row(f"{len(others)} others", f"{sum(others) / 1e6:,.1f}")
     table.add_section()
     table.add_row(f"{size.files:,} files", f"{size.nbytes / 1e6:,.1f}")
     _print(table)

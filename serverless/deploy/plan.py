@@ -165,7 +165,7 @@ def _role(names: Names, found: FoundRole | None, *, vpc: bool) -> Action:
 def _function(wanted: Wanted, found: FoundFunction | None, *, role_is_new: bool) -> Action:
     deployment, names = wanted.deployment, wanted.names
     if found is None:
-        vpc = f", in {len(deployment.subnets)} subnets" if deployment.subnets else ""
+        vpc = ", in a VPC" if deployment.subnets else ""
         return Action(
             "create",
             "function",

@@ -106,7 +106,7 @@ def test_a_dry_run_changes_nothing(dorylax, aws: MockedAws, tmp_path: Path) -> N
     code, out, err = dorylax("aws", "deploy", "--config", str(file), "--dry-run", "--timeout", "30")
     assert (code, err) == (0, "")
     assert aws.changes == []
-    assert ["create", "function", "gnn", "x86_64, 1769 MB, 30 s, in 1 subnets"] in rows(out)
+    assert ["create", "function", "gnn", "x86_64, 1769 MB, 30 s, in a VPC"] in rows(out)
     for title in ("role gnn-eu-west-1, trust", "role gnn-eu-west-1, network", "who trains", "who deploys"):
         assert title in out
     content = json.loads(dorylax("aws", "deploy", "--config", str(file), "--dry-run", "--json").out)
