@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from dorylax.serverless.deploy import policies
-from dorylax.serverless.deploy.clients import Clients, unless
+from dorylax.serverless.deploy.clients import Clients, in_time, unless
 from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.plan import CODE, Action, Wanted
 from dorylax.serverless.deploy.settings import Deployment
-from dorylax.serverless.deploy.state import count_network_interfaces
+from dorylax.serverless.deploy.state import count_network_interfaces, read_function
 
 _WAITER = {"Delay": 2, "MaxAttempts": 150}
 _SPREAD_SECONDS = 60.0
@@ -176,7 +176,9 @@ class Applier:
     def _update_function(self, action: Action) -> None:
         deployment, names = self._target.deployment, self._names
         function = self._clients("lambda")
-        self._wait("function_active_v2")
+        found = read_function(names, self._clients)
+        if found is not None and found.state == "Pending":  # one that was idle for weeks is "Inactive", and stays so
+            self._wait("function_active_v2")
         self._wait("function_updated_v2")
         if action.changes & CODE:
             function.update_function_code(
@@ -229,7 +231,11 @@ class Applier:
         call()
 
     def _wait(self, name: str) -> None:
-        self._clients("lambda").get_waiter(name).wait(FunctionName=self._names.name, WaiterConfig=_WAITER)
+        waiter = self._clients("lambda").get_waiter(name)
+        if not in_time(lambda: waiter.wait(FunctionName=self._names.name, WaiterConfig=_WAITER)):
+            found = read_function(self._names, self._clients)
+            problem = "it is gone" if found is None else found.problem or f"{found.state}, last update {found.update}"
+            raise DeployError(f"the function did not become ready: {problem}; run the same command again")
 
 
 def _configuration(deployment: Deployment, names: Names) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar, final
@@ -38,11 +37,9 @@ class Clients:
 
     def __init__(self, region: str | None) -> None:
         with in_plain_words():
-            # Of AWS_REGION boto3 knows nothing, unlike AWS's other tools.
-            region = region or os.environ.get("AWS_REGION")
             self._session = _library("boto3.session").Session(region_name=region)
         if self._session.region_name is None:
-            raise DeployError("no AWS region is set: give --region, or set AWS_REGION", user_error=True)
+            raise DeployError("no AWS region is set: give --region, or set AWS_DEFAULT_REGION", user_error=True)
         self.region: str = self._session.region_name
         self._made: dict[str, Any] = {}
 
@@ -79,6 +76,15 @@ def unless(codes: set[str], call: Callable[[], T], *, saying: tuple[str, ...] = 
         if found["Code"] in codes and any(text in found.get("Message", "") for text in saying):
             return None
         raise
+
+
+def in_time(wait: Callable[[], object]) -> bool:
+    """Whether a waiter of boto3 comes to its good end."""
+    try:
+        wait()
+    except _library("botocore.exceptions").WaiterError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

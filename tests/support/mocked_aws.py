@@ -79,7 +79,11 @@ class MockedAws:
             "layers": [],
         }
         client("ecr").put_image(
-            repositoryName=repository, imageManifest=json.dumps(manifest), imageManifestMediaType=kind, imageTag=tag
+            repositoryName=repository,
+            imageManifest=json.dumps(manifest),
+            imageManifestMediaType=kind,
+            imageTag=tag,
+            imageDigest=digest,
         )
 
 

@@ -262,6 +262,27 @@ def test_a_new_role_that_lambda_does_not_know_yet(
     assert time[0] >= 60
 
 
+def test_a_function_that_does_not_become_ready(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moto.awslambda.models import LambdaFunction
+
+    deploy(clients, aws, wanted())
+    with monkeypatch.context() as patch:
+        configuration = LambdaFunction.get_configuration
+
+        def failed(function: Any, on_create: bool = False) -> dict[str, Any]:
+            return configuration(function, on_create) | {
+                "LastUpdateStatus": "Failed",
+                "LastUpdateStatusReason": "no rights",
+            }
+
+        patch.setattr(LambdaFunction, "get_configuration", failed)
+        with pytest.raises(DeployError, match=r"^the function did not become ready: no rights; run the same command"):
+            deploy(clients, aws, wanted(memory_mb=3008))
+    assert deploy(clients, aws, wanted(memory_mb=3008)) == [("update", "function")]
+
+
 def test_the_deployer_s_policy_allows_every_call_that_is_made(aws: MockedAws, clients: Clients, vpc: dict) -> None:
     aws.calls.clear()
     deploy(clients, aws, wanted(reserved_concurrency=7))
@@ -277,9 +298,9 @@ def test_the_deployer_s_policy_allows_every_call_that_is_made(aws: MockedAws, cl
 
 
 def test_errors_in_plain_words(aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DeployError, match=r"^no AWS region is set: give --region, or set AWS_REGION$"):
+    with pytest.raises(DeployError, match=r"^no AWS region is set: give --region, or set AWS_DEFAULT_REGION$"):
         Clients(None)
-    monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     from botocore.exceptions import ClientError
 
     found = Clients(None)
