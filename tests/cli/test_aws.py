@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
 
-from dorylax.serverless.deploy.image import builder
+from dorylax.serverless.deploy.image import builder, root
 from dorylax.serverless.function.invocation import Invocation, response
+
+pytest.importorskip("awslambdaric", reason="needs awslambdaric")
 
 HERE = ("--region", REGION)
 ADDRESS = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/dorylax"
@@ -276,3 +278,27 @@ def test_the_build_context(dorylax, tmp_path: Path) -> None:
     assert (tmp_path / "context" / "dorylax" / "serverless" / "function" / "entry.py").is_file()
     code, _, err = dorylax("aws", "image", "--context", str(tmp_path / "context"))
     assert (code, err) == (2, f"error: {tmp_path / 'context'} must be empty, and is not: choose a new folder\n")
+
+
+def test_the_image(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed; the files themselves are looked at in tests/serverless/deploy/image/test_root.py."""
+
+    def build(context: Any, folder: Path) -> Path:
+        (folder / "function").mkdir(parents=True)
+        (folder / "function" / "large.so").write_bytes(bytes(2_000_000))
+        (folder / "function" / "small.py").write_bytes(bytes(100))
+        return folder / "function"
+
+    def start(target: Path, invocation: bytes) -> root.Started:
+        assert Invocation.read(json.loads(invocation)).event is None
+        return root.Started(0.5, 2**27, response(None), ())
+
+    monkeypatch.setattr(root, "build", build)
+    monkeypatch.setattr(root, "start", start)
+    code, out, err = dorylax("aws", "image", "--root", str(tmp_path / "kept"))
+    assert (code, err) == (0, "")
+    assert rows(out) == [["large.so", "2.0"], ["1 others", "0.0"], ["2 files", "2.0"]]
+    assert "import: 0.50 s, median of 3 fresh interpreters, with bytecode\nmemory: 128 MB, once started\n" in out
+    assert (tmp_path / "kept" / "function" / "large.so").is_file()
+    content = json.loads(dorylax("aws", "image", "--json").out)
+    assert (content["files"], content["bytes"], content["import_seconds"]) == (2, 2_000_100, [0.5] * 3)

@@ -320,6 +320,14 @@ def test_errors_in_plain_words(aws: MockedAws, monkeypatch: pytest.MonkeyPatch) 
     found.close()
 
 
+def test_what_moto_does_not_answer_fails_the_test(aws: MockedAws) -> None:
+    import boto3
+
+    elsewhere = boto3.client("s3", region_name=REGION, endpoint_url="http://nowhere.invalid")
+    with pytest.raises(pytest.fail.Exception, match=r"nothing answers GET http://nowhere\.invalid/ here"):
+        elsewhere.list_buckets()
+
+
 def test_steps_are_told_before_they_are_taken(aws: MockedAws, clients: Clients) -> None:
     told: list[Action] = []
     what = wanted()

@@ -13,6 +13,8 @@ from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.image import contents
 from dorylax.serverless.deploy.image.contents import ENTRY, closure, distributions, left_out, requirements
 
+pytest.importorskip("awslambdaric", reason="needs awslambdaric")
+
 # What Python imports from each distribution of the image.
 PROVIDES = {"jax": "jax", "jaxlib": "jaxlib", "ml_dtypes": "ml_dtypes", "numpy": "numpy", "pyzmq": "zmq"}
 

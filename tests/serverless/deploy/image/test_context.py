@@ -14,6 +14,8 @@ from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.image.context import Context, Releases
 from dorylax.serverless.deploy.image.dockerfile import dockerfile
 
+pytest.importorskip("awslambdaric", reason="needs awslambdaric")
+
 TEXT = dockerfile("x86_64", "base:3", (3, 11))
 
 
