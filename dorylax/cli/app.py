@@ -13,6 +13,8 @@ from typing import Any
 import click
 
 from dorylax import __version__
+from dorylax.cli.aws import aws
+from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets
 from dorylax.cli.describe import describe
 from dorylax.cli.failures import INTERRUPTED, CommandError, explain
@@ -21,20 +23,6 @@ from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
 from dorylax.cli.report import report
 from dorylax.cli.train import train
-from dorylax.config.errors import did_you_mean
-
-
-class Commands(click.Group):
-    """A group that answers an unknown command with the near ones."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, apart from the error."""
-        names = self.list_commands(ctx)
-        if args[0] not in names and not args[0].startswith("-"):
-            raise click.UsageError(f"no such command {args[0]!r}: {did_you_mean(args[0], names)}", ctx)
-        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,7 +31,7 @@ def cli() -> None:
     """Train graph neural networks on whole graphs."""
 
 
-for _command in (train, predict, describe, partition, report, datasets, info):
+for _command in (train, predict, describe, partition, report, datasets, info, aws):
     cli.add_command(_command)
 
 

@@ -27,11 +27,11 @@ def test_version(dorylax) -> None:
 def test_help_names_all_commands(dorylax, words: tuple[str, ...]) -> None:
     code, out, err = dorylax(*words)
     assert (code, err) == (0, "")
-    for command in ("train", "predict", "report", "datasets", "info"):
+    for command in ("train", "predict", "report", "datasets", "info", "aws"):
         assert f"\n  {command} " in out
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "report", "datasets", "info"])
+@pytest.mark.parametrize("command", ["train", "predict", "report", "datasets", "info", "aws"])
 def test_each_command_has_help(dorylax, command: str) -> None:
     code, out, _ = dorylax(command, "--help")
     assert code == 0
@@ -42,7 +42,7 @@ def test_each_command_has_help(dorylax, command: str) -> None:
     ("words", "message"),
     [
         (["trian"], "no such command 'trian': did you mean train?"),
-        (["zz"], "no such command 'zz': choose from datasets, describe, info, partition, predict, report, train"),
+        (["zz"], "no such command 'zz': choose from aws, datasets, describe, info, partition, predict, report, train"),
         (["--verison"], "no such option --verison: did you mean --version?"),
         (["train", "--epoch", "3"], "no such option --epoch: did you mean --epochs?"),
         (["train", "extra"], "got unexpected extra argument (extra)"),

@@ -1,0 +1,384 @@
+"""`dorylax aws`: puts the handler into AWS Lambda, looks at it, takes it away (docs/aws.md)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, final
+
+import click
+
+from dorylax.cli.aws_tables import plan_content, print_json, show_plan, show_policies, show_size, show_status
+from dorylax.cli.commands import Commands
+from dorylax.cli.failures import FAILED, CommandError
+from dorylax.config import strict_yaml
+from dorylax.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dorylax.serverless.deploy.clients import Clients
+    from dorylax.serverless.deploy.found import Found
+    from dorylax.serverless.deploy.image.builder import Login
+    from dorylax.serverless.deploy.names import Names
+    from dorylax.serverless.deploy.plan import Action
+    from dorylax.serverless.deploy.settings import Architecture, Deployment
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_NO_ACCOUNT = "0" * 12
+_STARTS = 3
+_FOLLOW_SECONDS = 2.0
+_LATE_MILLISECONDS = 30_000
+"""How much later than others a line may reach the log."""
+
+
+@click.group(cls=Commands)
+def aws() -> None:
+    """Run tensor tasks on AWS Lambda: deploy, look, take away."""
+
+
+def _which(command: Decorated) -> Decorated:
+    """The options that say which deployment."""
+    for option in (
+        click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read settings."),
+        click.option("--region", metavar="REGION", help="Of AWS [default: that of the environment or profile]."),
+        click.option("--name", metavar="NAME", help="Of the deployment [default: dorylax]."),
+    ):
+        command = option(command)
+    return command
+
+
+@aws.command()
+@_which
+@click.option("--architecture", metavar="x86_64|arm64", help="Of the function's processors [default: x86_64].")
+@click.option("--memory", metavar="MB", type=int, help="128 … 10240; 1769 have one virtual CPU [default: 1769].")
+@click.option("--timeout", metavar="SECONDS", type=int, help="Of a call, 1 … 900 [default: 900].")
+@click.option("--subnet", "subnets", metavar="ID", multiple=True, help="Of the VPC to dial out from; repeatable.")
+@click.option("--security-group", "security_groups", metavar="ID", multiple=True, help="In the VPC; repeatable.")
+@click.option("--concurrency", metavar="N", type=int, help="Functions at a time to reserve [default: none].")
+@click.option("--log-days", metavar="N", type=int, help="How long log lines are kept [default: 7].")
+@click.option("--lapack", is_flag=True, default=None, help="Put SciPy into the image, for models with jnp.linalg.")
+@click.option("--base", metavar="IMAGE", help="Image to begin from [default: Python's, of this Python's version].")
+@click.option("--image", metavar="URI", help="Take this image of ECR; build none.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def deploy(
+    *,
+    file: Path | None,
+    name: str | None,
+    region: str | None,
+    architecture: str | None,
+    memory: int | None,
+    timeout: int | None,
+    subnets: tuple[str, ...],
+    security_groups: tuple[str, ...],
+    concurrency: int | None,
+    log_days: int | None,
+    lapack: bool | None,
+    base: str | None,
+    image: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make the function, or make it what is wanted.
+
+    Image, repository, role, log group and function. What is there already and right stays; a deployment that was broken off
+    goes on. Options go before the file.
+    """
+    if image is not None and base is not None:
+        raise ConfigError("--image and --base exclude each other: one takes an image, the other builds one")
+    deployment = _deployment(
+        file,
+        {
+            "name": name,
+            "region": region,
+            "architecture": architecture,
+            "memory_mb": memory,
+            "timeout_seconds": timeout,
+            "subnets": subnets or None,
+            "security_groups": security_groups or None,
+            "reserved_concurrency": concurrency,
+            "log_retention_days": log_days,
+            "lapack": lapack,
+        },
+    )
+    from dorylax.serverless.deploy.apply import Applier
+    from dorylax.serverless.deploy.image.builder import build_and_push, find_engine
+    from dorylax.serverless.deploy.image.context import Context
+    from dorylax.serverless.deploy.plan import Wanted, plan_deploy
+
+    context = None if image else Context.make(deployment.architecture, lapack=deployment.lapack, base=base)
+    with _place(deployment, without_credentials=dry_run) as place:
+        tag = None if context is None else context.tag
+        address = place.names.image(tag) if tag is not None else image
+        assert address is not None
+        wanted = Wanted(deployment, place.names, address, tag)
+        actions = plan_deploy(wanted, place.found)
+        content = plan_content(actions, wanted)
+        if not as_json:
+            show_plan(actions, place.names)
+        if dry_run:
+            if as_json:
+                print_json(content)
+            else:
+                show_policies(wanted)
+            return
+        clients = place.clients
+        assert clients is not None
+        # Before anything is made.
+        engine = find_engine() if any((a.verb, a.kind) == ("create", "image") for a in actions) else None
+
+        def push(address: str) -> None:
+            assert engine is not None
+            assert context is not None
+            build_and_push(engine, context, address, _login(clients))
+
+        Applier(clients, place.names, wanted, push).apply(actions, _report)
+    if as_json:
+        print_json(content)
+    else:
+        click.echo(f"function: {place.names.function_arn}")
+
+
+@aws.command()
+@_which
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(*, file: Path | None, name: str | None, region: str | None, as_json: bool) -> None:
+    """Show what of a deployment there is."""
+    deployment = _deployment(file, {"name": name, "region": region})
+    with _place(deployment) as place:
+        found, names = place.found, place.names
+    if as_json:
+        content = {"name": names.name, "region": names.region, "account": names.account}
+        print_json({"schema": 1} | content | dataclasses.asdict(found))
+    else:
+        show_status(names, found)
+
+
+@aws.command("invoke-test")
+@_which
+@click.option("--count", type=click.IntRange(min=1), default=5, show_default=True, help="How often.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def invoke_test(*, file: Path | None, name: str | None, region: str | None, count: int, as_json: bool) -> None:
+    """Invoke the function without a task: does it start, how fast, is it of this release."""
+    deployment = _deployment(file, {"name": name, "region": region})
+    from dorylax.serverless.deploy import invoke
+    from dorylax.serverless.deploy.clients import Clients, in_plain_words
+    from dorylax.serverless.deploy.errors import DeployError
+    from dorylax.serverless.deploy.image.context import Releases
+    from dorylax.serverless.deploy.state import read_function
+
+    with _clients(Clients, deployment.region) as clients, in_plain_words():
+        names = _names(deployment, clients)
+        function = read_function(names, clients)
+        if function is None:
+            raise DeployError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
+        calls = invoke.invoke_test(names, clients, count)
+    theirs, here = Releases.of_image(function.image), Releases.here()
+    if theirs is not None and theirs != here:
+        raise DeployError(
+            f"the function has dorylax {theirs.dorylax} and JAX {theirs.jax}, here are {here.dorylax} and {here.jax}: "
+            "run `dorylax aws deploy` again"
+        )
+    first, *others = calls
+    warm = [call.milliseconds for call in others]
+    if as_json:
+        content = {"calls": [call._asdict() for call in calls], "releases": theirs and theirs._asdict()}
+        print_json({"schema": 1, "image": function.image} | content)
+        return
+    init = "" if first.init_milliseconds is None else f" (cold: {first.init_milliseconds:.0f} ms to start the sandbox)"
+    click.echo(f"first call: {first.milliseconds:.0f} ms{init}")
+    if warm:
+        click.echo(f"warm calls: {statistics.median(warm):.0f} ms, median of {len(warm)}")
+    if first.memory_mb is not None:
+        click.echo(f"memory: {first.memory_mb} of {function.memory_mb} MB")
+    same = "this one" if theirs else "not named by its image, whose answers can be read"
+    click.echo(f"release: {same}")
+
+
+@aws.command()
+@_which
+@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
+@click.option("--minutes", type=click.IntRange(min=1), default=60, show_default=True, help="How far back.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+def logs(*, file: Path | None, name: str | None, region: str | None, lines: int, minutes: int, follow: bool) -> None:
+    """Show the last lines of the function's log."""
+    deployment = _deployment(file, {"name": name, "region": region})
+    from dorylax.serverless.deploy.clients import Clients, in_plain_words
+    from dorylax.serverless.deploy.logs import lines_since
+
+    with _clients(Clients, deployment.region) as clients, in_plain_words():
+        names = _names(deployment, clients)
+        since = int(1000 * (time.time() - 60 * minutes))
+        seen = lines_since(names, clients, since)
+        for line in seen[-lines:]:
+            click.echo(line.text)
+        while follow:
+            time.sleep(_FOLLOW_SECONDS)
+            since = max([since, *(line.milliseconds - _LATE_MILLISECONDS for line in seen)])
+            known = {line.id for line in seen}
+            seen = lines_since(names, clients, since)
+            for line in seen:
+                if line.id not in known:
+                    click.echo(line.text)
+
+
+@aws.command()
+@_which
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for AWS to delete network interfaces in a VPC.")
+def teardown(*, file: Path | None, name: str | None, region: str | None, yes: bool, no_wait: bool) -> None:
+    """Delete everything of a deployment: function, role, log, repository and images."""
+    deployment = _deployment(file, {"name": name, "region": region})
+    from dorylax.serverless.deploy.apply import Applier
+    from dorylax.serverless.deploy.plan import plan_teardown
+
+    with _place(deployment) as place:
+        actions = plan_teardown(place.names, place.found, wait=not no_wait)
+        if not actions:
+            click.echo(f"nothing of {deployment.name} is there in {place.names.region}")
+            return
+        show_plan(actions, place.names)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise ConfigError("--yes is needed where nobody can be asked")
+            if not click.confirm("delete all of this?"):
+                raise CommandError("nothing was deleted", FAILED)
+        assert place.clients is not None
+        Applier(place.clients, place.names).apply(actions, _report)
+
+
+@aws.command()
+@click.option("--architecture", type=click.Choice(("x86_64", "arm64")), default="x86_64", show_default=True)
+@click.option("--lapack", is_flag=True, help="With SciPy.")
+@click.option("--base", metavar="IMAGE", help="As for `dorylax aws deploy`.")
+@click.option(
+    "--context",
+    "context_folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write what a container engine builds from; do nothing else.",
+)
+@click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Keep the image's own files there.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def image(
+    *,
+    architecture: str,
+    lapack: bool,
+    base: str | None,
+    context_folder: Path | None,
+    root: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what the function's image holds and how fast it starts, without a container engine.
+
+    Makes the image's own files for this machine, without Python and the system below it, and starts the function from them.
+    """
+    if context_folder is not None and root is not None:
+        raise ConfigError("--context and --root exclude each other")
+    from dorylax.serverless.deploy.image import root as roots
+    from dorylax.serverless.deploy.image.context import Context
+    from dorylax.serverless.deploy.invoke import warm_invocation
+
+    context = Context.make(cast("Architecture", architecture), lapack=lapack, base=base)
+    if context_folder is not None:
+        context.write(context_folder)
+        click.echo(f"tag: {context.tag}")
+        return
+    with contextlib.ExitStack() as stack:
+        folder = root or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-root-"))) / "root"
+        target = roots.build(context, folder)
+        size = roots.size(target)
+        started = [roots.start(target, warm_invocation()) for _ in range(_STARTS)]
+    seconds = [start.seconds for start in started]
+    if as_json:
+        content = {"tag": context.tag, "files": size.files, "bytes": size.nbytes, "parts": size.parts}
+        content |= {"import_seconds": seconds, "resident_bytes": started[0].resident_bytes}
+        print_json({"schema": 1} | content)
+        return
+    show_size(size, context.tag)
+    click.echo(
+        f"import: {statistics.median(seconds):.2f} s, median of {len(seconds)} fresh interpreters, with bytecode"
+    )
+    click.echo(f"memory: {started[0].resident_bytes / 2**20:.0f} MB, once started")
+
+
+@final
+class _Place(NamedTuple):
+    """Where a deployment is, and what of it is there; without clients where nothing could be asked."""
+
+    names: Names
+    found: Found
+    clients: Clients | None
+
+
+@contextlib.contextmanager
+def _place(deployment: Deployment, *, without_credentials: bool = False) -> Iterator[_Place]:
+    from dorylax.serverless.deploy.clients import Clients, in_plain_words
+    from dorylax.serverless.deploy.errors import DeployError
+    from dorylax.serverless.deploy.found import Found
+    from dorylax.serverless.deploy.names import Names
+    from dorylax.serverless.deploy.state import read
+
+    with contextlib.ExitStack() as stack:
+        try:
+            clients = stack.enter_context(_clients(Clients, deployment.region))
+            with in_plain_words():
+                names = _names(deployment, clients)
+        except DeployError as error:
+            if not (without_credentials and error.user_error and deployment.region):
+                raise
+            click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)
+            yield _Place(Names(deployment.name, _NO_ACCOUNT, deployment.region), Found(), None)
+            return
+        stack.enter_context(in_plain_words())
+        yield _Place(names, read(names, clients), clients)
+
+
+@contextlib.contextmanager
+def _clients(make: Callable[[str | None], Clients], region: str | None) -> Iterator[Clients]:
+    with contextlib.closing(make(region)) as clients:
+        yield clients
+
+
+def _names(deployment: Deployment, clients: Clients) -> Names:
+    from dorylax.serverless.deploy.names import Names
+
+    return Names(deployment.name, clients.account(), clients.region)
+
+
+def _deployment(file: Path | None, given: dict[str, Any]) -> Deployment:
+    """The settings of a file, and those of options before them."""
+    from dorylax.serverless.deploy.settings import Deployment, DeploymentError
+
+    values: Any = {}
+    if file is not None:
+        document = strict_yaml.parse(file.read_text("utf-8"), str(file))
+        values = {} if document.value is None else document.value
+        if not isinstance(values, dict):
+            raise ConfigError(f"{file}: must hold settings such as memory_mb: 1769, got {type(values).__name__}")
+    try:
+        return Deployment.of(values | {key: value for key, value in given.items() if value is not None})
+    except DeploymentError as error:
+        if file is not None and given.get(error.key) is None and error.key in values:
+            raise ConfigError(f"{document.where(error.key)}: {error}") from None
+        raise
+
+
+def _login(clients: Clients) -> Login:
+    from dorylax.serverless.deploy.image.builder import Login
+
+    [found] = clients("ecr").get_authorization_token()["authorizationData"]
+    user, _, password = base64.b64decode(found["authorizationToken"]).decode("ascii").partition(":")
+    return Login(user, password)
+
+
+def _report(action: Action) -> None:
+    if action.verb != "keep":
+        click.echo(f"{action.verb} {action.kind} {action.name}", err=True)

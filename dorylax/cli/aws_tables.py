@@ -1,0 +1,129 @@
+"""What `dorylax aws` prints: plans, policies, states and sizes, as tables and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from dorylax.serverless.deploy.found import Found
+    from dorylax.serverless.deploy.image.root import Size
+    from dorylax.serverless.deploy.names import Names
+    from dorylax.serverless.deploy.plan import Action, Wanted
+
+
+def _policies(wanted: Wanted) -> dict[str, Any]:
+    from dorylax.serverless.deploy import policies
+
+    names, vpc = wanted.names, bool(wanted.deployment.subnets)
+    return {
+        "role": {"trust": policies.trust_policy()} | policies.role_policies(names, vpc=vpc),
+        "repository": policies.repository_policy(names),
+        "trainer": policies.trainer_policy(names),
+        "deployer": policies.deployer_policy(names, vpc=vpc),
+    }
+
+
+_SHOWN_BYTES = 10**6
+
+
+def plan_content(actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
+    """A plan and the policies that go with it, as one object of plain values."""
+    return {
+        "schema": 1,
+        "image": wanted.image,
+        "name": wanted.names.name,
+        "region": wanted.names.region,
+        "account": wanted.names.account,
+        "function": wanted.names.function_arn,
+        "actions": [{"verb": a.verb, "kind": a.kind, "name": a.name, "reason": a.reason} for a in actions],
+        "settings": wanted.deployment.to_dict(),
+        "policies": _policies(wanted),
+    }
+
+
+def show_plan(actions: Sequence[Action], names: Names) -> None:
+    """Prints the steps of a plan."""
+    table = _table("step", "what", "name", "why", title=_where(names))
+    for action in actions:
+        table.add_row(action.verb, action.kind, action.name, action.reason)
+    _print(table)
+
+
+def show_policies(wanted: Wanted) -> None:
+    """Prints the policies of a deployment, and those that are to be given to people."""
+    found = _policies(wanted)
+    role = found.pop("role")
+    titles = {
+        "repository": "who may pull from the repository",
+        "trainer": "to be given to who trains",
+        "deployer": "to be given to who deploys",
+    }
+    shown = {f"role {wanted.names.role}, {name}": document for name, document in role.items()}
+    for title, document in (shown | {titles[name]: document for name, document in found.items()}).items():
+        click.echo(f"\n{title}:\n{json.dumps(document, indent=2)}")
+
+
+def show_status(names: Names, found: Found) -> None:
+    """Prints what there is."""
+    table = _table("what", "state", title=_where(names))
+    function = found.function
+    if function is None:
+        table.add_row("function", "not there")
+    else:
+        problem = f": {function.problem}" if function.problem else ""
+        reserved = function.reserved_concurrency
+        table.add_row("function", f"{function.state}, last update {function.update}{problem}")
+        table.add_row("image", function.image)
+        table.add_row("digest", function.digest or "–")
+        table.add_row("memory", f"{function.memory_mb} MB, {function.architecture}")
+        table.add_row("time-out", f"{function.timeout_seconds} s")
+        table.add_row("VPC", ", ".join((*function.subnets, *function.security_groups)) or "none")
+        table.add_row("concurrency", "none reserved" if reserved is None else f"{reserved} reserved")
+        table.add_row("changed", function.modified)
+    for name, there in (("role", found.role), ("log group", found.log_group)):
+        table.add_row(name, "not there" if there is None else "there")
+    images = "not there" if found.repository is None else f"there, {len(found.repository.images)} images"
+    table.add_row("repository", images)
+    if foreign := found.foreign(names):
+        table.add_row("not of this deployment", ", ".join(foreign))
+    _print(table)
+
+
+def show_size(size: Size, tag: str) -> None:
+    """Prints what an image holds."""
+    table = _table("what", "MB", title=f"image {tag}, without its base")
+    for part, nbytes in size.parts.items():
+        if nbytes >= _SHOWN_BYTES:
+            table.add_row(part, f"{nbytes / 1e6:,.1f}")
+    others = [nbytes for nbytes in size.parts.values() if nbytes < _SHOWN_BYTES]
+    table.add_row(f"{len(others)} others", f"{sum(others) / 1e6:,.1f}")
+    table.add_section()
+    table.add_row(f"{size.files:,} files", f"{size.nbytes / 1e6:,.1f}")
+    _print(table)
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """Prints one JSON object."""
+    click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def _where(names: Names) -> str:
+    return f"{names.name} in {names.region}, account {names.account}"
+
+
+def _table(*columns: str, title: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="right" if column == "MB" else "left")
+    return table
+
+
+def _print(table: Table) -> None:
+    from dorylax.cli.outcome import print_table
+
+    print_table(table)

@@ -1,0 +1,252 @@
+"""Carries out the steps of a plan. Each may be carried out again: one that was done before does no harm."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from dorylax.serverless.deploy import policies
+from dorylax.serverless.deploy.clients import Clients, in_time, unless
+from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.plan import CODE, Action, Wanted
+from dorylax.serverless.deploy.settings import Deployment
+from dorylax.serverless.deploy.state import count_network_interfaces, read_function
+
+_WAITER = {"Delay": 2, "MaxAttempts": 150}
+_SPREAD_SECONDS = 60.0
+"""For a new role to be known everywhere in AWS: seconds, as a rule."""
+_INTERFACE_SECONDS = 25 * 60.0
+# What Lambda says while it does not know the role, or its rights, or the repository's policy yet.
+_NOT_YET = ("cannot be assumed", "does not have permission", "permission to access the ECR image")
+
+
+@final
+class Applier:
+    """Carries out steps.
+
+    Args:
+        clients: of the region.
+        names: of the deployment.
+        wanted: what is to be there; None for nothing.
+        push: builds the image and pushes it to an address.
+        now, sleep: the time and waiting, in seconds.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        names: Names,
+        wanted: Wanted | None = None,
+        push: Callable[[str], None] | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._clients, self._names, self._wanted, self._push = clients, names, wanted, push
+        self._now, self._sleep = now, sleep
+
+    def apply(self, actions: Sequence[Action], report: Callable[[Action], None] = lambda _: None) -> None:
+        """Carries out the steps in order.
+
+        Args:
+            actions: of a plan.
+            report: is told each step before it is carried out.
+
+        Raises:
+            DeployError: one could not be; the same command goes on from there.
+        """
+        steps: dict[tuple[str, str], Callable[[Action], None]] = {
+            ("create", "repository"): self._put_repository,
+            ("update", "repository"): self._put_repository,
+            ("delete", "repository"): self._delete_repository,
+            ("create", "image"): self._create_image,
+            ("create", "log group"): self._put_log_group,
+            ("update", "log group"): self._put_log_group,
+            ("delete", "log group"): self._delete_log_group,
+            ("create", "role"): self._put_role,
+            ("update", "role"): self._put_role,
+            ("delete", "role"): self._delete_role,
+            ("create", "function"): self._create_function,
+            ("update", "function"): self._update_function,
+            ("delete", "function"): self._delete_function,
+            ("create", "concurrency"): self._put_concurrency,
+            ("update", "concurrency"): self._put_concurrency,
+            ("delete", "concurrency"): self._delete_concurrency,
+            ("delete", "old images"): self._delete_old_images,
+            ("wait", "network interfaces"): self._wait_for_interfaces,
+        }
+        for action in actions:
+            report(action)
+            if action.verb != "keep":
+                steps[action.verb, action.kind](action)
+
+    def _put_repository(self, _: Action) -> None:
+        ecr, names = self._clients("ecr"), self._names
+        unless(
+            {"RepositoryAlreadyExistsException"},
+            lambda: ecr.create_repository(repositoryName=names.name, tags=_listed(names)),
+        )
+        ecr.set_repository_policy(repositoryName=names.name, policyText=json.dumps(policies.repository_policy(names)))
+
+    def _delete_repository(self, _: Action) -> None:
+        ecr = self._clients("ecr")
+        unless(
+            {"RepositoryNotFoundException"}, lambda: ecr.delete_repository(repositoryName=self._names.name, force=True)
+        )
+
+    def _create_image(self, _: Action) -> None:
+        assert self._push is not None
+        self._push(self._target.image)
+
+    def _delete_old_images(self, _: Action) -> None:
+        ecr, name = self._clients("ecr"), self._names.name
+        pages = ecr.get_paginator("describe_images").paginate(repositoryName=name)
+        old = [
+            {"imageDigest": image["imageDigest"]}
+            for page in pages
+            for image in page["imageDetails"]
+            if self._target.tag not in image.get("imageTags", ())
+        ]
+        for first in range(0, len(old), 100):  # as many as one request may name
+            ecr.batch_delete_image(repositoryName=name, imageIds=old[first : first + 100])
+
+    def _put_log_group(self, _: Action) -> None:
+        logs, names = self._clients("logs"), self._names
+        unless(
+            {"ResourceAlreadyExistsException"},
+            lambda: logs.create_log_group(logGroupName=names.log_group, tags=names.tags),
+        )
+        days = self._target.deployment.log_retention_days
+        logs.put_retention_policy(logGroupName=names.log_group, retentionInDays=days)
+
+    def _delete_log_group(self, _: Action) -> None:
+        logs = self._clients("logs")
+        unless({"ResourceNotFoundException"}, lambda: logs.delete_log_group(logGroupName=self._names.log_group))
+
+    def _put_role(self, action: Action) -> None:
+        iam, names = self._clients("iam"), self._names
+        trust = json.dumps(policies.trust_policy())
+        created = unless(
+            {"EntityAlreadyExists"},
+            lambda: iam.create_role(RoleName=names.role, AssumeRolePolicyDocument=trust, Tags=_listed(names)),
+        )
+        if created is None:
+            iam.update_assume_role_policy(RoleName=names.role, PolicyDocument=trust)
+        wanted = policies.role_policies(names, vpc="vpc" in action.changes)
+        for name, document in wanted.items():
+            iam.put_role_policy(RoleName=names.role, PolicyName=name, PolicyDocument=json.dumps(document))
+        for name in self._inline_policies():
+            if name not in wanted:
+                iam.delete_role_policy(RoleName=names.role, PolicyName=name)
+
+    def _delete_role(self, _: Action) -> None:
+        iam, role = self._clients("iam"), self._names.role
+        if unless({"NoSuchEntity"}, lambda: iam.get_role(RoleName=role)) is None:
+            return
+        for name in self._inline_policies():
+            iam.delete_role_policy(RoleName=role, PolicyName=name)
+        # Not of ours, but a role with any cannot be deleted; the policies themselves stay.
+        for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=role):
+            for policy in page["AttachedPolicies"]:
+                iam.detach_role_policy(RoleName=role, PolicyArn=policy["PolicyArn"])
+        iam.delete_role(RoleName=role)
+
+    def _inline_policies(self) -> list[str]:
+        pages = self._clients("iam").get_paginator("list_role_policies").paginate(RoleName=self._names.role)
+        return [name for page in pages for name in page["PolicyNames"]]
+
+    def _create_function(self, _: Action) -> None:
+        deployment, names = self._target.deployment, self._names
+        function = self._clients("lambda")
+        self._when_known(
+            lambda: function.create_function(
+                FunctionName=names.name,
+                PackageType="Image",
+                Code={"ImageUri": self._target.image},
+                Architectures=[deployment.architecture],
+                Tags=names.tags,
+                **_configuration(deployment, names),
+            )
+        )
+        self._wait("function_active_v2")
+
+    def _update_function(self, action: Action) -> None:
+        deployment, names = self._target.deployment, self._names
+        function = self._clients("lambda")
+        found = read_function(names, self._clients)
+        if found is not None and found.state == "Pending":  # one that was idle for weeks is "Inactive", and stays so
+            self._wait("function_active_v2")
+        self._wait("function_updated_v2")
+        if action.changes & CODE:
+            function.update_function_code(
+                FunctionName=names.name, ImageUri=self._target.image, Architectures=[deployment.architecture]
+            )
+            self._wait("function_updated_v2")
+        if action.changes - CODE:
+            self._when_known(
+                lambda: function.update_function_configuration(
+                    FunctionName=names.name, **_configuration(deployment, names)
+                )
+            )
+            self._wait("function_updated_v2")
+
+    def _delete_function(self, _: Action) -> None:
+        function = self._clients("lambda")
+        unless({"ResourceNotFoundException"}, lambda: function.delete_function(FunctionName=self._names.name))
+
+    def _put_concurrency(self, _: Action) -> None:
+        self._clients("lambda").put_function_concurrency(
+            FunctionName=self._names.name,
+            ReservedConcurrentExecutions=self._target.deployment.reserved_concurrency,
+        )
+
+    def _delete_concurrency(self, _: Action) -> None:
+        self._clients("lambda").delete_function_concurrency(FunctionName=self._names.name)
+
+    def _wait_for_interfaces(self, _: Action) -> None:
+        end = self._now() + _INTERFACE_SECONDS
+        while left := count_network_interfaces(self._names, self._clients):
+            if self._now() > end:
+                raise DeployError(
+                    f"AWS still has {left} network interfaces of the function in the VPC, and needs its role to delete "
+                    "them: run the same command again later, or with --no-wait if other functions share them"
+                )
+            self._sleep(10.0)
+
+    @property
+    def _target(self) -> Wanted:
+        assert self._wanted is not None
+        return self._wanted
+
+    def _when_known(self, call: Callable[[], Any]) -> None:
+        """Calls Lambda, again while what was made before is not known everywhere in AWS."""
+        end = self._now() + _SPREAD_SECONDS
+        while self._now() < end:
+            if unless({"InvalidParameterValueException", "AccessDeniedException"}, call, saying=_NOT_YET) is not None:
+                return
+            self._sleep(2.0)
+        call()
+
+    def _wait(self, name: str) -> None:
+        waiter = self._clients("lambda").get_waiter(name)
+        if not in_time(lambda: waiter.wait(FunctionName=self._names.name, WaiterConfig=_WAITER)):
+            found = read_function(self._names, self._clients)
+            problem = "it is gone" if found is None else found.problem or f"{found.state}, last update {found.update}"
+            raise DeployError(f"the function did not become ready: {problem}; run the same command again")
+
+
+def _configuration(deployment: Deployment, names: Names) -> dict[str, Any]:
+    return {
+        "Role": names.role_arn,
+        "MemorySize": deployment.memory_mb,
+        "Timeout": deployment.timeout_seconds,
+        # Empty lists take a function out of its VPC; nothing at all would leave it there.
+        "VpcConfig": {"SubnetIds": list(deployment.subnets), "SecurityGroupIds": list(deployment.security_groups)},
+    }
+
+
+def _listed(names: Names) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in names.tags.items()]

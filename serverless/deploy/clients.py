@@ -1,0 +1,124 @@
+"""boto3's clients, made when they are first used, and its errors in plain words.
+
+boto3 is imported here alone, and only when something is to be done in AWS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, TypeVar, final
+
+from dorylax.serverless.deploy.errors import DeployError
+
+T = TypeVar("T")
+
+_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"}
+_DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+_INVOKE_SECONDS = 910  # longer than a function may take
+
+
+@final
+class Clients:
+    """Clients of one region.
+
+    Args:
+        region: of AWS; None: that of the environment or of the profile.
+
+    Attributes:
+        region: of AWS.
+
+    Raises:
+        DeployError: no region is known, or boto3 is not there.
+    """
+
+    def __init__(self, region: str | None) -> None:
+        with in_plain_words():
+            self._session = _library("boto3.session").Session(region_name=region)
+        if self._session.region_name is None:
+            raise DeployError("no AWS region is set: give --region, or set AWS_DEFAULT_REGION", user_error=True)
+        self.region: str = self._session.region_name
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, service: str) -> Any:
+        """The client of a service: "lambda", "iam", "ecr", "logs", "ec2", "sts"."""
+        if service not in self._made:
+            config = _library("botocore.config").Config(
+                # An invocation that is sent twice would be paid for twice.
+                **(
+                    {"read_timeout": _INVOKE_SECONDS, "retries": {"total_max_attempts": 1}}
+                    if service == "lambda"
+                    else {"retries": {"mode": "standard", "total_max_attempts": 5}}
+                )
+            )
+            self._made[service] = self._session.client(service, region_name=self.region, config=config)
+        return self._made[service]
+
+    def account(self) -> str:
+        """The account that the credentials are of."""
+        return str(self("sts").get_caller_identity()["Account"])
+
+    def close(self) -> None:
+        """Closes connections; a second call does nothing."""
+        while self._made:
+            self._made.popitem()[1].close()
+
+
+def unless(codes: set[str], call: Callable[[], T], *, saying: tuple[str, ...] = ("",)) -> T | None:
+    """What the call gives, or None where AWS answers with one of these error codes and one of these texts."""
+    try:
+        return call()
+    except _library("botocore.exceptions").ClientError as error:
+        found = error.response["Error"]
+        if found["Code"] in codes and any(text in found.get("Message", "") for text in saying):
+            return None
+        raise
+
+
+def in_time(wait: Callable[[], object]) -> bool:
+    """Whether a waiter of boto3 comes to its good end."""
+    try:
+        wait()
+    except _library("botocore.exceptions").WaiterError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def in_plain_words() -> Iterator[None]:
+    """Turns what boto3 raises into a `DeployError`."""
+    errors = _library("botocore.exceptions")
+    try:
+        yield
+    except errors.ClientError as error:
+        raise DeployError(_refused(error)) from None
+    except errors.BotoCoreError as error:
+        if type(error).__name__ in _CREDENTIALS or "Token" in type(error).__name__:
+            raise DeployError(
+                f"no AWS credentials can be used ({_line(error)}): run `aws configure` or `aws sso login`, "
+                "or set AWS_PROFILE",
+                user_error=True,
+            ) from None
+        raise DeployError(f"AWS cannot be asked: {_line(error)}") from None
+
+
+def _refused(error: Any) -> str:
+    code = error.response["Error"]["Code"]
+    text = f"AWS refuses {error.operation_name}: {code}: {' '.join(error.response['Error'].get('Message', '').split())}"
+    if code in _EXPIRED:
+        return f"{text}: the credentials are wrong or have expired; get new ones"
+    return f"{text}: docs/aws.md has the policies that are needed" if code in _DENIED else text
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def _library(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise DeployError('boto3 is not installed: pip install "dorylax[aws]"', user_error=True) from None

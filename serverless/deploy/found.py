@@ -1,0 +1,127 @@
+"""What of a deployment there is in AWS. No effects; `state` reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, final
+
+from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.policies import Policy
+
+Tags = Mapping[str, str]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FoundFunction:
+    """A function.
+
+    Attributes:
+        image: its address, as it was given.
+        digest: of the image, `sha256:…`; None where AWS does not say.
+        architecture: of its processors.
+        memory_mb, timeout_seconds: its limits.
+        role_arn: the role that it has.
+        subnets, security_groups: of its VPC, sorted; empty without one.
+        reserved_concurrency: None where none is reserved.
+        state: "Pending", "Active", "Inactive" or "Failed".
+        update: "Successful", "InProgress" or "Failed", of the last update.
+        problem: why either failed.
+        modified: when it was last changed, as AWS writes it.
+        tags: all of them.
+    """
+
+    image: str
+    digest: str | None
+    architecture: str
+    memory_mb: int
+    timeout_seconds: int
+    role_arn: str
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+    reserved_concurrency: int | None
+    state: str
+    update: str
+    problem: str | None
+    modified: str
+    tags: Tags
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FoundRole:
+    """A role.
+
+    Attributes:
+        trust: who may take it.
+        policies: its inline policies.
+        attached: ARNs of managed policies; a deployment attaches none.
+        tags: all of them.
+    """
+
+    trust: Policy
+    policies: Mapping[str, Policy]
+    attached: tuple[str, ...]
+    tags: Tags
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FoundLogGroup:
+    """A log group.
+
+    Attributes:
+        retention_days: None: for ever.
+        tags: all of them.
+    """
+
+    retention_days: int | None
+    tags: Tags
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class FoundRepository:
+    """A repository of images.
+
+    Attributes:
+        policy: who may pull; None where it has none.
+        images: tags of each image, by digest.
+        tags: of the repository.
+    """
+
+    policy: Policy | None
+    images: Mapping[str, tuple[str, ...]]
+    tags: Tags
+
+    def digest_of(self, tag: str) -> str | None:
+        """The digest of the image with a tag."""
+        return next((digest for digest, tags in self.images.items() if tag in tags), None)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """Everything that has the names of one deployment, whosever it is.
+
+    Attributes:
+        network_interfaces: that Lambda still has in the VPC for the function.
+    """
+
+    function: FoundFunction | None = None
+    role: FoundRole | None = None
+    log_group: FoundLogGroup | None = None
+    repository: FoundRepository | None = None
+    network_interfaces: int = 0
+
+    def foreign(self, names: Names) -> list[str]:
+        """What there is without the deployment's tag, in words."""
+        resources: list[tuple[str, str, Any]] = [
+            ("function", names.name, self.function),
+            ("role", names.role, self.role),
+            ("log group", names.log_group, self.log_group),
+            ("repository", names.name, self.repository),
+        ]
+        wanted = names.tags.items()
+        return [f"{kind} {name}" for kind, name, found in resources if found and not wanted <= dict(found.tags).items()]

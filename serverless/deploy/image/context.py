@@ -1,0 +1,110 @@
+"""The build context: all files that an engine needs besides the base image and the wheels."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, final
+
+from dorylax import __version__
+from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.image.contents import ENTRY, closure, distributions, requirements
+from dorylax.serverless.deploy.image.dockerfile import default_base, dockerfile
+from dorylax.serverless.deploy.settings import Architecture
+
+_DIGITS = 12
+_TAG = re.compile(rf".*:(?P<dorylax>[^:/]+)-jax(?P<jax>[^:/]+)-(?:x86_64|arm64)-[0-9a-f]{{{_DIGITS}}}")
+
+
+@final
+class Releases(NamedTuple):
+    """The releases that have to agree where tasks are made and where they are run."""
+
+    dorylax: str
+    jax: str
+
+    @classmethod
+    def here(cls) -> Releases:
+        """Those of this installation."""
+        return cls(__version__, importlib.metadata.version("jax"))
+
+    @classmethod
+    def of_image(cls, address: str) -> Releases | None:
+        """Those that the tag of an image names; None where it is none of ours."""
+        found = _TAG.fullmatch(address)
+        return None if found is None else cls(found["dorylax"], found["jax"])
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What an image is built from.
+
+    Attributes:
+        architecture: of the function.
+        distributions: names of what is installed.
+        files: contents by path, `/` between parts: the Dockerfile, the requirements, the modules.
+    """
+
+    architecture: Architecture
+    distributions: tuple[str, ...]
+    files: Mapping[str, bytes]
+
+    @classmethod
+    def make(cls, architecture: Architecture, *, lapack: bool = False, base: str | None = None) -> Context:
+        """The context of this very installation.
+
+        Args:
+            architecture: of the function.
+            lapack: with SciPy.
+            base: image to begin from, with the running Python's minor version (default: Python's own).
+
+        Raises:
+            DeployError: something that is needed is not installed.
+        """
+        python = sys.version_info[:2]
+        pinned = "".join(f"{line}\n" for line in requirements(lapack=lapack))
+        files = {
+            "Dockerfile": dockerfile(architecture, base or default_base(python), python).encode(),
+            "requirements.txt": pinned.encode(),
+        }
+        files |= {place: path.read_bytes() for place, path in closure(ENTRY).modules.items()}
+        return cls(architecture, distributions(lapack=lapack), files)
+
+    @property
+    def tag(self) -> str:
+        """A tag that says what is in the image: releases, architecture, and a hash of all files."""
+        digest = hashlib.sha256()
+        for place, content in sorted(self.files.items()):
+            digest.update(f"{len(place)} {len(content)}\n{place}".encode())
+            digest.update(content)
+        here = Releases.here()
+        return f"{here.dorylax}-jax{here.jax}-{self.architecture}-{digest.hexdigest()[:_DIGITS]}"
+
+    def write(self, folder: Path) -> None:
+        """Writes the files.
+
+        Raises:
+            DeployError: the folder is not empty.
+        """
+        make_empty(folder)
+        for place, content in self.files.items():
+            path = folder / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def make_empty(folder: Path) -> None:
+    """Makes a folder, or takes one that is empty.
+
+    Raises:
+        DeployError: it is not.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise DeployError(f"{folder} must be empty, and is not: choose a new folder", user_error=True)

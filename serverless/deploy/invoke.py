@@ -1,0 +1,82 @@
+"""Invokes the deployed function without a task: does it start, how fast, is it of this release."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import NamedTuple, final
+
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.deploy.clients import Clients
+from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.function.invocation import Invocation, read_response
+from dorylax.serverless.handler.settings import SandboxSettings
+from dorylax.serverless.wire.errors import WireError
+
+_INIT = re.compile(r"Init Duration: ([0-9.]+) ms")
+_MEMORY = re.compile(r"Max Memory Used: ([0-9]+) MB")
+
+
+@final
+class Call(NamedTuple):
+    """One invocation.
+
+    Attributes:
+        milliseconds: until its answer was here.
+        init_milliseconds: that AWS took to start a sandbox for it; None where it says of none.
+        memory_mb: that the sandbox has held at most; None where AWS does not say.
+    """
+
+    milliseconds: float
+    init_milliseconds: float | None
+    memory_mb: int | None
+
+
+def warm_invocation() -> bytes:
+    """An invocation that only makes a sandbox ready, with keys of no run."""
+    return Invocation(SandboxSettings(RunKeys.make()), None).encode()
+
+
+def invoke_test(names: Names, clients: Clients, count: int, now: Callable[[], float] = time.perf_counter) -> list[Call]:
+    """Invokes the function one time after the other.
+
+    Args:
+        names: of the deployment.
+        clients: of the region.
+        count: how often, ≥ 1; the first may start a sandbox.
+        now: the time, seconds.
+
+    Raises:
+        DeployError: it failed, or answers as another release.
+    """
+    payload = warm_invocation()
+    return [_invoke(names, clients, payload, now) for _ in range(count)]
+
+
+def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], float]) -> Call:
+    client = clients("lambda")
+    start = now()
+    answer = client.invoke(FunctionName=names.name, Payload=payload, LogType="Tail")
+    content = answer["Payload"].read()
+    seconds = now() - start
+    if "FunctionError" in answer:
+        raise DeployError(f"the function failed: {_failure(content)}; `dorylax aws logs` has more")
+    try:
+        read_response(content)
+    except WireError as error:
+        raise DeployError(f"the function is not of this release ({error}): run `dorylax aws deploy` again") from None
+    tail = base64.b64decode(answer.get("LogResult", "")).decode(errors="replace")
+    init, memory = _INIT.search(tail), _MEMORY.search(tail)
+    return Call(1000 * seconds, float(init[1]) if init else None, int(memory[1]) if memory else None)
+
+
+def _failure(content: bytes) -> str:
+    try:
+        found = json.loads(content)
+        return " ".join(f"{found.get('errorType', 'error')}: {found['errorMessage']}".split())
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return "it gives no reason"

@@ -1,0 +1,52 @@
+"""Reads the function's log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, final
+
+from dorylax.serverless.deploy.clients import Clients, unless
+from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.names import Names
+
+
+@final
+class Line(NamedTuple):
+    """One line of a log.
+
+    Attributes:
+        milliseconds: when, since 1970.
+        text: without its end.
+        id: CloudWatch's.
+    """
+
+    milliseconds: int
+    text: str
+    id: str
+
+
+def lines_since(names: Names, clients: Clients, milliseconds: int) -> list[Line]:
+    """All lines of all sandboxes since some time, oldest first.
+
+    Raises:
+        DeployError: there is no log.
+    """
+    return list(_events(names, clients, milliseconds))
+
+
+def _events(names: Names, clients: Clients, since_milliseconds: int) -> Iterator[Line]:
+    options: dict[str, Any] = {"logGroupName": names.log_group, "startTime": max(0, since_milliseconds)}
+    while True:
+        page = unless(
+            {"ResourceNotFoundException"},
+            lambda: clients("logs").filter_log_events(**options),
+        )
+        if page is None:
+            raise DeployError(
+                f"there is no log group {names.log_group}: run `dorylax aws deploy` first", user_error=True
+            )
+        for event in page["events"]:
+            yield Line(event["timestamp"], event["message"].rstrip("\n"), event["eventId"])
+        if not page.get("nextToken"):
+            return
+        options["nextToken"] = page["nextToken"]

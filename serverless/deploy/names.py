@@ -1,0 +1,79 @@
+"""What a deployment's resources are called. No effects."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import final
+
+TAG = "dorylax"
+"""The tag's key; its value is the deployment's name. What lacks it is somebody else's."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """Names and ARNs of one deployment's resources.
+
+    Attributes:
+        name: of the deployment, and of its function and repository.
+        account: of AWS, 12 digits.
+        region: of AWS.
+    """
+
+    name: str
+    account: str
+    region: str
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What every resource is tagged with."""
+        return {TAG: self.name}
+
+    @property
+    def role(self) -> str:
+        """The role's name; roles are the account's, functions a region's."""
+        return f"{self.name}-{self.region}"
+
+    @property
+    def log_group(self) -> str:
+        """The log group's name, which Lambda prescribes."""
+        return f"/aws/lambda/{self.name}"
+
+    @property
+    def function_arn(self) -> str:
+        """Of the function."""
+        return self._arn("lambda", f"function:{self.name}")
+
+    @property
+    def role_arn(self) -> str:
+        """Of the role."""
+        return f"arn:{self._partition}:iam::{self.account}:role/{self.role}"
+
+    @property
+    def log_group_arn(self) -> str:
+        """Of the log group, without `:*`."""
+        return self._arn("logs", f"log-group:{self.log_group}")
+
+    @property
+    def repository_arn(self) -> str:
+        """Of the repository."""
+        return self._arn("ecr", f"repository/{self.name}")
+
+    @property
+    def registry(self) -> str:
+        """The host that images are pushed to."""
+        suffix = ".cn" if self._partition == "aws-cn" else ""
+        return f"{self.account}.dkr.ecr.{self.region}.amazonaws.com{suffix}"
+
+    def image(self, tag: str) -> str:
+        """The address of an image in the deployment's own repository."""
+        return f"{self.registry}/{self.name}:{tag}"
+
+    @property
+    def _partition(self) -> str:
+        if self.region.startswith("cn-"):
+            return "aws-cn"
+        return "aws-us-gov" if self.region.startswith("us-gov-") else "aws"
+
+    def _arn(self, service: str, resource: str) -> str:
+        return f"arn:{self._partition}:{service}:{self.region}:{self.account}:{resource}"

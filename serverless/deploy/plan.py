@@ -1,0 +1,210 @@
+"""What to do so that what there is becomes what is wanted. No effects."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, final
+
+from dorylax.serverless.deploy import policies
+from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.found import Found, FoundFunction, FoundRepository, FoundRole
+from dorylax.serverless.deploy.names import TAG, Names
+from dorylax.serverless.deploy.settings import Deployment
+
+Verb = Literal["create", "update", "keep", "delete", "wait"]
+Kind = Literal[
+    "repository", "image", "log group", "role", "function", "concurrency", "old images", "network interfaces"
+]
+
+CODE = frozenset({"image", "architecture"})
+"""Changes of a function that are changes of its code."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What is to be there.
+
+    Attributes:
+        deployment: the settings.
+        names: of its resources.
+        image: address of the function's image.
+        tag: of the image in the deployment's own repository, where it is built; None where it is somebody else's.
+    """
+
+    deployment: Deployment
+    names: Names
+    image: str
+    tag: str | None
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Action:
+    """One step.
+
+    Attributes:
+        verb: what to do.
+        kind: to what.
+        name: what that is called.
+        reason: why.
+        changes: of a function that is updated: which of its properties; of a role: {"vpc"} where it has rights on one.
+    """
+
+    verb: Verb
+    kind: Kind
+    name: str
+    reason: str
+    changes: frozenset[str] = frozenset()
+
+
+def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
+    """Steps to what is wanted, in order: each needs only what the steps before it have made.
+
+    Raises:
+        DeployError: something with one of its names is not of this deployment.
+    """
+    names = wanted.names
+    _check_ours(found, names)
+    actions: list[Action] = []
+    if wanted.tag is not None:
+        actions += [_repository(names, found.repository), _image(wanted, wanted.tag, found.repository)]
+    days = wanted.deployment.log_retention_days
+    if found.log_group is None:
+        actions.append(Action("create", "log group", names.log_group, f"lines are kept for {days} days"))
+    elif found.log_group.retention_days != days:
+        kept = found.log_group.retention_days
+        actions.append(
+            Action("update", "log group", names.log_group, f"kept {'for ever' if kept is None else kept} → {days} days")
+        )
+    else:
+        actions.append(Action("keep", "log group", names.log_group, "as wanted"))
+    function = found.function
+    # Lambda also leaves a VPC with the role's rights: they are taken from it by the first deployment after that.
+    vpc = bool(wanted.deployment.subnets or found.network_interfaces or (function is not None and function.subnets))
+    actions.append(_role(names, found.role, vpc=vpc))
+    if function is not None and function.state == "Failed":
+        actions.append(Action("delete", "function", names.name, f"it could not be made: {function.problem}"))
+        function = None
+    actions.append(_function(wanted, function, role_is_new=found.role is None))
+    actions += _concurrency(wanted, function)
+    if wanted.tag is not None and found.repository is not None:
+        old = [tags for tags in found.repository.images.values() if wanted.tag not in tags]
+        if old:
+            actions.append(Action("delete", "old images", names.name, f"{len(old)} that no function uses any more"))
+    return tuple(actions)
+
+
+def plan_teardown(names: Names, found: Found, *, wait: bool = True) -> tuple[Action, ...]:
+    """Steps to nothing, in order.
+
+    Args:
+        names: of the deployment.
+        found: what there is.
+        wait: keep the role until AWS has deleted the network interfaces that the function had in a VPC.
+
+    Raises:
+        DeployError: something with one of its names is not of this deployment.
+    """
+    _check_ours(found, names)
+    actions: list[Action] = []
+    if found.function is not None:
+        actions.append(
+            Action("delete", "function", names.name, f"{found.function.memory_mb} MB, {found.function.state}")
+        )
+    if wait and (found.network_interfaces or (found.function is not None and found.function.subnets)):
+        # Lambda deletes them with the function's role, so the role has to last as long.
+        actions.append(Action("wait", "network interfaces", names.name, "AWS takes up to 20 minutes to delete them"))
+    if found.role is not None:
+        actions.append(Action("delete", "role", names.role, "with its inline policies"))
+    if found.log_group is not None:
+        actions.append(Action("delete", "log group", names.log_group, "with all lines"))
+    if found.repository is not None:
+        count = len(found.repository.images)
+        actions.append(Action("delete", "repository", names.name, f"with {count} image{'' if count == 1 else 's'}"))
+    return tuple(actions)
+
+
+def _check_ours(found: Found, names: Names) -> None:
+    if foreign := found.foreign(names):
+        raise DeployError(
+            f"{', '.join(foreign)} must have the tag {TAG}={names.name}, and has not: somebody else made it; "
+            "choose another --name",
+            user_error=True,
+        )
+
+
+def _repository(names: Names, found: FoundRepository | None) -> Action:
+    if found is None:
+        return Action("create", "repository", names.name, "for the function's image")
+    [statement] = policies.repository_policy(names)["Statement"]
+    # Others' statements stay: Lambda adds its own where it thinks that they are missing.
+    if found.policy is None or statement not in found.policy["Statement"]:
+        return Action("update", "repository", names.name, "Lambda may not pull the function's image from it")
+    return Action("keep", "repository", names.name, "as wanted")
+
+
+def _image(wanted: Wanted, tag: str, found: FoundRepository | None) -> Action:
+    if found is not None and found.digest_of(tag) is not None:
+        return Action("keep", "image", tag, "it is there with the same content")
+    return Action("create", "image", tag, f"to be built for {wanted.deployment.architecture} and pushed")
+
+
+def _role(names: Names, found: FoundRole | None, *, vpc: bool) -> Action:
+    rights = "its log" + (" and network interfaces" if vpc else "")
+    changes = frozenset({"vpc"} if vpc else ())
+    if found is None:
+        return Action("create", "role", names.role, f"with rights on {rights}", changes)
+    if found.trust != policies.trust_policy():
+        return Action("update", "role", names.role, "others than Lambda may take it, or Lambda may not", changes)
+    if found.policies != policies.role_policies(names, vpc=vpc):
+        return Action("update", "role", names.role, f"its rights are not those on {rights} alone", changes)
+    return Action("keep", "role", names.role, "as wanted")
+
+
+def _function(wanted: Wanted, found: FoundFunction | None, *, role_is_new: bool) -> Action:
+    deployment, names = wanted.deployment, wanted.names
+    if found is None:
+        vpc = ", in a VPC" if deployment.subnets else ""
+        return Action(
+            "create",
+            "function",
+            names.name,
+            f"{deployment.architecture}, {deployment.memory_mb} MB, {deployment.timeout_seconds} s{vpc}",
+        )
+    pairs: dict[str, tuple[object, object]] = {
+        "image": (found.image, wanted.image),
+        "architecture": (found.architecture, deployment.architecture),
+        "memory": (found.memory_mb, deployment.memory_mb),
+        "timeout": (found.timeout_seconds, deployment.timeout_seconds),
+        # One that was deleted and made again has the same ARN, and is another to Lambda.
+        "role": ("deleted" if role_is_new else found.role_arn, names.role_arn),
+        "subnets": (found.subnets, tuple(sorted(deployment.subnets))),
+        "security groups": (found.security_groups, tuple(sorted(deployment.security_groups))),
+    }
+    changed = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    if found.update == "Failed" and not changed:
+        return Action("update", "function", names.name, f"its last update failed: {found.problem}", frozenset(pairs))
+    if not changed:
+        return Action("keep", "function", names.name, "as wanted")
+    reason = ", ".join(f"{key} {_shown(old)} → {_shown(new)}" for key, (old, new) in changed.items())
+    return Action("update", "function", names.name, reason, frozenset(changed))
+
+
+def _concurrency(wanted: Wanted, found: FoundFunction | None) -> list[Action]:
+    new = wanted.deployment.reserved_concurrency
+    old = None if found is None else found.reserved_concurrency
+    if new is None and old is None:
+        return []
+    name = wanted.names.name
+    if new == old:
+        return [Action("keep", "concurrency", name, f"{old} reserved")]
+    if new is None:
+        return [Action("delete", "concurrency", name, f"{old} reserved → none")]
+    return [Action("create" if old is None else "update", "concurrency", name, f"{old or 'none'} → {new} reserved")]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return "+".join(value) or "none"
+    return str(value).rpartition("/")[2]

@@ -1,0 +1,121 @@
+"""Reads what of a deployment there is in AWS; changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dorylax.serverless.deploy.clients import Clients, unless
+from dorylax.serverless.deploy.found import Found, FoundFunction, FoundLogGroup, FoundRepository, FoundRole
+from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.policies import NETWORK
+
+
+def read(names: Names, clients: Clients) -> Found:
+    """Everything that has the deployment's names, whosever it is."""
+    function, role = read_function(names, clients), _role(names, clients)
+    # Without a VPC there is nothing to count, and nobody needs the permission to.
+    vpc = (function is not None and function.subnets) or (role is not None and NETWORK in role.policies)
+    return Found(
+        function=function,
+        role=role,
+        log_group=_log_group(names, clients),
+        repository=_repository(names, clients),
+        network_interfaces=count_network_interfaces(names, clients) if vpc else 0,
+    )
+
+
+def read_function(names: Names, clients: Clients) -> FoundFunction | None:
+    """The function."""
+    content = unless({"ResourceNotFoundException"}, lambda: clients("lambda").get_function(FunctionName=names.name))
+    if content is None:
+        return None
+    configuration: Mapping[str, Any] = content["Configuration"]
+    code = content["Code"]
+    vpc = configuration.get("VpcConfig") or {}
+    reasons = (configuration.get("StateReason"), configuration.get("LastUpdateStatusReason"))
+    return FoundFunction(
+        image=code.get("ImageUri", ""),
+        digest=_digest(code.get("ResolvedImageUri", "")),
+        architecture=configuration.get("Architectures", ["x86_64"])[0],
+        memory_mb=configuration["MemorySize"],
+        timeout_seconds=configuration["Timeout"],
+        role_arn=configuration["Role"],
+        subnets=tuple(sorted(vpc.get("SubnetIds", ()))),
+        security_groups=tuple(sorted(vpc.get("SecurityGroupIds", ()))),
+        reserved_concurrency=content.get("Concurrency", {}).get("ReservedConcurrentExecutions"),
+        state=configuration.get("State", "Active"),
+        update=configuration.get("LastUpdateStatus", "Successful"),
+        problem=next((reason for reason in reasons if reason), None),
+        modified=configuration["LastModified"],
+        tags=content.get("Tags", {}),
+    )
+
+
+def count_network_interfaces(names: Names, clients: Clients) -> int:
+    """How many network interfaces Lambda has in VPCs for the function."""
+    # The description is all that says whose they are; Lambda appends an id to it.
+    wanted = [
+        {"Name": "description", "Values": [f"AWS Lambda VPC ENI-{names.name}-????????-????-????-????-????????????"]}
+    ]
+    pages = clients("ec2").get_paginator("describe_network_interfaces").paginate(Filters=wanted)
+    return sum(len(page["NetworkInterfaces"]) for page in pages)
+
+
+def _role(names: Names, clients: Clients) -> FoundRole | None:
+    iam = clients("iam")
+    content = unless({"NoSuchEntity"}, lambda: iam.get_role(RoleName=names.role))
+    if content is None:
+        return None
+    role = content["Role"]
+    inline = [
+        name
+        for page in iam.get_paginator("list_role_policies").paginate(RoleName=names.role)
+        for name in page["PolicyNames"]
+    ]
+    attached = [
+        policy["PolicyArn"]
+        for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=names.role)
+        for policy in page["AttachedPolicies"]
+    ]
+    return FoundRole(
+        trust=role["AssumeRolePolicyDocument"],
+        policies={name: iam.get_role_policy(RoleName=names.role, PolicyName=name)["PolicyDocument"] for name in inline},
+        attached=tuple(attached),
+        tags=_by_key(role.get("Tags", ())),
+    )
+
+
+def _log_group(names: Names, clients: Clients) -> FoundLogGroup | None:
+    logs = clients("logs")
+    pages = logs.get_paginator("describe_log_groups").paginate(logGroupNamePrefix=names.log_group)
+    for page in pages:
+        for group in page["logGroups"]:
+            if group["logGroupName"] == names.log_group:
+                tags = logs.list_tags_for_resource(resourceArn=names.log_group_arn)["tags"]
+                return FoundLogGroup(group.get("retentionInDays"), tags)
+    return None
+
+
+def _repository(names: Names, clients: Clients) -> FoundRepository | None:
+    ecr = clients("ecr")
+    missing = {"RepositoryNotFoundException"}
+    if unless(missing, lambda: ecr.describe_repositories(repositoryNames=[names.name])) is None:
+        return None
+    policy = unless({"RepositoryPolicyNotFoundException"}, lambda: ecr.get_repository_policy(repositoryName=names.name))
+    images = {
+        image["imageDigest"]: tuple(image.get("imageTags", ()))
+        for page in ecr.get_paginator("describe_images").paginate(repositoryName=names.name)
+        for image in page["imageDetails"]
+    }
+    tags = ecr.list_tags_for_resource(resourceArn=names.repository_arn)["tags"]
+    return FoundRepository(None if policy is None else json.loads(policy["policyText"]), images, _by_key(tags))
+
+
+def _by_key(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in tags}
+
+
+def _digest(address: str) -> str | None:
+    return address.partition("@")[2] or None

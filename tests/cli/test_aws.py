@@ -1,0 +1,304 @@
+"""`dorylax aws` on moto, from nothing to nothing."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
+
+from dorylax.serverless.deploy.image import builder, root
+from dorylax.serverless.function.invocation import Invocation, response
+
+pytest.importorskip("awslambdaric", reason="needs awslambdaric")
+
+HERE = ("--region", REGION)
+ADDRESS = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/dorylax"
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockedAws]:
+    with mocked_aws() as found:
+        monkeypatch.setattr(builder, "find_engine", lambda: "engine")
+
+        def build_and_push(engine: str, context: Any, address: str, login: Any) -> None:
+            assert (engine, login.user) == ("engine", "AWS")
+            assert login.password
+            assert address.endswith(f":{context.tag}")
+            found.push(address)
+
+        monkeypatch.setattr(builder, "build_and_push", build_and_push)
+        yield found
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What the function answers, one after the other; without any, as a warm handler does."""
+    from moto.awslambda_simple.models import LambdaSimpleBackend
+
+    queue: list[bytes] = []
+
+    def invoke(_: Any, name: str, qualifier: Any, body: Any, headers: Any, response_headers: Any) -> bytes:
+        assert Invocation.read(json.loads(body)).event is None
+        if queue:
+            response_headers["x-amz-function-error"] = "Unhandled"
+            return queue.pop(0)
+        tail = "REPORT RequestId: 1\tDuration: 2 ms\tMax Memory Used: 321 MB\tInit Duration: 1234.5 ms\t"
+        response_headers["x-amz-log-result"] = base64.b64encode(tail.encode()).decode()
+        return json.dumps(response(None)).encode()
+
+    monkeypatch.setattr(LambdaSimpleBackend, "invoke", invoke)
+    return queue
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a table."""
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+
+
+def test_from_nothing_to_nothing(dorylax, aws: MockedAws, answers: list[bytes]) -> None:
+    code, out, err = dorylax("aws", "deploy", *HERE, "--memory", "2048")
+    assert (code, out.splitlines()[-1]) == (
+        0,
+        f"function: arn:aws:lambda:{REGION}:123456789012:function:dorylax",
+    )
+    steps = [row[:2] for row in rows(out)]
+    assert steps == [["create", kind] for kind in ("repository", "image", "log group", "role", "function")]
+    assert len(err.splitlines()) == len(steps)
+    before = list(aws.changes)
+    code, out, err = dorylax("aws", "deploy", *HERE, "--memory", "2048")
+    assert (code, err) == (0, "")
+    assert {row[0] for row in rows(out)} == {"keep"}
+    assert [call for call in aws.changes[len(before) :] if "AuthorizationToken" not in call] == []
+
+    code, out, _ = dorylax("aws", "status", *HERE)
+    assert code == 0
+    state = dict(rows(out))
+    assert state["function"] == "Active, last update Successful"
+    assert state["memory"] == "2048 MB, x86_64"
+    assert state["concurrency"] == "none reserved"
+    assert state["image"].startswith(ADDRESS)
+    assert state["digest"].startswith("sha256:")
+    facts = json.loads(dorylax("aws", "status", *HERE, "--json").out)
+    assert (facts["function"]["memory_mb"], facts["function"]["tags"]) == (2048, {"dorylax": "dorylax"})
+
+    code, out, _ = dorylax("aws", "invoke-test", *HERE, "--count", "3")
+    assert code == 0
+    assert "ms (cold: 1234 ms to start the sandbox)\nwarm calls: " in out
+    assert out.endswith("memory: 321 of 2048 MB\nrelease: this one\n")
+
+    code, out, _ = dorylax("aws", "teardown", *HERE, "--yes")
+    assert code == 0
+    assert [row[1] for row in rows(out)] == ["function", "role", "log group", "repository"]
+    assert not any(aws.everything().values())
+    assert dorylax("aws", "teardown", *HERE) == (0, f"nothing of dorylax is there in {REGION}\n", "")
+    assert dict(rows(dorylax("aws", "status", *HERE).out))["function"] == "not there"
+
+
+def test_a_dry_run_changes_nothing(dorylax, aws: MockedAws, tmp_path: Path) -> None:
+    file = tmp_path / "aws.yaml"
+    file.write_text(
+        f"name: gnn\nregion: {REGION}\nsubnets: [subnet-0a]\nsecurity_groups: [sg-0b]\ntimeout_seconds: 60\n"
+    )
+    code, out, err = dorylax("aws", "deploy", "--config", str(file), "--dry-run", "--timeout", "30")
+    assert (code, err) == (0, "")
+    assert aws.changes == []
+    assert ["create", "function", "gnn", "x86_64, 1769 MB, 30 s, in a VPC"] in rows(out)
+    for title in ("role gnn-eu-west-1, trust", "role gnn-eu-west-1, network", "who trains", "who deploys"):
+        assert title in out
+    content = json.loads(dorylax("aws", "deploy", "--config", str(file), "--dry-run", "--json").out)
+    assert content["settings"]["timeout_seconds"] == 60
+    assert content["image"].startswith(f"123456789012.dkr.ecr.{REGION}.amazonaws.com/gnn:")
+    assert {action["verb"] for action in content["actions"]} == {"create"}
+    assert content["policies"]["role"].keys() == {"trust", "logs", "network"}
+    assert aws.changes == []
+
+
+def test_a_dry_run_needs_no_credentials(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_credentials(monkeypatch)
+    code, out, err = dorylax("aws", "deploy", *HERE, "--dry-run")
+    assert code == 0
+    assert err.startswith("warning: no AWS credentials can be used (Unable to locate credentials): run `aws configure`")
+    assert err.endswith("; shown as if nothing were deployed\n")
+    assert "arn:aws:iam::000000000000:role/dorylax-eu-west-1" in out
+    for words in (("deploy",), ("status",), ("teardown", "--yes"), ("logs",), ("invoke-test",)):
+        code, out, err = dorylax("aws", *words, *HERE)
+        assert (code, out) == (2, "")
+        assert err.startswith("error: no AWS credentials can be used")
+        assert err.count("\n") == 1
+    assert aws.changes == []
+
+
+def test_an_image_from_elsewhere(dorylax, aws: MockedAws, answers: list[bytes]) -> None:
+    client("ecr").create_repository(repositoryName="mine")
+    image = ADDRESS.replace("/dorylax", "/mine:7")
+    aws.push(image)
+    code, out, _ = dorylax("aws", "deploy", *HERE, "--image", image, "--json")
+    assert code == 0
+    content = json.loads(out)
+    assert content["image"] == image
+    assert [action["kind"] for action in content["actions"]] == ["log group", "role", "function"]
+    out = dorylax("aws", "invoke-test", *HERE, "--count", "1").out
+    assert out.endswith("release: not named by its image, whose answers can be read\n")
+    assert dorylax("aws", "teardown", *HERE, "--yes").code == 0
+    assert aws.everything()["repositories"] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (
+            b'{"errorMessage": "No module named x", "errorType": "Runtime.ImportModuleError"}',
+            "error: the function failed: Runtime.ImportModuleError: No module named x; `dorylax aws logs` has more\n",
+        ),
+        (b"null", "error: the function failed: it gives no reason; `dorylax aws logs` has more\n"),
+    ],
+)
+def test_a_function_that_fails(dorylax, aws: MockedAws, answers: list[bytes], answer: bytes, text: str) -> None:
+    dorylax("aws", "deploy", *HERE)
+    answers.append(answer)
+    assert dorylax("aws", "invoke-test", *HERE) == (1, "", text)
+
+
+def test_a_function_of_another_release(
+    dorylax, aws: MockedAws, answers: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert dorylax("aws", "invoke-test", *HERE).err == (
+        f"error: dorylax is not deployed in {REGION}: run `dorylax aws deploy`\n"
+    )
+    dorylax("aws", "deploy", *HERE)
+    monkeypatch.setattr("dorylax.serverless.deploy.image.context.__version__", "9.0.0")
+    code, _, err = dorylax("aws", "invoke-test", *HERE)
+    assert code == 1
+    assert err.startswith("error: the function has dorylax 0.")
+    assert err.endswith("9.0.0 and " + err.rpartition("9.0.0 and ")[2])
+
+
+def test_logs(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, _, err = dorylax("aws", "logs", *HERE)
+    assert (code, err) == (2, "error: there is no log group /aws/lambda/dorylax: run `dorylax aws deploy` first\n")
+    dorylax("aws", "deploy", *HERE)
+    log = client("logs")
+    log.create_log_stream(logGroupName="/aws/lambda/dorylax", logStreamName="one")
+
+    def put(*texts: str) -> None:
+        now = int(1000 * time.time())
+        events = [{"timestamp": now + k, "message": f"{text}\n"} for k, text in enumerate(texts)]
+        log.put_log_events(logGroupName="/aws/lambda/dorylax", logStreamName="one", logEvents=events)
+
+    put("a", "b", "c")
+    assert dorylax("aws", "logs", *HERE, "--lines", "2") == (0, "b\nc\n", "")
+    rounds = [("d", "e"), (), ("f",)]
+
+    def sleep(_: float) -> None:
+        if not rounds:
+            raise KeyboardInterrupt
+        put(*rounds.pop(0) or ("nothing",))
+
+    monkeypatch.setattr("dorylax.cli.aws.time.sleep", sleep)
+    code, out, err = dorylax("aws", "logs", *HERE, "--lines", "1", "--follow")
+    assert (code, out.split(), err) == (130, ["c", "d", "e", "nothing", "f"], "\ninterrupted\n")
+
+
+def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    dorylax("aws", "deploy", *HERE)
+    there = aws.everything()
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    code, _, err = dorylax("aws", "teardown", *HERE)
+    assert (code, err) == (2, "error: --yes is needed where nobody can be asked\n")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.confirm", lambda _: False)
+    code, _, err = dorylax("aws", "teardown", *HERE)
+    assert (code, err) == (1, "nothing was deleted\n")
+    assert aws.everything() == there
+    monkeypatch.setattr("click.confirm", lambda _: True)
+    assert dorylax("aws", "teardown", *HERE).code == 0
+    assert not any(aws.everything().values())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("deploy", "--memory", "64"), "memory_mb must be in 128 … 10240, got 64"),
+        (("deploy", "--memory", "much"), "invalid value for '--memory': 'much' is not a valid integer"),
+        (
+            ("deploy", "--architecture", "x86"),
+            "architecture must be one of x86_64, arm64, got 'x86' (did you mean x86_64?)",
+        ),
+        (
+            ("deploy", "--subnet", "subnet-0a"),
+            "security_groups must be given too, for a VPC needs both: got subnets alone",
+        ),
+        (
+            ("deploy", "--image", "a", "--base", "b"),
+            "--image and --base exclude each other: one takes an image, ",
+        ),
+        (("status", "--region", "europe"), "region must be one of AWS, as in us-east-1, got 'europe'"),
+        (("deploy", "--dry-run"), "no AWS region is set: give --region, or set AWS_DEFAULT_REGION"),
+        (("deplyo",), "no such command 'deplyo': did you mean deploy?"),
+        (("image", "--root", "a", "--context", "b"), "--context and --root exclude each other"),
+    ],
+)
+def test_wrong_words(dorylax, aws: MockedAws, words: tuple[str, ...], told: str) -> None:
+    code, out, err = dorylax("aws", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: {told}")
+    assert aws.calls == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: gnn\nmemory_mb: 64\n", ":2: memory_mb must be in 128 … 10240, got 64"),
+        ("name: gnn\nmemory: 64\n", ":2: memory is no setting of a deployment: did you mean memory_mb?"),
+        ("- gnn\n", ": must hold settings such as memory_mb: 1769, got list"),
+        ("name: [gnn\n", ":2: not valid YAML"),
+    ],
+)
+def test_a_wrong_file(dorylax, tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "aws.yaml"
+    file.write_text(text)
+    code, out, err = dorylax("aws", "deploy", "--config", str(file))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {file}{told}")
+    missing = dorylax("aws", "deploy", "--config", str(tmp_path / "not-there.yaml"))
+    assert missing == (1, "", f"error: {tmp_path / 'not-there.yaml'}: No such file or directory\n")
+
+
+def test_the_build_context(dorylax, tmp_path: Path) -> None:
+    code, out, _ = dorylax("aws", "image", "--context", str(tmp_path / "context"), "--architecture", "arm64")
+    assert code == 0
+    assert "-arm64-" in out
+    assert (tmp_path / "context" / "Dockerfile").is_file()
+    assert (tmp_path / "context" / "dorylax" / "serverless" / "function" / "entry.py").is_file()
+    code, _, err = dorylax("aws", "image", "--context", str(tmp_path / "context"))
+    assert (code, err) == (2, f"error: {tmp_path / 'context'} must be empty, and is not: choose a new folder\n")
+
+
+def test_the_image(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed; the files themselves are looked at in tests/serverless/deploy/image/test_root.py."""
+
+    def build(context: Any, folder: Path) -> Path:
+        (folder / "function").mkdir(parents=True)
+        (folder / "function" / "large.so").write_bytes(bytes(2_000_000))
+        (folder / "function" / "small.py").write_bytes(bytes(100))
+        return folder / "function"
+
+    def start(target: Path, invocation: bytes) -> root.Started:
+        assert Invocation.read(json.loads(invocation)).event is None
+        return root.Started(0.5, 2**27, response(None), ())
+
+    monkeypatch.setattr(root, "build", build)
+    monkeypatch.setattr(root, "start", start)
+    code, out, err = dorylax("aws", "image", "--root", str(tmp_path / "kept"))
+    assert (code, err) == (0, "")
+    assert rows(out) == [["large.so", "2.0"], ["1 others", "0.0"], ["2 files", "2.0"]]
+    assert "import: 0.50 s, median of 3 fresh interpreters, with bytecode\nmemory: 128 MB, once started\n" in out
+    assert (tmp_path / "kept" / "function" / "large.so").is_file()
+    content = json.loads(dorylax("aws", "image", "--json").out)
+    assert (content["files"], content["bytes"], content["import_seconds"]) == (2, 2_000_100, [0.5] * 3)

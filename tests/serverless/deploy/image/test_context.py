@@ -1,0 +1,90 @@
+"""The build context and the Dockerfile in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dorylax import __version__
+from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.image.context import Context, Releases
+from dorylax.serverless.deploy.image.dockerfile import dockerfile
+
+pytest.importorskip("awslambdaric", reason="needs awslambdaric")
+
+TEXT = dockerfile("x86_64", "base:3", (3, 11))
+
+
+def instructions(text: str) -> list[str]:
+    """One line each, without comments."""
+    joined = re.sub(r"\\\n\s*", "", text)
+    return [line for line in joined.splitlines() if line and not line.startswith("#")]
+
+
+def test_the_image_has_the_base_and_what_was_compiled_for_it() -> None:
+    lines = instructions(TEXT)
+    assert lines[0] == "ARG BASE=base:3"
+    last = lines[lines.index("FROM ${BASE}") :]
+    assert [line.split()[0] for line in last] == ["FROM", "COPY", "COPY", "ENV", "WORKDIR", "USER", "ENTRYPOINT", "CMD"]
+    assert all(line.startswith("COPY --from=build ") for line in last[1:3])  # nothing is run for foreign processors
+    assert last[-3:] == [
+        "USER 65534:65534",
+        'ENTRYPOINT ["python", "-m", "awslambdaric"]',
+        'CMD ["dorylax.serverless.function.entry.handler"]',
+    ]
+
+
+def test_it_runs_where_nothing_can_be_written() -> None:
+    [line] = [line for line in instructions(TEXT) if line.startswith("ENV ")]
+    assert {"PYTHONDONTWRITEBYTECODE=1", "HOME=/tmp", "PYTHONPATH=/function"} <= set(line.split())
+    assert TEXT.count("--invalidation-mode unchecked-hash") == 2  # its own files, and Python's
+
+
+def test_only_what_is_pinned_is_installed() -> None:
+    [line] = [line for line in instructions(TEXT) if "pip install" in line]
+    assert "--no-deps" in line
+    assert "--only-binary=:all:" in line
+    assert "-r /requirements.txt" in line
+    assert [line for line in instructions(TEXT) if line.startswith("COPY dorylax")] == [
+        "COPY dorylax /function/dorylax"
+    ]
+
+
+@pytest.mark.parametrize(("architecture", "wheels"), [("x86_64", "x86_64"), ("arm64", "aarch64")])
+def test_wheels_are_those_of_the_function_s_processors(architecture: str, wheels: str) -> None:
+    found = set(re.findall(r"--platform manylinux\w*?_(x86_64|aarch64)", dockerfile(architecture, "base:3", (3, 11))))
+    assert found == {wheels}
+
+
+def test_context(tmp_path: Path) -> None:
+    context = Context.make("x86_64")
+    assert f"python:{sys.version_info[0]}.{sys.version_info[1]}-slim" in context.files["Dockerfile"].decode()
+    context.write(tmp_path / "context")
+    written = {
+        path.relative_to(tmp_path / "context").as_posix(): path.read_bytes()
+        for path in (tmp_path / "context").rglob("*")
+        if path.is_file()
+    }
+    assert written == context.files
+    assert {place.partition("/")[0] for place in written} == {"Dockerfile", "requirements.txt", "dorylax"}
+    with pytest.raises(DeployError, match="must be empty, and is not: choose a new folder"):
+        context.write(tmp_path / "context")
+
+
+def test_the_tag_says_what_is_in_it() -> None:
+    context = Context.make("x86_64")
+    assert context.tag == Context.make("x86_64").tag
+    others = [Context.make("arm64"), Context.make("x86_64", lapack=True), Context.make("x86_64", base="mine")]
+    changed = dict(context.files)
+    changed["dorylax/serverless/function/entry.py"] += b"\n"
+    others.append(dataclasses.replace(context, files=changed))
+    assert len({context.tag, *(other.tag for other in others)}) == 5
+    assert re.fullmatch(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}", context.tag)  # what registries allow
+    assert Releases.of_image(f"host/name:{context.tag}") == Releases.here()
+    assert Releases.here().dorylax == __version__
+    assert Releases.of_image("host:5000/name:latest") is None
+    assert Releases.of_image("host/name@sha256:00") is None

@@ -1,0 +1,180 @@
+"""The image's own files, made without a container engine: what is in them, and that the function runs from them alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.image import root as roots
+from dorylax.serverless.deploy.image.contents import HANDLER
+from dorylax.serverless.deploy.image.context import Context
+from dorylax.serverless.deploy.invoke import warm_invocation
+from dorylax.serverless.function.invocation import read_response
+
+pytest.importorskip("awslambdaric", reason="needs awslambdaric")
+
+TOPS = {
+    "__pycache__",
+    "awslambdaric",
+    "dorylax",
+    "flatbuffers",
+    "jax",
+    "jaxlib",
+    "ml_dtypes",
+    "numpy",
+    "numpy.libs",
+    "opt_einsum",
+    "pyzmq.libs",
+    "runtime_client",  # of awslambdaric
+    "simplejson",
+    "snapshot_restore_py",
+    "zmq",
+}
+
+
+@pytest.fixture(scope="module")
+def context() -> Context:
+    return Context.make("x86_64")
+
+
+@pytest.fixture(scope="module")
+def target(context: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    found = roots.build(context, tmp_path_factory.mktemp("image") / "root")
+    before = _snapshot(found)
+    yield found
+    assert _snapshot(found) == before  # the image is read-only
+
+
+@pytest.fixture(scope="module")
+def started(target: Path) -> roots.Started:
+    return roots.start(target, warm_invocation())
+
+
+def _module(name: str) -> str:
+    """The name of a module on the top, which may be one file: `name.py`, `name.cpython-….so`."""
+    return name if name.endswith(".libs") else name.partition(".")[0]
+
+
+def _session(leader: int) -> list[int]:
+    """Processes of a session, the leader first."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # After the name, which may hold spaces and brackets: state, parent, group, session.
+            if int(path.read_text().rpartition(")")[2].split()[3]) == leader:
+                found.append(int(path.parent.name))
+    return sorted(found, key=lambda pid: pid != leader)
+
+
+def _snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
+
+
+def test_the_image_s_file_list(target: Path, context: Context) -> None:
+    tops = [path.name for path in target.iterdir()]
+    metadata = [top for top in tops if top.endswith(".dist-info")]
+    assert {_module(top) for top in tops if top not in metadata} == TOPS
+    assert len(metadata) == len(context.distributions)
+    files = [path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()]
+    for word in ("flax", "optax", "scipy", "pytest", "boto3", "orbax", "cloudpickle", "pymetis"):
+        # jax has modules that are called after SciPy, and are not of it
+        assert not [file for file in files if file.split("/")[0].lower().startswith(word)]
+    assert not [file for file in files if "/tests/" in file or file.endswith((".pyi", ".h"))]
+
+
+def test_every_module_has_bytecode(target: Path) -> None:
+    import importlib.util
+
+    sources = [path for path in target.rglob("*.py") if "dist-info" not in str(path)]
+    missing = [path for path in sources if not Path(importlib.util.cache_from_source(str(path))).is_file()]
+    # Whatever does not compile cannot be imported either.
+    assert [path for path in missing if "dorylax" in path.parts or "jax" in path.parts] == []
+    assert len(missing) <= len(sources) // 100
+
+
+def test_the_function_answers_from_these_files_alone(started: roots.Started) -> None:
+    assert read_response(json.dumps(started.response).encode()) is None
+    assert 0 < started.seconds < 120
+    assert {_module(file.split("/")[0]) for file in started.files} <= TOPS
+    assert "dorylax/serverless/function/entry.py" in started.files
+
+
+def test_what_is_read_off_the_source_is_what_is_imported(started: roots.Started, context: Context) -> None:
+    imported = {file for file in started.files if file.startswith("dorylax/")}
+    listed = {place for place in context.files if place.startswith("dorylax/")}
+    assert imported <= listed
+    assert listed - imported <= {place for place in listed if place.endswith("__init__.py")}
+
+
+@pytest.mark.skipif("DORYLAX_RIE" not in os.environ, reason="DORYLAX_RIE is not set: it names AWS's emulator")
+def test_awslambdaric_in_it_answers_the_emulator(target: Path, tmp_path: Path) -> None:
+    """The image's own command, where Python sees these files alone."""
+    with socket.socket() as one, socket.socket() as other:
+        for free in (one, other):
+            free.bind(("127.0.0.1", 0))
+        invoked, runtime = (free.getsockname()[1] for free in (one, other))
+    command = [
+        os.environ["DORYLAX_RIE"],
+        *("--runtime-interface-emulator-address", f"127.0.0.1:{invoked}"),
+        *("--runtime-api-address", f"127.0.0.1:{runtime}"),
+        *(sys.executable, "-S", "-m", "awslambdaric", HANDLER),
+    ]
+    environment = {
+        "PYTHONPATH": str(target),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": "/nonexistent",
+        "JAX_PLATFORMS": "cpu",
+        "AWS_LAMBDA_FUNCTION_TIMEOUT": "60",
+    }
+    with (tmp_path / "log").open("wb") as log:
+        emulator = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        address = f"http://127.0.0.1:{invoked}/2015-03-31/functions/function/invocations"
+        for attempt in range(200):
+            try:
+                with urllib.request.urlopen(address, warm_invocation(), timeout=60) as answer:
+                    content = answer.read()
+                break
+            except urllib.error.URLError:
+                assert attempt < 199
+                time.sleep(0.05)
+        assert read_response(content) is None, (tmp_path / "log").read_text()
+    finally:
+        # The emulator gives the runtime a process group of its own, and leaves it behind when it is killed.
+        for pid in _session(emulator.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        emulator.wait()
+
+
+def test_size(target: Path) -> None:
+    size = roots.size(target)
+    assert size.nbytes == sum(size.parts.values())
+    assert size.files == sum(len(files) for _, _, files in os.walk(target))
+    assert next(iter(size.parts)) == "jaxlib"
+    assert size.nbytes < 600e6
+
+
+def test_a_root_that_lacks_something(context: Context, tmp_path: Path) -> None:
+    (tmp_path / "dorylax").mkdir()
+    (tmp_path / "dorylax" / "__init__.py").write_text("")
+    with pytest.raises(
+        DeployError, match=r"does not start from .*: ModuleNotFoundError: No module named 'dorylax\.serv"
+    ):
+        roots.start(tmp_path, b"{}")
+    with pytest.raises(DeployError, match="must be empty, and is not"):
+        roots.build(context, tmp_path)

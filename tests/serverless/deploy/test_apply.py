@@ -1,0 +1,341 @@
+"""Plans carried out on moto: once, twice, half, against other people's resources, and to nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from support.mocked_aws import REGION, MockedAws, mocked_aws
+
+from dorylax.serverless.deploy import policies
+from dorylax.serverless.deploy.apply import Applier
+from dorylax.serverless.deploy.clients import Clients, in_plain_words
+from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.found import Found
+from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.plan import Action, Wanted, plan_deploy, plan_teardown
+from dorylax.serverless.deploy.settings import Deployment
+from dorylax.serverless.deploy.state import read
+
+NAMES = Names("gnn", "123456789012", REGION)
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Clients]:
+    """Clients, made once: it takes a second each."""
+    with mocked_aws():
+        found = Clients(REGION)
+        for service in ("lambda", "iam", "ecr", "logs", "ec2", "sts"):
+            found(service)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def clients(made: Clients, aws: MockedAws) -> Clients:
+    return made
+
+
+def wanted(tag: str = "1", **settings: Any) -> Wanted:
+    return Wanted(Deployment(name="gnn", region=REGION, **settings), NAMES, NAMES.image(tag), tag)
+
+
+def deploy(clients: Clients, aws: MockedAws, what: Wanted, **options: Any) -> list[tuple[str, str]]:
+    """Deploys; gives the steps that were no `keep`."""
+    actions = plan_deploy(what, read(NAMES, clients))
+    with in_plain_words():
+        Applier(clients, NAMES, what, aws.push, **options).apply(actions)
+    return [(action.verb, action.kind) for action in actions if action.verb != "keep"]
+
+
+def teardown(clients: Clients, **options: Any) -> list[str]:
+    actions = plan_teardown(NAMES, read(NAMES, clients))
+    Applier(clients, NAMES, **options).apply(actions)
+    return [action.kind for action in actions]
+
+
+@pytest.fixture
+def vpc(aws: MockedAws, clients: Clients) -> dict[str, tuple[str, ...]]:
+    """Two subnets and a security group."""
+    ec2 = clients("ec2")
+    network = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnets = [ec2.create_subnet(VpcId=network, CidrBlock=f"10.0.{k}.0/24")["Subnet"]["SubnetId"] for k in range(2)]
+    group = ec2.create_security_group(GroupName="gnn", Description="gnn", VpcId=network)["GroupId"]
+    return {"subnets": tuple(subnets), "security_groups": (group,)}
+
+
+def test_deployed_twice_the_second_time_changes_nothing(aws: MockedAws, clients: Clients) -> None:
+    what = wanted(reserved_concurrency=7)
+    steps = deploy(clients, aws, what)
+    assert {verb for verb, _ in steps} == {"create"}
+    found = read(NAMES, clients)
+    function = found.function
+    assert function is not None
+    assert (function.image, function.memory_mb, function.timeout_seconds) == (NAMES.image("1"), 1769, 900)
+    assert (function.architecture, function.role_arn, function.reserved_concurrency) == ("x86_64", NAMES.role_arn, 7)
+    assert (function.state, function.update) == ("Active", "Successful")
+    assert function.digest is not None
+    assert function.digest.startswith("sha256:")
+    assert found.role is not None
+    assert found.role.policies == policies.role_policies(NAMES, vpc=False)
+    assert found.log_group is not None
+    assert found.log_group.retention_days == 7
+    for resource in (function, found.role, found.log_group, found.repository):
+        assert resource is not None
+        assert dict(resource.tags) == {"dorylax": "gnn"}
+    before = list(aws.changes)
+    assert deploy(clients, aws, what) == []
+    assert aws.changes == before
+
+
+def test_a_change_updates_what_it_concerns(aws: MockedAws, clients: Clients) -> None:
+    deploy(clients, aws, wanted(reserved_concurrency=7))
+    assert deploy(clients, aws, wanted(memory_mb=3008)) == [("update", "function"), ("delete", "concurrency")]
+    function = read(NAMES, clients).function
+    assert function is not None
+    assert (function.memory_mb, function.reserved_concurrency) == (3008, None)
+    steps = deploy(clients, aws, wanted("2", memory_mb=3008, log_retention_days=30, timeout_seconds=60))
+    assert steps == [
+        ("create", "image"),
+        ("update", "log group"),
+        ("update", "function"),
+        ("delete", "old images"),
+    ]
+    found = read(NAMES, clients)
+    assert found.function is not None
+    assert found.repository is not None
+    assert found.log_group is not None
+    assert (found.function.image, found.function.timeout_seconds) == (NAMES.image("2"), 60)
+    assert list(found.repository.images.values()) == [("2",)]
+    assert found.log_group.retention_days == 30
+    assert deploy(clients, aws, wanted("2", memory_mb=3008, log_retention_days=30, timeout_seconds=60)) == []
+
+
+def test_into_a_vpc_and_out_again(aws: MockedAws, clients: Clients, vpc: dict) -> None:
+    deploy(clients, aws, wanted())
+    assert deploy(clients, aws, wanted(**vpc)) == [("update", "role"), ("update", "function")]
+    found = read(NAMES, clients)
+    assert found.function is not None
+    assert found.role is not None
+    assert found.function.subnets == tuple(sorted(vpc["subnets"]))
+    assert set(found.role.policies) == {"logs", "network"}
+    assert deploy(clients, aws, wanted(**vpc)) == []
+    assert deploy(clients, aws, wanted()) == [("update", "function")]
+    assert deploy(clients, aws, wanted()) == [("update", "role")]
+    role = read(NAMES, clients).role
+    assert role is not None
+    assert set(role.policies) == {"logs"}
+    assert deploy(clients, aws, wanted()) == []
+
+
+def broken_off(aws: MockedAws, at: int, act: Callable[[], Any]) -> bool:
+    """Whether an act fails at its change number `at`; it does not where it has fewer."""
+    aws.calls.clear()
+    aws.fail_at = at
+    try:
+        with in_plain_words():
+            act()
+    except DeployError:
+        return True
+    finally:
+        aws.fail_at = None
+    return False
+
+
+def test_a_deployment_that_is_broken_off_at_any_call_goes_on_to_the_same_end(aws: MockedAws, clients: Clients) -> None:
+    what, at = wanted(reserved_concurrency=7), 0
+    while broken_off(aws, at, lambda: deploy(clients, aws, what)):
+        deploy(clients, aws, what)
+        assert deploy(clients, aws, what) == []
+        teardown(clients)
+        assert not any(aws.everything().values())
+        at += 1
+    assert at == 9  # repository, its policy, image, log group, retention, role, its policy, function, concurrency
+
+
+def test_a_teardown_that_is_broken_off_at_any_call_goes_on_to_nothing(aws: MockedAws, clients: Clients) -> None:
+    what, at = wanted(), 0
+    deploy(clients, aws, what)
+    while broken_off(aws, at, lambda: teardown(clients)):
+        teardown(clients)
+        assert not any(aws.everything().values())
+        deploy(clients, aws, what)
+        at += 1
+    assert at == 5  # function, the role's policy, role, log group, repository
+    assert not any(aws.everything().values())
+
+
+def test_teardown_leaves_nothing_and_may_be_repeated(aws: MockedAws, clients: Clients, vpc: dict) -> None:
+    deploy(clients, aws, wanted(**vpc))
+    policy = clients("iam").create_policy(PolicyName="mine", PolicyDocument=json.dumps(policies.trainer_policy(NAMES)))
+    clients("iam").attach_role_policy(RoleName=NAMES.role, PolicyArn=policy["Policy"]["Arn"])
+    there = aws.everything()
+    assert (there["functions"], there["roles"]) == (["gnn"], [f"gnn-{REGION}"])
+    assert teardown(clients) == ["function", "network interfaces", "role", "log group", "repository"]
+    # The policy was attached by somebody else: it stays, detached.
+    assert {kind: names for kind, names in aws.everything().items() if names} == {"policies": ["mine"]}
+    assert teardown(clients) == []
+
+
+def test_teardown_waits_for_network_interfaces_with_the_role_in_place(
+    aws: MockedAws, clients: Clients, vpc: dict
+) -> None:
+    deploy(clients, aws, wanted(**vpc))
+    ec2 = clients("ec2")
+    made = ec2.create_network_interface(
+        SubnetId=vpc["subnets"][0], Description="AWS Lambda VPC ENI-gnn-01234567-89ab-cdef-0123-456789abcdef"
+    )
+    ec2.create_network_interface(
+        SubnetId=vpc["subnets"][0], Description="AWS Lambda VPC ENI-gnn-other-01234567-89ab-cdef-0123-456789abcdef"
+    )
+    assert read(NAMES, clients).network_interfaces == 1
+    time = [0.0]
+
+    def sleep(seconds: float) -> None:
+        time[0] += 20 * seconds
+        clients("iam").get_role(RoleName=NAMES.role)
+
+    with pytest.raises(DeployError, match="AWS still has 1 network interfaces of the function"):
+        teardown(clients, now=lambda: time[0], sleep=sleep)
+    assert time[0] >= 20 * 60
+    ec2.delete_network_interface(NetworkInterfaceId=made["NetworkInterface"]["NetworkInterfaceId"])
+    assert teardown(clients) == ["role", "log group", "repository"]
+
+
+@pytest.mark.parametrize("kind", ["function", "role", "log group", "repository"])
+def test_what_is_somebody_else_s_stays_as_it_is(aws: MockedAws, clients: Clients, kind: str) -> None:
+    trust = json.dumps(policies.trust_policy())
+    if kind == "function":
+        role = clients("iam").create_role(RoleName="theirs", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+        clients("ecr").create_repository(repositoryName="theirs")
+        aws.push(NAMES.image("1").replace("/gnn:", "/theirs:"))
+        clients("lambda").create_function(
+            FunctionName="gnn",
+            Role=role,
+            PackageType="Image",
+            Code={"ImageUri": NAMES.image("1").replace("/gnn:", "/theirs:")},
+        )
+    elif kind == "role":
+        clients("iam").create_role(RoleName=NAMES.role, AssumeRolePolicyDocument=trust)
+    elif kind == "log group":
+        clients("logs").create_log_group(logGroupName=NAMES.log_group, tags={"dorylax": "other"})
+    else:
+        clients("ecr").create_repository(repositoryName="gnn")
+    there, changes = aws.everything(), list(aws.changes)
+    for act in (lambda: deploy(clients, aws, wanted()), lambda: teardown(clients)):
+        with pytest.raises(DeployError, match=f"^{kind} .* must have the tag dorylax=gnn"):
+            act()
+    assert aws.changes == changes
+    assert aws.everything() == there
+
+
+def test_a_new_role_that_lambda_does_not_know_yet(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.exceptions import ClientError
+
+    create, refusals, waited = clients("lambda").create_function, 3, []
+
+    def unknown_at_first(**arguments: Any) -> Any:
+        if len(waited) < refusals:
+            message = "The role defined for the function cannot be assumed by Lambda."
+            raise ClientError(
+                {"Error": {"Code": "InvalidParameterValueException", "Message": message}}, "CreateFunction"
+            )
+        return create(**arguments)
+
+    monkeypatch.setattr(clients("lambda"), "create_function", unknown_at_first)
+    deploy(clients, aws, wanted(), sleep=waited.append)
+    assert waited == [2.0] * refusals
+    assert deploy(clients, aws, wanted()) == []
+    teardown(clients)
+    refusals, time = 10**6, [0.0]
+
+    def sleep(seconds: float) -> None:
+        time[0] += seconds
+
+    waited.clear()
+    with pytest.raises(DeployError, match=r"AWS refuses CreateFunction: Invalid.* cannot be assumed by Lambda"):
+        deploy(clients, aws, wanted(), sleep=sleep, now=lambda: time[0])
+    assert time[0] >= 60
+
+
+def test_a_function_that_does_not_become_ready(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moto.awslambda.models import LambdaFunction
+
+    deploy(clients, aws, wanted())
+    with monkeypatch.context() as patch:
+        configuration = LambdaFunction.get_configuration
+
+        def failed(function: Any, on_create: bool = False) -> dict[str, Any]:
+            return configuration(function, on_create) | {
+                "LastUpdateStatus": "Failed",
+                "LastUpdateStatusReason": "no rights",
+            }
+
+        patch.setattr(LambdaFunction, "get_configuration", failed)
+        with pytest.raises(DeployError, match=r"^the function did not become ready: no rights; run the same command"):
+            deploy(clients, aws, wanted(memory_mb=3008))
+    assert deploy(clients, aws, wanted(memory_mb=3008)) == [("update", "function")]
+
+
+def test_the_deployer_s_policy_allows_every_call_that_is_made(aws: MockedAws, clients: Clients, vpc: dict) -> None:
+    aws.calls.clear()
+    deploy(clients, aws, wanted(reserved_concurrency=7))
+    deploy(clients, aws, wanted("2", **vpc))
+    deploy(clients, aws, wanted("2"))
+    deploy(clients, aws, wanted("2"))
+    teardown(clients)
+    document = policies.deployer_policy(NAMES, vpc=True)
+    allowed = {action for statement in document["Statement"] for action in statement["Action"]}
+    # The test pushes an image by this call, an engine by others that are allowed as well.
+    assert aws.actions - {"ecr:PutImage"} <= allowed
+    assert "lambda:CreateFunction" in aws.actions
+
+
+def test_errors_in_plain_words(aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DeployError, match=r"^no AWS region is set: give --region, or set AWS_DEFAULT_REGION$"):
+        Clients(None)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    from botocore.exceptions import ClientError
+
+    found = Clients(None)
+    assert found.region == REGION
+    for code, text in (("AccessDenied", "docs/aws.md has the policies"), ("ExpiredToken", "get new ones")):
+        with pytest.raises(DeployError, match=text) as caught, in_plain_words():
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, "GetRole")
+        assert str(caught.value).startswith(f"AWS refuses GetRole: {code}: no: ")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(DeployError, match=r"^no AWS credentials can be used") as caught, in_plain_words():
+        Clients(None).account()
+    assert caught.value.user_error
+    monkeypatch.setitem(__import__("sys").modules, "boto3.session", None)
+    with pytest.raises(DeployError, match=r'^boto3 is not installed: pip install "dorylax\[aws\]"$'):
+        Clients(REGION)
+    found.close()
+
+
+def test_what_moto_does_not_answer_fails_the_test(aws: MockedAws) -> None:
+    import boto3
+
+    elsewhere = boto3.client("s3", region_name=REGION, endpoint_url="http://nowhere.invalid")
+    with pytest.raises(pytest.fail.Exception, match=r"nothing answers GET http://nowhere\.invalid/ here"):
+        elsewhere.list_buckets()
+
+
+def test_steps_are_told_before_they_are_taken(aws: MockedAws, clients: Clients) -> None:
+    told: list[Action] = []
+    what = wanted()
+    actions = plan_deploy(what, Found())
+
+    def report(action: Action) -> None:
+        assert len(told) or not aws.changes
+        told.append(action)
+
+    Applier(clients, NAMES, what, aws.push).apply(actions, report)
+    assert tuple(told) == actions

@@ -1,0 +1,95 @@
+"""Least privilege: who may do what, on which resources."""
+
+from __future__ import annotations
+
+import pytest
+
+from dorylax.serverless.deploy import policies
+from dorylax.serverless.deploy.names import Names
+
+NAMES = Names("gnn", "123456789012", "eu-west-1")
+FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:gnn"
+LOG = "arn:aws:logs:eu-west-1:123456789012:log-group:/aws/lambda/gnn"
+
+
+def statements(document: dict) -> list[dict]:
+    assert document["Version"] == "2012-10-17"
+    return document["Statement"]
+
+
+def test_names() -> None:
+    assert (NAMES.function_arn, NAMES.log_group_arn) == (FUNCTION, LOG)
+    assert NAMES.role_arn == "arn:aws:iam::123456789012:role/gnn-eu-west-1"
+    assert NAMES.repository_arn == "arn:aws:ecr:eu-west-1:123456789012:repository/gnn"
+    assert NAMES.image("1") == "123456789012.dkr.ecr.eu-west-1.amazonaws.com/gnn:1"
+    assert len(Names("a" * 40, "123456789012", "ap-southeast-12").role) <= 64
+
+
+@pytest.mark.parametrize(
+    ("region", "partition", "host"),
+    [
+        ("cn-north-1", "aws-cn", "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn"),
+        ("us-gov-west-1", "aws-us-gov", "123456789012.dkr.ecr.us-gov-west-1.amazonaws.com"),
+    ],
+)
+def test_other_partitions(region: str, partition: str, host: str) -> None:
+    names = Names("gnn", "123456789012", region)
+    assert names.function_arn == f"arn:{partition}:lambda:{region}:123456789012:function:gnn"
+    assert names.registry == host
+
+
+def test_the_function_may_write_its_own_log_and_nothing_else() -> None:
+    assert policies.role_policies(NAMES, vpc=False) == {
+        "logs": {
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    "Effect": "Allow",
+                    "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
+                    "Resource": f"{LOG}:*",
+                }
+            ],
+        }
+    }
+
+
+def test_network_interfaces_only_with_a_vpc_and_not_for_the_function_s_code() -> None:
+    found = policies.role_policies(NAMES, vpc=True)
+    assert set(found) == {"logs", "network"}
+    allow, deny = statements(found["network"])
+    assert all(action.startswith("ec2:") for action in allow["Action"])
+    assert (allow["Effect"], deny["Effect"]) == ("Allow", "Deny")
+    assert deny["Action"] == allow["Action"]
+    assert deny["Condition"] == {"ArnEquals": {"lambda:SourceFunctionArn": [FUNCTION]}}
+
+
+def test_only_lambda_takes_the_role_and_pulls_the_image_for_this_function() -> None:
+    [trust] = statements(policies.trust_policy())
+    assert (trust["Principal"], trust["Action"]) == ({"Service": "lambda.amazonaws.com"}, "sts:AssumeRole")
+    [pull] = statements(policies.repository_policy(NAMES))
+    assert pull["Condition"] == {"StringLike": {"aws:sourceArn": FUNCTION}}
+
+
+def test_who_trains_may_invoke_this_function_and_change_nothing() -> None:
+    invoke, *others = statements(policies.trainer_policy(NAMES))
+    assert "lambda:InvokeFunction" in invoke["Action"]
+    assert invoke["Resource"] == FUNCTION
+    actions = [action for statement in (invoke, *others) for action in statement["Action"]]
+    assert all(action.partition(":")[2].startswith(("Get", "Filter", "Invoke")) for action in actions)
+
+
+@pytest.mark.parametrize("vpc", [False, True])
+def test_who_deploys_may_do_nothing_to_other_resources(vpc: bool) -> None:
+    # These name no resource, and change nothing.
+    everywhere = {"ecr:GetAuthorizationToken", "logs:DescribeLogGroups"}
+    for statement in statements(policies.deployer_policy(NAMES, vpc=vpc)):
+        if statement["Resource"] == "*":
+            assert all(a in everywhere or a.startswith("ec2:Describe") for a in statement["Action"])
+        else:
+            for resource in (
+                [statement["Resource"]] if isinstance(statement["Resource"], str) else statement["Resource"]
+            ):
+                assert "gnn" in resource
+        assert not any("*" in action for action in statement["Action"])
+        if "iam:PassRole" in statement["Action"]:
+            assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}}

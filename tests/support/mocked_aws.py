@@ -1,0 +1,132 @@
+"""AWS without AWS: moto in this process, made-up credentials, a record of all calls, and no way out."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, NoReturn, final
+
+import pytest
+
+REGION = "eu-west-1"
+READS = ("Get", "List", "Describe", "Filter")
+# What IAM calls an operation where it does not call it like the API.
+_ACTIONS = {"lambda:Invoke": "lambda:InvokeFunction"}
+
+
+@functools.cache
+def client(service: str) -> Any:
+    """A client of a service. It keeps no connection, since it never gets one; to make one takes a second."""
+    import boto3
+
+    return boto3.client(service, region_name=REGION)
+
+
+@final
+@dataclasses.dataclass
+class MockedAws:
+    """What was asked of AWS, and what is to fail.
+
+    Attributes:
+        calls: as `service:Operation`, in order.
+        fail_at: which call that changes something fails, from 0; None for none.
+    """
+
+    calls: list[str] = dataclasses.field(default_factory=list)
+    fail_at: int | None = None
+
+    @property
+    def changes(self) -> list[str]:
+        """The calls that may have changed something."""
+        return [call for call in self.calls if not call.partition(":")[2].startswith(READS)]
+
+    @property
+    def actions(self) -> set[str]:
+        """What IAM has to allow for all of them; who one is, anybody may ask."""
+        return {_ACTIONS.get(call, call) for call in self.calls} - {"sts:GetCallerIdentity"}
+
+    def everything(self) -> dict[str, list[str]]:
+        """All that there is in AWS, whosever it is."""
+        return {
+            "functions": [entry["FunctionName"] for entry in client("lambda").list_functions()["Functions"]],
+            "roles": [entry["RoleName"] for entry in client("iam").list_roles()["Roles"]],
+            "policies": [entry["PolicyName"] for entry in client("iam").list_policies(Scope="Local")["Policies"]],
+            "log groups": [entry["logGroupName"] for entry in client("logs").describe_log_groups()["logGroups"]],
+            "repositories": [
+                entry["repositoryName"] for entry in client("ecr").describe_repositories()["repositories"]
+            ],
+            "network interfaces": [
+                entry["NetworkInterfaceId"]
+                for entry in client("ec2").describe_network_interfaces()["NetworkInterfaces"]
+            ],
+            "buckets": [entry["Name"] for entry in client("s3").list_buckets()["Buckets"]],
+        }
+
+    def push(self, address: str) -> None:
+        """Puts an image into a repository, as a container engine would."""
+        repository, _, tag = address.partition("/")[2].partition(":")
+        kind = "application/vnd.docker.distribution.manifest.v2+json"
+        digest = f"sha256:{hashlib.sha256(address.encode()).hexdigest()}"
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": kind,
+            "config": {"mediaType": "application/vnd.docker.container.image.v1+json", "size": 1, "digest": digest},
+            "layers": [],
+        }
+        client("ecr").put_image(
+            repositoryName=repository,
+            imageManifest=json.dumps(manifest),
+            imageManifestMediaType=kind,
+            imageTag=tag,
+            imageDigest=digest,
+        )
+
+
+@contextlib.contextmanager
+def mocked_aws() -> Iterator[MockedAws]:
+    """moto for all of AWS; whatever it does not answer fails the test."""
+    pytest.importorskip("moto", reason="needs moto")
+    from botocore.client import BaseClient
+    from botocore.exceptions import ClientError
+    from moto import mock_aws
+
+    found = MockedAws()
+    ask = BaseClient._make_api_call
+
+    def recorded(asking: Any, operation: str, parameters: Any) -> Any:
+        found.calls.append(f"{asking.meta.service_model.signing_name}:{operation}")
+        if not operation.startswith(READS) and len(found.changes) - 1 == found.fail_at:
+            raise ClientError({"Error": {"Code": "ServiceException", "Message": "as the test says"}}, operation)
+        return ask(asking, operation, parameters)
+
+    def refuse(_: Any, request: Any) -> NoReturn:
+        pytest.fail(f"nothing answers {request.method} {request.url} here")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith("AWS_"):
+                patch.delenv(name)
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "MOTO_LAMBDA_STUB_ECR": "false",
+        }.items():
+            patch.setenv(name, value)
+        patch.setattr("botocore.httpsession.URLLib3Session.send", refuse)
+        patch.setattr(BaseClient, "_make_api_call", recorded)
+        with mock_aws(config={"lambda": {"use_docker": False}}):
+            yield found
+
+
+def without_credentials(patch: pytest.MonkeyPatch) -> None:
+    """Takes the credentials away."""
+    patch.delenv("AWS_ACCESS_KEY_ID")
+    patch.delenv("AWS_SECRET_ACCESS_KEY")
