@@ -35,8 +35,7 @@ class Sandboxed(Protocol):
         """Its process id."""
         ...
 
-    @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it runs."""
         ...
 
@@ -108,7 +107,7 @@ class Crew:
     def pids(self) -> tuple[int, ...]:
         """Process ids of those that run now."""
         with self._starting:
-            return tuple(sorted(process.pid for process in self._processes if process.alive))
+            return tuple(sorted(process.pid for process in self._processes if process.is_alive()))
 
     async def invoke(self, event: bytes, timeout: float) -> bytes:
         """See `Invoker`. Where all are busy, the event waits, first come first served.
@@ -211,7 +210,7 @@ class Crew:
     def _answer(self, request: _Request, process: Sandboxed | None) -> Sandboxed | None:
         """Answers with this process or, where there is none, another; returns the one that is there then."""
         try:
-            if process is not None and not process.alive:
+            if process is not None and not process.is_alive():
                 self._end(process)
                 process = None
             if process is None:

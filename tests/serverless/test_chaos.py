@@ -82,7 +82,7 @@ class Killer(threading.Thread):
                 self.killed.append(pid)
 
 
-@pytest.mark.parametrize("kills", [15, pytest.param(50, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("kills", [10, pytest.param(50, marks=pytest.mark.exhaustive)])
 def test_workers_that_are_killed_at_random(
     undisturbed: Undisturbed, backend: str, monkeypatch: pytest.MonkeyPatch, kills: int
 ) -> None:

@@ -71,8 +71,7 @@ class EmulatedProcess:
         """Where the emulator listens, or will."""
         return self._connection.host, self._connection.port
 
-    @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether the emulator runs; where the runtime has died, it starts another."""
         return self._process.poll() is None
 
@@ -88,7 +87,7 @@ class EmulatedProcess:
             try:
                 self._connect(deadline, timeout)
                 self._call(None, deadline, timeout, "starting")
-                if not self.alive:  # then somebody else has taken the port, and has answered
+                if not self.is_alive():  # then somebody else has taken the port, and has answered
                     raise self._died("starting")
                 return
             except InvokeError as error:
@@ -178,7 +177,7 @@ class EmulatedProcess:
                 self._connection.connect()
                 return
             except OSError:
-                if not self.alive:
+                if not self.is_alive():
                     raise self._died("starting") from None
                 if time.monotonic() >= deadline:
                     raise self._late("starting", timeout) from None

@@ -96,7 +96,7 @@ def refused(process: EmulatedProcess, event: str, reason: str, text: str, timeou
     with pytest.raises(InvokeError, match=text) as caught:
         ask(process, event, timeout)
     assert caught.value.reason == reason
-    assert not process.alive
+    assert not process.is_alive()
 
 
 def test_one_runtime_answers_all_over_one_connection(start: Start) -> None:
@@ -152,7 +152,7 @@ def test_what_is_no_answer_ends_the_sandbox(start: Start, event: str, reason: st
 def test_a_runtime_that_is_killed_between_calls(start: Start) -> None:
     process = start()
     os.kill(int(ask(process, "pid")), signal.SIGKILL)
-    assert process.alive  # the emulator tells with the next call
+    assert process.is_alive()  # the emulator tells with the next call
     refused(process, "pid", "died", "signal: killed")
 
 
