@@ -14,9 +14,6 @@ from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.controller import Autotuner, Call, Controller, Limit, Stragglers
 
-_DEADLINE = 900.0
-"""Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
-
 
 def make_backend(
     config: PipelineConfig,
@@ -36,37 +33,37 @@ def make_backend(
         functions: of the stages that run in this process.
         clock: of the run.
         times: how long tasks take in virtual time; None on the real clock.
+
+    Raises:
+        TensorConfigError: the backend cannot be used on this machine.
     """
-    tensor = config.tensor
-    if tensor.backend == "inline":
+    if config.tensor.backend == "inline":
         return InlineBackend(functions, clock, slots=resources.slots, num_servers=config.servers, times=times)
+    return _make_remote(config, resources, prepared, clock)
+
+
+def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepared, clock: Clock) -> Backend:
+    """A backend outside this process."""
     # Late: runs without workers need no sockets.
-    from dorylax.serverless.backends.local.pool import LocalWorkers
+    from dorylax.pipeline.invokers import DEADLINE, make_invoker
     from dorylax.serverless.backends.remote import RemoteBackend
     from dorylax.serverless.data.keys import RunKeys
-    from dorylax.serverless.data.link import Link
     from dorylax.serverless.data.server import DataServer
 
-    stages = prepared.artefacts
+    tensor, stages = config.tensor, prepared.artefacts
     keys = RunKeys.make()
     data = DataServer(keys, transport=tensor.transport)
     try:
-        invoker = LocalWorkers(
-            keys,
-            workers=resources.workers,
-            link=Link(tensor.latency, tensor.bandwidth),
-            cold_start_seconds=tensor.cold_start,
-        )
         return RemoteBackend(
             run=keys.run,
-            invoker=invoker,
+            invoker=make_invoker(tensor, keys, resources.workers),
             data=data,
             references=stages.stages,
             artefacts=stages.artefacts,
             clock=clock,
             num_servers=config.servers,
             num_parameter_servers=config.parameter_servers,
-            timeout=tensor.deadline or _DEADLINE,
+            timeout=tensor.deadline or DEADLINE,
             streaming=tensor.streaming,
         )
     except BaseException:

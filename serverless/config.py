@@ -11,7 +11,7 @@ import math
 import typing
 from typing import Any, Literal, final
 
-BackendName = Literal["inline", "local"]
+BackendName = Literal["inline", "local", "emulator"]
 TransportName = Literal["ipc", "tcp"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -21,8 +21,16 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _COUNTS = {"workers": 1, "slots": 1, "attempts": 1, "relaunches": 0}
 _SECONDS = ("latency", "cold_start")
 _FLAGS = ("autotune", "streaming")
-# What only workers in other processes have.
-_OF_WORKERS = ("workers", "transport", "latency", "bandwidth", "cold_start", "streaming")
+_IN_PROCESSES: tuple[BackendName, ...] = ("local", "emulator")
+# What only some backends have.
+_ONLY: dict[str, tuple[BackendName, ...]] = {
+    "workers": _IN_PROCESSES,
+    "transport": _IN_PROCESSES,
+    "latency": _IN_PROCESSES,
+    "bandwidth": _IN_PROCESSES,
+    "cold_start": _IN_PROCESSES,
+    "streaming": _IN_PROCESSES,
+}
 
 
 class TensorConfigError(ValueError):
@@ -44,21 +52,23 @@ class TensorConfig:
 
     Attributes:
         backend: "inline": on threads of this process; "local": in worker processes on this machine, which stand for the
-            containers of a cloud.
-        workers: processes of "local", ≥ 1; None: half of the machine's cores, for graph tasks need the others.
+            containers of a cloud; "emulator": in functions that AWS's Runtime Interface Emulator runs on this machine.
+        workers: processes of "local", sandboxes of "emulator", ≥ 1; None: half of the machine's cores, for graph tasks need
+            the others.
         slots: calls of each graph server at a time, ≥ 1; None: inline its share of the cores, or the cluster's functions on
-            the virtual clock; of "local" its share of the workers.
+            the virtual clock; elsewhere its share of the workers.
         autotune: let the number of calls at a time follow the queue of graph tasks.
         attempts: calls of one task that may fail before the run does, ≥ 1.
         deadline: seconds after which a call counts as failed, > 0; None: never inline, 900 (AWS Lambda's limit) elsewhere.
         relaunch: a task is called again beside a call that has taken this many times the mean of its stage, > 1. The first
             answer counts.
         relaunches: so often at most, ≥ 0. Inline on the real clock it never happens: a second call would be as slow.
-        transport: of "local": "ipc", files of the operating system; "tcp", loopback with CURVE keys made for the run.
-        latency: of "local": seconds that each request of a worker takes besides its bytes, ≥ 0.
-        bandwidth: of "local": bytes per second of each worker, > 0; None: as fast as it goes.
-        cold_start: of "local": seconds that a worker takes longer to start, ≥ 0.
-        streaming: of "local": workers compute on the first half of the rows while the second arrives.
+        transport: how workers fetch data: "ipc", files of the operating system; "tcp", loopback with CURVE keys made for the
+            run.
+        latency: seconds that each request of a worker takes besides its bytes, ≥ 0.
+        bandwidth: bytes per second of each worker, > 0; None: as fast as it goes.
+        cold_start: seconds that a worker takes longer to start, ≥ 0.
+        streaming: workers compute on the first half of the rows while the second arrives.
 
     Raises:
         TensorConfigError: a value out of range, or one that the backend makes meaningless; names the key.
@@ -92,14 +102,13 @@ class TensorConfig:
         for name, unit in (("deadline", "seconds"), ("bandwidth", "bytes per second")):
             if getattr(self, name) is not None:
                 _check_number(name, getattr(self, name), 0.0, above=True, unit=unit)
-        if self.backend == "inline":
-            for name in _OF_WORKERS:
-                if getattr(self, name) != _DEFAULTS[name]:
-                    raise TensorConfigError(
-                        name,
-                        f"= {getattr(self, name)} needs workers in processes of their own, tensor.backend=local; "
-                        "got inline: change one of them",
-                    )
+        for name, backends in _ONLY.items():
+            if self.backend not in backends and getattr(self, name) != _DEFAULTS[name]:
+                raise TensorConfigError(
+                    name,
+                    f"= {getattr(self, name)} needs tensor.backend={' or '.join(backends)}; got {self.backend}: change one "
+                    "of them",
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, in order, as YAML may carry them; `TensorConfig(**…)` of it is equal to this."""

@@ -207,16 +207,18 @@ class TensorSection(Section):
     `dorylax.serverless.config.TensorConfig` has the same keys and defaults, and checks them against each other.
     """
 
-    backend: Literal["inline", "local"] = Field(
+    backend: Literal["inline", "local", "emulator"] = Field(
         "inline",
         description="where tensor tasks run; inline: on threads of this process; local: in worker processes, which stand "
-        "for a cloud's containers",
+        "for a cloud's containers; emulator: in functions that AWS's Runtime Interface Emulator runs on this machine",
     )
-    workers: Count | None = Field(None, description="processes of local; null: half of the cores")
+    workers: Count | None = Field(
+        None, description="processes of local, sandboxes of emulator; null: half of the cores"
+    )
     slots: Count | None = Field(
         None,
         description="calls of each graph server at a time; null: inline its share of the cores, on the virtual clock the "
-        "cluster's functions; local its share of the workers",
+        "cluster's functions; elsewhere its share of the workers",
     )
     autotune: bool = Field(
         False, description="fewer calls at a time while graph tasks queue up, more while they drain (Dorylus)"
@@ -232,20 +234,16 @@ class TensorSection(Section):
     )
     relaunches: Annotated[int, Field(ge=0)] = Field(1, description="relaunches of a task at most; 0: never")
     transport: Literal["ipc", "tcp"] = Field(
-        "ipc", description="how local workers fetch data; tcp: loopback, encrypted by keys made for the run"
+        "ipc", description="how workers fetch data; tcp: loopback, encrypted by keys made for the run"
     )
     latency: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="seconds that each request of a local worker takes besides its bytes"
+        0.0, description="seconds that each request of a worker takes besides its bytes"
     )
     bandwidth: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="bytes per second of each local worker; null: as fast as it goes"
+        None, description="bytes per second of each worker; null: as fast as it goes"
     )
-    cold_start: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="seconds that a local worker takes longer to start"
-    )
-    streaming: bool = Field(
-        False, description="local workers compute on the first half of the rows while the second arrives"
-    )
+    cold_start: Annotated[float, Field(ge=0)] = Field(0.0, description="seconds that a worker takes longer to start")
+    streaming: bool = Field(False, description="workers compute on the first half of the rows while the second arrives")
 
 
 SECTIONS: dict[str, type[Section]] = {

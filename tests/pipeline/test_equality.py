@@ -1,6 +1,6 @@
 """Synchronous pipelines against the un-partitioned model under `jax.value_and_grad`, on one machine.
 
-Tensor stages run in this process, and in worker processes.
+Tensor stages run in this process, in worker processes and in emulated functions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import pytest
+from support.backends import need_emulator
 from support.covering import pairwise
 from support.pipelines import OPTIONS, Trained, farthest, messy_data, train_pipeline, train_single
 
@@ -91,6 +92,23 @@ def test_on_worker_processes(case: dict[str, Any]) -> None:
     options = dict(case)
     transport, streaming = options.pop("transport"), options.pop("streaming")
     tensor = TensorConfig(backend="local", workers=2, transport=transport, streaming=streaming)
+    check({**options, "tensor": tensor})
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"model": "gcn", "dtype": "float32", "servers": 2, "intervals": 3, "transport": "tcp", "streaming": False},
+        {"model": "gat", "dtype": "float64", "servers": 1, "intervals": 3, "transport": "ipc", "streaming": True},
+    ],
+    ids=named,
+)
+def test_in_emulated_functions(case: dict[str, Any]) -> None:
+    """As in this process."""
+    need_emulator()
+    options = dict(case)
+    transport, streaming = options.pop("transport"), options.pop("streaming")
+    tensor = TensorConfig(backend="emulator", workers=2, transport=transport, streaming=streaming)
     check({**options, "tensor": tensor})
 
 

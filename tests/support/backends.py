@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pytest
 
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, TimeModel
@@ -27,6 +29,8 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.stage_file import StageReference, sha256_of
 from dorylax.program.symbols import SYMBOLS
 from dorylax.serverless.backends.base import Backend, Invoker
+from dorylax.serverless.backends.emulator.installed import VARIABLE
+from dorylax.serverless.backends.emulator.pool import EmulatedFunctions
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.backends.local.pool import LocalWorkers
 from dorylax.serverless.backends.remote import RemoteBackend
@@ -181,6 +185,20 @@ def _local(transport: str, *, streaming: bool) -> AbstractContextManager[Opened]
 
 
 @contextlib.contextmanager
+def _emulator() -> Iterator[Opened]:
+    need_emulator()
+    keys = RunKeys.make()
+    with remote(keys, EmulatedFunctions(keys, workers=1, timeout=300.0), "tcp") as opened:
+        yield opened
+
+
+def need_emulator() -> None:
+    """Skips a test where AWS's Runtime Interface Emulator is not there."""
+    if not os.environ.get(VARIABLE):
+        pytest.skip(f"{VARIABLE} is not set: it names AWS's Runtime Interface Emulator (docs/serverless.md)")
+
+
+@contextlib.contextmanager
 def _aws() -> Iterator[Opened]:
     """One function whose sandbox the emulator runs, invoked through boto3; its stages lie in S3."""
     # Late: moto takes seconds to import.
@@ -238,6 +256,7 @@ BACKENDS: dict[str, Callable[[], AbstractContextManager[Opened]]] = {
     "local-tcp": functools.partial(_local, "tcp", streaming=False),
     "local-ipc-streaming": functools.partial(_local, "ipc", streaming=True),
     "local-tcp-streaming": functools.partial(_local, "tcp", streaming=True),
+    "emulator": _emulator,
     "aws": _aws,
 }
 """Opens each backend; it is closed at the end."""

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from dorylax.serverless.backends.base import InvokeError, Invoker
-from dorylax.serverless.backends.local import pool
+from dorylax.serverless.backends.emulator import pool as emulator
+from dorylax.serverless.backends.local import pool as local
 from dorylax.serverless.data import endpoint
 from dorylax.serverless.data.endpoint import Endpoint, Reply
 from dorylax.serverless.wire.event import VERSION
@@ -188,13 +189,16 @@ def wrap_workers(
 ) -> list[Faulty]:
     """Puts faults around the workers of pipelines that are started from now on; the list will hold them."""
     made: list[Faulty] = []
-    original = pool.LocalWorkers
 
-    def make(*args: Any, **options: Any) -> Faulty:
-        made.append(Faulty(original(*args, **options), faults, share, seed))
-        return made[-1]
+    def wrap(original: Callable[..., Invoker]) -> Callable[..., Faulty]:
+        def make(*args: Any, **options: Any) -> Faulty:
+            made.append(Faulty(original(*args, **options), faults, share, seed))
+            return made[-1]
 
-    patch.setattr(pool, "LocalWorkers", make)
+        return make
+
+    patch.setattr(local, "LocalWorkers", wrap(local.LocalWorkers))
+    patch.setattr(emulator, "EmulatedFunctions", wrap(emulator.EmulatedFunctions))
     return made
 
 

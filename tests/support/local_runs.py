@@ -1,4 +1,4 @@
-"""Synchronous runs on the backend `local`, epoch after epoch, and what must be the same whatever happens to them."""
+"""Synchronous runs in sandboxes, epoch after epoch, and what must be the same whatever happens to them."""
 
 from __future__ import annotations
 

@@ -67,8 +67,7 @@ class WorkerProcess:
         """Its process id."""
         return self._process.pid
 
-    @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it runs."""
         return self._process.poll() is None
 

@@ -1,74 +1,19 @@
-"""A data server with what the small stage needs, and pools that are closed after each test."""
+"""Pools that are closed after each test."""
 
 from __future__ import annotations
 
-import dataclasses
-import queue
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-from support.handler_events import KEY, event, expected, offers, rows_of
 
 from dorylax.serverless.backends.local.pool import LocalWorkers
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.wire import names
-
-
-@dataclasses.dataclass
-class Servers:
-    """A graph server's and a parameter server's endpoint of one run."""
-
-    keys: RunKeys
-    data: DataServer
-    graph: str
-    parameters: str
-
-    def event(self, interval: int = 1, **changed: Any) -> bytes:
-        """The event of the small stage at these endpoints; its operands are offered for interval 1."""
-        key = KEY._replace(interval=interval)
-        asked = event(run=self.keys.run, graph=self.graph, parameters=self.parameters, key=key, **changed)
-        return asked.encode()
-
-    def offer(self, interval: int = 1) -> queue.SimpleQueue[tuple[np.ndarray, ...]]:
-        """Offers what the event of an interval reads; gives where its rows arrive."""
-        key = KEY._replace(interval=interval)
-        for (where, name), arrays in offers().items():
-            if name in (names.free(KEY), names.rows(KEY, 0)):
-                renamed = names.free(key) if name == names.free(KEY) else names.rows(key, 0)
-                self.data.offer(self.graph, renamed, arrays)
-            elif interval == 1:
-                self.data.offer(self.graph if where == "graph" else self.parameters, name, arrays)
-        arrived: queue.SimpleQueue[tuple[np.ndarray, ...]] = queue.SimpleQueue()
-        self.data.expect(self.graph, names.result_rows(key), arrived.put)
-        return arrived
-
-
-@pytest.fixture(scope="session")
-def check_rows() -> Callable[[tuple[np.ndarray, ...]], None]:
-    """Checks that arrays are the small stage's results for the graph server."""
-
-    def check(arrays: tuple[np.ndarray, ...]) -> None:
-        for got, wanted in zip(arrays, expected(*rows_of(5))[1:], strict=True):
-            np.testing.assert_allclose(got, wanted, rtol=1e-6)
-
-    return check
-
-
-@pytest.fixture
-def servers() -> Iterator[Servers]:
-    keys = RunKeys.make()
-    with DataServer(keys) as data:
-        yield Servers(keys, data, data.open("graph"), data.open("parameters"))
-
 
 Pools = Callable[..., LocalWorkers]
 
 
 @pytest.fixture
-def pools(servers: Servers) -> Iterator[Pools]:
+def pools(servers: Any) -> Iterator[Pools]:
     made: list[LocalWorkers] = []
 
     def make(workers: int = 1, **options: Any) -> LocalWorkers:

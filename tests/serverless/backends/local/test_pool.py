@@ -25,7 +25,7 @@ from support.handler_events import KEY, exported
 from dorylax.program.stage_file import StageReference, sha256_of
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.local import process
-from dorylax.serverless.backends.local.pool import LocalWorkers, jax_settings
+from dorylax.serverless.backends.local.pool import LocalWorkers
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link
 from dorylax.serverless.task import OperandSource, ResultTarget
@@ -201,12 +201,6 @@ def test_a_cancelled_event_leaves_the_queue_and_its_worker_goes_on(servers: Any,
 async def _warm_pids(pool: LocalWorkers) -> tuple[int, ...]:
     await pool.warm()
     return pool.pids
-
-
-def test_settings_of_jax_are_the_parent_s() -> None:
-    with jax.enable_x64(True):
-        assert jax_settings() == {"jax_enable_x64": True}
-    assert jax_settings() == {"jax_enable_x64": False}
 
 
 def test_workers_have_the_settings_of_jax_and_the_link_and_start_that_are_asked_for(servers: Any, pools: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.serverless.backends.local.environment import worker_environment
+from dorylax.serverless.backends.environment import worker_environment
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
 from dorylax.serverless.backends.local.worker import read_lines
 from dorylax.serverless.data.keys import RunKeys

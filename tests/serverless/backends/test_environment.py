@@ -4,10 +4,11 @@ import os
 import sysconfig
 from pathlib import Path
 
+import jax
 import pytest
 
 import dorylax
-from dorylax.serverless.backends.local.environment import worker_environment
+from dorylax.serverless.backends.environment import jax_settings, worker_environment
 
 PARENT = {"HOME": "/nowhere", "JAX_PLATFORMS": "cuda", "PJRT_NPROC": "64", "OMP_NUM_THREADS": "9"}
 
@@ -33,3 +34,9 @@ def test_an_installed_package_changes_no_path(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(dorylax, "__file__", str(Path(sysconfig.get_path("purelib")) / "dorylax" / "__init__.py"))
     assert "PYTHONPATH" not in worker_environment({}, 1)
     assert worker_environment({"PYTHONPATH": "/more"}, 1)["PYTHONPATH"] == "/more"
+
+
+def test_settings_of_jax_are_the_parent_s() -> None:
+    with jax.enable_x64(True):
+        assert jax_settings() == {"jax_enable_x64": True}
+    assert jax_settings() == {"jax_enable_x64": False}

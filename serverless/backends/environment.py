@@ -1,4 +1,4 @@
-"""The environment of a worker process."""
+"""What processes that compute are told of the one that starts them: environment variables, and settings of JAX."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
+import jax
+
 import dorylax
+from dorylax.serverless.handler.settings import JaxSetting
+
+_JAX_SETTINGS = ("jax_enable_x64",)
 
 
 def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str]:
@@ -36,3 +41,8 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
         path = parent.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{root}{os.pathsep}{path}" if path else str(root)
     return environment
+
+
+def jax_settings() -> dict[str, JaxSetting]:
+    """The settings of JAX here without which workers could not load the stages; stages hold all others."""
+    return {name: getattr(jax.config, name) for name in _JAX_SETTINGS}

@@ -1,0 +1,43 @@
+"""What the emulator needs on this machine, and what to do where it is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from dorylax.serverless.config import TensorConfigError
+
+VARIABLE = "DORYLAX_RIE"
+_PROGRAM = "aws-lambda-rie"
+_RUNTIME = "awslambdaric"
+_WHERE = "docs/serverless.md says where to get it"
+
+
+def find_emulator(environment: Mapping[str, str]) -> Path:
+    """AWS's Runtime Interface Emulator: the file that DORYLAX_RIE names, else `aws-lambda-rie` on PATH.
+
+    Args:
+        environment: of this process.
+
+    Raises:
+        TensorConfigError: it is missing, or AWS's runtime for Python is, which it is to run.
+    """
+    found = environment.get(VARIABLE) or shutil.which(_PROGRAM, path=environment.get("PATH", os.defpath))
+    if not found:
+        raise TensorConfigError(
+            "backend",
+            f"= emulator needs AWS's Runtime Interface Emulator: set {VARIABLE} to its file, or put {_PROGRAM} on PATH "
+            f"({_WHERE})",
+        )
+    if not os.access(found, os.X_OK) or Path(found).is_dir():
+        raise TensorConfigError(
+            "backend", f"= emulator: {VARIABLE}={found} must be a file that can be executed ({_WHERE})"
+        )
+    if importlib.util.find_spec(_RUNTIME) is None:
+        raise TensorConfigError(
+            "backend", f"= emulator needs the package {_RUNTIME}, AWS's runtime: pip install 'dorylax[aws]'"
+        )
+    return Path(found).absolute()
