@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 import dorylax
+from support.processes import members
 
 _PATH = "/2015-03-31/functions/function/invocations"
 _HANDLER = "dorylax.serverless.function.entry.handler"
@@ -74,9 +75,9 @@ class Emulated:
 
     def kill_runtime(self) -> None:
         """Kills what runs in the sandbox, as AWS does where memory has run out."""
-        listed = subprocess.run(["pgrep", "-P", str(self._process.pid)], capture_output=True, text=True, check=False)
-        for pid in listed.stdout.split():
-            os.kill(int(pid), signal.SIGKILL)
+        for pid in members(self._process.pid) - {self._process.pid}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):

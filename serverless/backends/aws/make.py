@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.backends.aws.clients import lambda_client, s3_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
-from dorylax.serverless.backends.local.pool import jax_settings
+from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
 
