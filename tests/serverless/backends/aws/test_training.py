@@ -23,7 +23,7 @@ from support.rie import Emulated, Reply, emulated
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.backends.aws import make
 
-EPOCHS = 10
+EPOCHS = 6
 
 Undisturbed = Callable[[int], list[State]]
 
