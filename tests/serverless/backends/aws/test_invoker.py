@@ -7,6 +7,7 @@ import base64
 import json
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -372,7 +373,8 @@ def test_closing_does_not_wait_for_a_call_that_takes_long(
 
 
 def test_without_boto3_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "boto3", None)
+    for name in ("boto3", "boto3.session"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(AwsError, match=r'pip install "dorylax\[aws\]"'):
         lambda_client(None, calls=1, seconds=1.0)
 
