@@ -22,8 +22,8 @@ from support.faults import Faulty, wrap_workers
 from support.leftovers import nothing_left
 from support.local_runs import Run, State, check, compiled_quickly, config, running, undisturbed_run
 
+from dorylax.serverless.backends import crew
 from dorylax.serverless.backends.base import InvokeError
-from dorylax.serverless.backends.local import pool
 from dorylax.serverless.data import admission, protocol
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
@@ -255,7 +255,7 @@ def test_events_that_are_none(visited: Visited, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(visited.faulty, "faults", {"after another": after_another})
     monkeypatch.setattr(visited.faulty, "share", 1.0)
     visited.train(1)  # the pool refuses what is too large
-    monkeypatch.setattr(pool, "MAX_EVENT_BYTES", 10 * MAX_EVENT_BYTES)
+    monkeypatch.setattr(crew, "MAX_EVENT_BYTES", 10 * MAX_EVENT_BYTES)
     visited.train(1)  # the worker does
     assert sum(text.startswith("an event must have at most") for text in refused) >= 12
     assert sum(text.startswith("the event is refused: event must have at most") for text in refused) >= 12

@@ -76,7 +76,10 @@ def main(command: list[str]) -> int:
         while not ending:
             ready = {key.fd for key, _ in selector.select()}
             if printed in ready:
-                last = (last + _read(printed))[-LAST_BYTES:]
+                more = _read(printed)
+                last = (last + more)[-LAST_BYTES:]
+                if not more:  # nobody can print any more, which would be ready for ever
+                    selector.unregister(printed)
             ending = (signals in ready and signal.SIGTERM in _read(signals)) or (0 in ready and not _read(0))
             ending = ending or process.poll() is not None
     status = process.poll()

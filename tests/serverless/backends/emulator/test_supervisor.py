@@ -101,3 +101,12 @@ def test_a_command_that_is_not_there_is_named(start: Start) -> None:
     assert process.wait(LONG) == 127
     assert process.stdout is not None
     assert b"No such file or directory: '/no/such/program'" in process.stdout.read()
+
+
+def test_a_command_that_prints_no_more_is_waited_for_in_peace(start: Start) -> None:
+    process = start(sys.executable, "-c", "import os, time; os.close(1); os.close(2); time.sleep(2); os._exit(5)")
+    before = os.times()
+    assert process.wait(LONG) == 5
+    after = os.times()
+    # Of the supervisor and its child, now that both have ended.
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.3
