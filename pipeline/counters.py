@@ -24,6 +24,7 @@ class Counters:
             they were behind their reader: "0" for rows of its own epoch, "-1" for such of the next.
         relaunches: tensor tasks that were called once more beside a call that was late.
         late: answers that came when there was one already.
+        throttled: calls that were refused because there were too many at a time, and were made again.
         calls: of functions, as they are billed.
     """
 
@@ -35,6 +36,7 @@ class Counters:
     rows_by_lag: dict[str, int] = dataclasses.field(default_factory=dict)
     relaunches: int = 0
     late: int = 0
+    throttled: int = 0
     calls: Calls = dataclasses.field(default_factory=Calls)
 
     def read(self, epoch: int, found: Reads) -> None:
@@ -58,6 +60,9 @@ class Counters:
 
     def call(self, call: Call) -> None:
         """Counts a call of a function."""
+        if call.outcome == "throttled":  # AWS bills what it begins
+            self.throttled += 1
+            return
         self.calls.add(call.end - call.start)
         self.retries += call.outcome in ("failed", "deadline")
         self.late += call.outcome == "late"

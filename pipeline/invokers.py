@@ -8,6 +8,7 @@ from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.config import BackendName, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link
+from dorylax.serverless.data.server import DataServer
 
 DEADLINE = 900.0
 """Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
@@ -25,6 +26,14 @@ def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
         TensorConfigError: the backend cannot be used on this machine.
     """
     return _INVOKERS[tensor.backend](tensor, keys, workers)
+
+
+def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
+    """The endpoints from which sandboxes fetch data."""
+    if tensor.backend == "aws":
+        assert tensor.host is not None
+        return DataServer(keys, transport="tcp", host=tensor.host)
+    return DataServer(keys, transport=tensor.transport)
 
 
 # Imports are late: each backend needs packages of its own.
@@ -48,9 +57,16 @@ def _emulator(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
     )
 
 
+def _aws(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
+    from dorylax.serverless.backends.aws.make import make_functions
+
+    return make_functions(keys, function=tensor.function, region=tensor.region, calls=workers, deadline=tensor.deadline)
+
+
 _INVOKERS: Mapping[BackendName, Callable[[TensorConfig, RunKeys, int], Invoker]] = {
     "local": _local,
     "emulator": _emulator,
+    "aws": _aws,
 }
 
 

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from dorylax.cost import Cluster
 from dorylax.pipeline.config import PipelineConfig
 
+_FUNCTIONS = 100
+"""Of AWS Lambda at a time: with what Dorylus begins (OSDI '21, section 6)."""
+
 
 class Resources(NamedTuple):
     """What runs at a time.
@@ -15,7 +18,7 @@ class Resources(NamedTuple):
     Attributes:
         graph_threads: graph tasks of each server.
         slots: tensor tasks of each server.
-        workers: processes for tensor tasks, of all servers together; 0 where there are none.
+        workers: processes or functions for tensor tasks, of all servers together; 0 where there are none.
     """
 
     graph_threads: int
@@ -37,7 +40,8 @@ class Resources(NamedTuple):
         tensor = config.tensor
         if cluster is not None:
             return cls(config.graph_threads or cluster.graph_server.threads, tensor.slots or cluster.functions, 0)
-        workers = 0 if tensor.backend == "inline" else tensor.workers or max(1, cores // 2)
+        usual = _FUNCTIONS if tensor.backend == "aws" else max(1, cores // 2)
+        workers = 0 if tensor.backend == "inline" else tensor.workers or usual
         # More workers than cores stand for functions that mostly wait for the network.
         rest = cores if workers == 0 or workers >= cores else cores - workers
         threads = config.graph_threads or max(1, rest // config.servers)

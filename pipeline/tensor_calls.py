@@ -12,6 +12,7 @@ from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageFunction
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.backends.inline import InlineBackend
+from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.controller import Autotuner, Call, Controller, Limit, Stragglers
 
 
@@ -45,21 +46,22 @@ def make_backend(
 def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepared, clock: Clock) -> Backend:
     """A backend outside this process."""
     # Late: runs without workers need no sockets.
-    from dorylax.pipeline.invokers import DEADLINE, make_invoker
+    from dorylax.pipeline.invokers import DEADLINE, make_data_server, make_invoker
     from dorylax.serverless.backends.remote import RemoteBackend
     from dorylax.serverless.data.keys import RunKeys
-    from dorylax.serverless.data.server import DataServer
 
     tensor, stages = config.tensor, prepared.artefacts
+    locate = _publish(tensor, stages.artefacts)
     keys = RunKeys.make()
-    data = DataServer(keys, transport=tensor.transport)
+    data = make_data_server(tensor, keys)
     try:
         return RemoteBackend(
             run=keys.run,
             invoker=make_invoker(tensor, keys, resources.workers),
             data=data,
             references=stages.stages,
-            artefacts=stages.artefacts,
+            artefacts=stages.artefacts if locate is None else {},
+            locate=locate,
             clock=clock,
             num_servers=config.servers,
             num_parameter_servers=config.parameter_servers,
@@ -69,6 +71,15 @@ def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepare
     except BaseException:
         data.close()
         raise
+
+
+def _publish(tensor: TensorConfig, artefacts: Mapping[str, bytes]) -> Callable[[str], str] | None:
+    """Puts artefacts where the configuration wants them; None: nowhere but at the graph servers."""
+    if tensor.artefacts is None:
+        return None
+    from dorylax.serverless.backends.aws.make import publish_artefacts
+
+    return publish_artefacts(artefacts, tensor.artefacts, region=tensor.region)
 
 
 def make_controller(

@@ -11,7 +11,7 @@ import math
 import typing
 from typing import Any, Literal, final
 
-BackendName = Literal["inline", "local", "emulator"]
+BackendName = Literal["inline", "local", "emulator", "aws"]
 TransportName = Literal["ipc", "tcp"]
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -21,15 +21,22 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 _COUNTS = {"workers": 1, "slots": 1, "attempts": 1, "relaunches": 0}
 _SECONDS = ("latency", "cold_start")
 _FLAGS = ("autotune", "streaming")
+_TEXTS = ("function", "region", "host", "artefacts")
 _IN_PROCESSES: tuple[BackendName, ...] = ("local", "emulator")
+_ELSEWHERE: tuple[BackendName, ...] = (*_IN_PROCESSES, "aws")
+_IN_AWS: tuple[BackendName, ...] = ("aws",)
 # What only some backends have.
 _ONLY: dict[str, tuple[BackendName, ...]] = {
-    "workers": _IN_PROCESSES,
+    "workers": _ELSEWHERE,
     "transport": _IN_PROCESSES,
     "latency": _IN_PROCESSES,
     "bandwidth": _IN_PROCESSES,
     "cold_start": _IN_PROCESSES,
-    "streaming": _IN_PROCESSES,
+    "streaming": _ELSEWHERE,
+    "function": _IN_AWS,
+    "region": _IN_AWS,
+    "host": _IN_AWS,
+    "artefacts": _IN_AWS,
 }
 
 
@@ -52,9 +59,10 @@ class TensorConfig:
 
     Attributes:
         backend: "inline": on threads of this process; "local": in worker processes on this machine, which stand for the
-            containers of a cloud; "emulator": in functions that AWS's Runtime Interface Emulator runs on this machine.
-        workers: processes of "local", sandboxes of "emulator", ≥ 1; None: half of the machine's cores, for graph tasks need
-            the others.
+            containers of a cloud; "emulator": in functions that AWS's Runtime Interface Emulator runs on this machine;
+            "aws": in a function of AWS Lambda.
+        workers: processes of "local", sandboxes of "emulator" and "aws", ≥ 1; None: half of the machine's cores, for graph
+            tasks need the others; 100 of "aws".
         slots: calls of each graph server at a time, ≥ 1; None: inline its share of the cores, or the cluster's functions on
             the virtual clock; elsewhere its share of the workers.
         autotune: let the number of calls at a time follow the queue of graph tasks.
@@ -69,6 +77,10 @@ class TensorConfig:
         bandwidth: bytes per second of each worker, > 0; None: as fast as it goes.
         cold_start: seconds that a worker takes longer to start, ≥ 0.
         streaming: workers compute on the first half of the rows while the second arrives.
+        function: of "aws": its name, name:alias or ARN.
+        region: of "aws": where the function is; None: as boto3 finds it.
+        host: of "aws": the address of this machine that functions dial; to be given.
+        artefacts: of "aws": `s3://bucket/prefix`, where stages lie; None: graph servers offer them.
 
     Raises:
         TensorConfigError: a value out of range, or one that the backend makes meaningless; names the key.
@@ -87,6 +99,10 @@ class TensorConfig:
     bandwidth: float | None = None
     cold_start: float = 0.0
     streaming: bool = False
+    function: str = "dorylax"
+    region: str | None = None
+    host: str | None = None
+    artefacts: str | None = None
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -96,6 +112,8 @@ class TensorConfig:
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise TensorConfigError(name, f"must be true or false, got {getattr(self, name)!r}")
+        for name in _TEXTS:
+            _check_text(name, getattr(self, name), optional=_DEFAULTS[name] is None)
         for name in _SECONDS:
             _check_number(name, getattr(self, name), 0.0, above=False, unit="seconds")
         _check_number("relaunch", self.relaunch, 1.0, above=True, unit="")
@@ -109,6 +127,11 @@ class TensorConfig:
                     f"= {getattr(self, name)} needs tensor.backend={' or '.join(backends)}; got {self.backend}: change one "
                     "of them",
                 )
+        if self.backend == "aws" and self.host is None:
+            raise TensorConfigError(
+                "host",
+                "must be the address by which functions find this machine, its private one in their VPC; got none",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, in order, as YAML may carry them; `TensorConfig(**…)` of it is equal to this."""
@@ -124,6 +147,13 @@ def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     near = difflib.get_close_matches(str(value), choices, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     raise TensorConfigError(name, f"must be one of {', '.join(choices)}, got {value!r}{hint}")
+
+
+def _check_text(name: str, value: Any, *, optional: bool) -> None:
+    if value is None and optional:
+        return
+    if not isinstance(value, str) or not value:
+        raise TensorConfigError(name, f"must be a text, got {value!r}")
 
 
 def _check_count(name: str, value: Any, least: int, *, optional: bool) -> None:

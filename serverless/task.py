@@ -107,3 +107,7 @@ class TensorResult:
 
 class TaskFailedError(Exception):
     """A worker died, or its answer was lost: the task may be run again."""
+
+
+class TaskThrottledError(TaskFailedError):
+    """The task was not begun: too many run already, or none can just now. It may be asked for again, a little later."""

@@ -207,13 +207,14 @@ class TensorSection(Section):
     `dorylax.serverless.config.TensorConfig` has the same keys and defaults, and checks them against each other.
     """
 
-    backend: Literal["inline", "local", "emulator"] = Field(
+    backend: Literal["inline", "local", "emulator", "aws"] = Field(
         "inline",
         description="where tensor tasks run; inline: on threads of this process; local: in worker processes, which stand "
-        "for a cloud's containers; emulator: in functions that AWS's Runtime Interface Emulator runs on this machine",
+        "for a cloud's containers; emulator: in functions that AWS's Runtime Interface Emulator runs on this machine; "
+        "aws: in a function of AWS Lambda",
     )
     workers: Count | None = Field(
-        None, description="processes of local, sandboxes of emulator; null: half of the cores"
+        None, description="processes of local, sandboxes of emulator and aws; null: half of the cores, 100 of aws"
     )
     slots: Count | None = Field(
         None,
@@ -244,6 +245,12 @@ class TensorSection(Section):
     )
     cold_start: Annotated[float, Field(ge=0)] = Field(0.0, description="seconds that a worker takes longer to start")
     streaming: bool = Field(False, description="workers compute on the first half of the rows while the second arrives")
+    function: str = Field("dorylax", description="of aws: its name, name:alias or ARN")
+    region: str | None = Field(None, description="of aws: where the function is; null: as boto3 finds it")
+    host: str | None = Field(None, description="of aws: the address of this machine that functions dial")
+    artefacts: str | None = Field(
+        None, description="of aws: s3://bucket/prefix, where stages lie; null: graph servers offer them"
+    )
 
 
 SECTIONS: dict[str, type[Section]] = {

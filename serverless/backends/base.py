@@ -6,6 +6,8 @@ from typing import Literal, Protocol, final, runtime_checkable
 
 from dorylax.serverless.task import TensorResult, TensorTask
 
+InvokeReason = Literal["died", "timeout", "refused", "throttled"]
+
 
 @runtime_checkable
 class Backend(Protocol):
@@ -20,6 +22,7 @@ class Backend(Protocol):
 
         Raises:
             TaskFailedError: the worker failed; the task may be asked for again.
+            TaskThrottledError: one of them, of a task that was not begun; later, and with fewer at a time, it might be.
             Exception: whatever the stage itself raises, which no repetition would change.
         """
         ...
@@ -70,9 +73,10 @@ class InvokeError(RuntimeError):
     """A call of the handler that will not be answered.
 
     Attributes:
-        reason: the sandbox "died", the call took too long ("timeout"), or was "refused" before it began.
+        reason: the sandbox "died", the call took too long ("timeout"), or was "refused" before it began; "throttled",
+            refused because there are too many at a time, or none can be taken just now.
     """
 
-    def __init__(self, reason: Literal["died", "timeout", "refused"], text: str) -> None:
+    def __init__(self, reason: InvokeReason, text: str) -> None:
         self.reason = reason
         super().__init__(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +18,7 @@ from dorylax.program.stage_file import StageReference
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.rows import cut
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.event import Answer, Event
@@ -41,7 +41,8 @@ class RemoteBackend:
         invoker: calls the handler.
         data: the endpoints; `close` closes it.
         references: how each stage calls its artefact, by number of the stage.
-        artefacts: their contents, by SHA-256.
+        artefacts: their contents, by SHA-256, for graph servers to offer.
+        locate: gives the URL of an artefact by its SHA-256, where sandboxes are to fetch all of them elsewhere.
         clock: a real one.
         num_servers: how many graph servers there are.
         num_parameter_servers: how many parameter servers; interval k belongs to server k mod P.
@@ -62,9 +63,10 @@ class RemoteBackend:
         num_parameter_servers: int,
         timeout: float,
         streaming: bool,
+        locate: Callable[[str], str] | None = None,
     ) -> None:
         self._run, self._invoker, self._data, self._clock = run, invoker, data, clock
-        self._references = references
+        self._references, self._locate = references, locate
         self._timeout, self._streaming = timeout, streaming
         self._graph = [data.open(f"graph {k}") for k in range(num_servers)]
         self._parameters = [data.open(f"parameters {k}") for k in range(num_parameter_servers)]
@@ -119,12 +121,14 @@ class RemoteBackend:
             version=task.version,
             graph=exchange.graph,
             parameters=exchange.parameters,
+            artefact=None if self._locate is None else self._locate(self._references[task.key.stage].sha256),
         )
         encoded = event.encode()  # what cannot be an event will not be one the next time either
         try:
             answer = Answer.decode(await self._invoker.invoke(encoded, self._timeout))
         except (InvokeError, WireError) as error:
-            return TaskFailedError(f"{_named(task)}: {error}")
+            throttled = isinstance(error, InvokeError) and error.reason == "throttled"
+            return (TaskThrottledError if throttled else TaskFailedError)(f"{_named(task)}: {error}")
         if answer.refused:
             return TaskFailedError(f"{_named(task)} was refused by its sandbox: {answer.error}")
         if (answer.run, answer.key, answer.attempt) != (self._run, task.key, attempt):

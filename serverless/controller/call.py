@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from dorylax.serverless.task import TaskKey
 
-Outcome = Literal["answered", "late", "failed", "deadline"]
+Outcome = Literal["answered", "late", "failed", "deadline", "throttled"]
 
 
 class Call(NamedTuple):
@@ -17,7 +17,7 @@ class Call(NamedTuple):
         attempt: which repetition of the task it is, from 0.
         start, end: in seconds on the clock; it held a slot from the one to the other.
         outcome: "answered", its answer is the task's; "late", nobody needed the answer any more; "failed"; "deadline", there
-            was no answer in time.
+            was no answer in time; "throttled", it was not begun, and nobody bills it.
     """
 
     key: TaskKey

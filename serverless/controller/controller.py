@@ -1,7 +1,8 @@
 """The controller: every tensor task is answered once, whatever becomes of the calls that it takes.
 
 How many calls run at a time is `dorylax.serverless.controller.limit`'s, which calls are late
-`dorylax.serverless.controller.stragglers`'s; where they run is the backend's.
+`dorylax.serverless.controller.stragglers`'s, what refusals change `dorylax.serverless.controller.throttle`'s; where they
+run is the backend's.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from typing import final
 
 from dorylax.clock import Clock
 from dorylax.serverless.backends.base import Backend
+from dorylax.serverless.controller.brake import Brake
 from dorylax.serverless.controller.call import Call, Outcome
 from dorylax.serverless.controller.limit import Limit
 from dorylax.serverless.controller.stragglers import Stragglers
+from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.controller.watch import Watch
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 _log = logging.getLogger("dorylax.controller")
 
-# At one moment of virtual time answers come first, then deadlines, then relaunches: their orders continue the attempt's.
-_DEADLINE, _RELAUNCH = 1, 2
+# At one moment of virtual time answers come first, then deadlines, then relaunches, then ends of pauses: their orders
+# continue the attempt's.
+_DEADLINE, _RELAUNCH, _RESUME = 1, 2, 3
 
 
 @final
@@ -38,6 +42,8 @@ class Controller:
     - An attempt that fails is repeated until `attempts` of them have failed.
     - An attempt whose deadline passes has failed, and gives its slot back. Its answer still counts where it comes before
       any other; the call has been reported then.
+    - An attempt that is throttled has not failed: the task stands in line again. Nothing begins for a while, then fewer
+      attempts at a time, until none is refused any more. Where all are refused for too long, the task fails.
     - A task whose newest attempt is a straggler is called again beside it, with the same inputs and weights.
 
     Nothing waits for a slot while it holds one: a task whose attempts have all failed stands in line for its next; beside
@@ -54,9 +60,10 @@ class Controller:
         attempts: of one task that may fail before the task does, ≥ 1.
         deadline: seconds that an attempt may take, > 0; None: as long as it likes.
         on_call: told of every attempt, once, when its slot is given back.
+        throttle: what is done about attempts that are throttled; None: one of its own as it comes.
 
     Attributes:
-        limit: as given; it may be changed at any time.
+        limit: as given; its slots may be changed at any time, its cap is this controller's.
         stragglers: as given.
         relaunched: how many attempts have been begun because another was a straggler.
 
@@ -75,6 +82,7 @@ class Controller:
         attempts: int,
         deadline: float | None,
         on_call: Callable[[Call], None],
+        throttle: Throttle | None = None,
     ) -> None:
         if attempts < 1:
             raise ValueError(f"a task needs at least 1 attempt, got {attempts}")
@@ -86,6 +94,7 @@ class Controller:
         self.stragglers, self._relaunches = stragglers, relaunches
         self._attempts, self._deadline = attempts, deadline
         self._on_call = on_call
+        self._brake = Brake(Throttle() if throttle is None else throttle, limit, clock)
         self.relaunched = 0
         self._live: dict[_Attempt, None] = {}
         self._held = 0
@@ -108,7 +117,8 @@ class Controller:
             The first answer.
 
         Raises:
-            TaskFailedError: as many attempts as may have failed; the text has the last failure's.
+            TaskFailedError: as many attempts as may have failed, or all are throttled for too long; the text has the last
+                failure's.
             Exception: whatever else an attempt raises, at once.
         """
         if self.stragglers is None and self._deadline is None:
@@ -132,6 +142,7 @@ class Controller:
         when no task waits for its answer. A backend that may never answer needs a deadline.
         """
         await self._idle.wait()
+        self._brake.release()
         calls = [attempt.call for attempt in self._live]
         for call in calls:
             call.cancel()
@@ -139,7 +150,7 @@ class Controller:
 
     async def _in_place(self, task: TensorTask) -> TensorResult:
         """As `run`, where no attempt can be overtaken: each is awaited here, and needs no task on the clock."""
-        number = 0
+        number = failures = 0
         while True:
             await self.limit.acquire()
             self._held += 1
@@ -148,7 +159,8 @@ class Controller:
             ended: Outcome = "late"
             try:
                 found = await self._call(task, number)
-                ended = "answered" if isinstance(found, TensorResult) else "failed"
+                starved = self._note(found, task.key, number, start)
+                ended = _outcome(found)
             finally:
                 self._release()
                 self._on_call(Call(task.key, number, start, self._clock.now(), ended))
@@ -157,9 +169,14 @@ class Controller:
             if not isinstance(found, TaskFailedError):
                 raise found
             number += 1
-            _report(task.key, number, self._attempts, found)
-            if number == self._attempts:
-                raise _exhausted(task.key, number, found) from found
+            if isinstance(found, TaskThrottledError):
+                if starved is not None:
+                    raise starved
+                continue
+            failures += 1
+            _report(task.key, failures, self._attempts, found)
+            if failures == self._attempts:
+                raise _exhausted(task.key, failures, found) from found
 
     # Beginnings: whoever calls these has a slot, or asks for one.
 
@@ -223,10 +240,14 @@ class Controller:
             race.outcome.cancel()
             return
         outcome = call.result()
+        starved = self._note(outcome, race.task.key, attempt.number, attempt.start)
         if isinstance(outcome, TensorResult):
             self._observe(attempt)
             self._give_back(attempt, "late" if race.outcome.done() else "answered")
             race.settle(outcome)
+        elif isinstance(outcome, TaskThrottledError):
+            if self._give_back(attempt, "throttled"):
+                self._throttled(race, starved)
         elif isinstance(outcome, TaskFailedError):
             if self._give_back(attempt, "failed"):  # else it failed before, by its deadline
                 self._failed(race, outcome)
@@ -250,6 +271,25 @@ class Controller:
             exhausted = _exhausted(race.task.key, race.failures, error)
             exhausted.__cause__ = error
             race.settle(exhausted)
+
+    def _note(self, found: TensorResult | Exception, key: TaskKey, number: int, start: float) -> TaskFailedError | None:
+        """Has the brake follow what comes of an attempt, which still holds its slot; gives what to raise without hope."""
+        if not isinstance(found, TaskThrottledError):
+            self._brake.taken(start)
+            return None
+        problem = self._brake.refused(key, start, self._held - 1, (*key, number, _RESUME))
+        if problem is None:
+            return None
+        starved = TaskFailedError(f"{_named(key)} was not begun: {problem}; the last refusal: {found}")
+        starved.__cause__ = found
+        return starved
+
+    def _throttled(self, race: _Race, starved: TaskFailedError | None) -> None:
+        """Repeats what was not begun, unless there is no hope."""
+        if starved is not None:
+            race.settle(starved)
+        elif not race.outcome.done():
+            self._ask(race, spare=race.holds_slots)
 
     def _abandon(self, race: _Race) -> None:
         """Nobody waits for the task any more. Slots are back at once, not when the attempts have noticed."""
@@ -358,6 +398,12 @@ class _Attempt:
     start: float
     call: asyncio.Task[TensorResult | Exception]
     holds_slot: bool = True
+
+
+def _outcome(found: TensorResult | Exception) -> Outcome:
+    if isinstance(found, TensorResult):
+        return "answered"
+    return "throttled" if isinstance(found, TaskThrottledError) else "failed"
 
 
 def _named(key: TaskKey) -> str:

@@ -12,14 +12,14 @@ class Limit:
     """Slots on one asyncio loop.
 
     There are two queues. Spare slots, for work that need not be done, go to the second queue only where nobody stands in
-    the first.
+    the first. A cap may keep some of the slots back for a while, whatever becomes of their number meanwhile.
 
     Args:
         slots: how many there are, ≥ 1.
 
     Attributes:
         slots: how many there are now.
-        taken: how many are in use; more than `slots` for a while after `set` has made them fewer.
+        taken: how many are in use; more than `slots` for a while after `set` or `cap` has made them fewer.
 
     Raises:
         ValueError: fewer than 1 slot.
@@ -28,6 +28,8 @@ class Limit:
     def __init__(self, slots: int) -> None:
         _check(slots)
         self.slots, self.taken = slots, 0
+        self._usable = slots
+        self._cap: int | None = None
         self._queue: deque[asyncio.Future[None]] = deque()
         self._spare_queue: deque[asyncio.Future[None]] = deque()
 
@@ -39,7 +41,7 @@ class Limit:
     def try_acquire(self) -> bool:
         """Takes a slot if one is free; says whether it did."""
         # Whoever waits has been handed what became free: where a slot is free, nobody can be overtaken.
-        free = self.taken < self.slots
+        free = self.taken < self._usable
         self.taken += free
         return free
 
@@ -85,11 +87,29 @@ class Limit:
         """
         _check(slots)
         self.slots = slots
+        self._change()
+
+    def cap(self, slots: int | None) -> None:
+        """Hands out no more slots than this, whatever their number.
+
+        Args:
+            slots: how many may be taken from now on, ≥ 0; None: all.
+
+        Raises:
+            ValueError: a negative number.
+        """
+        if slots is not None and slots < 0:
+            raise ValueError(f"a limit is capped at ≥ 0 slots or None, got {slots}")
+        self._cap = slots
+        self._change()
+
+    def _change(self) -> None:
+        self._usable = self.slots if self._cap is None else min(self.slots, self._cap)
         self._hand_out()
 
     def _hand_out(self) -> None:
         for queue in (self._queue, self._spare_queue):
-            while queue and self.taken < self.slots:
+            while queue and self.taken < self._usable:
                 turn = queue.popleft()
                 if not turn.cancelled():  # else its task is about to leave the queue
                     self.taken += 1

@@ -79,7 +79,7 @@ class _Call:
         weights: Arrays = ()
         free: Arrays = ()
         with self._timed("pull"):
-            stage, nbytes = sandbox.stage(event.graph, event.reference.sha256)
+            stage, nbytes = sandbox.stage(event.graph, event.reference.sha256, event.artefact)
             self.bytes_in += nbytes
             if self._reads("weights"):
                 weights, nbytes = sandbox.weights(event.parameters, event.version)

@@ -13,6 +13,7 @@ import numpy as np
 from dorylax.program import stage_file
 from dorylax.program.stage_file import Stage, sha256_of
 from dorylax.serverless.data.errors import DataError
+from dorylax.serverless.handler.download import download, shown
 from dorylax.serverless.wire import names
 
 _log = logging.getLogger("dorylax.handler")
@@ -70,8 +71,13 @@ class Sandbox:
         cold, self._cold = self._cold, False
         return cold
 
-    def stage(self, address: str, sha256: str) -> FetchedStage:
+    def stage(self, address: str, sha256: str, url: str | None = None) -> FetchedStage:
         """A stage by its hash, fetched once.
+
+        Args:
+            address: of the graph server, which offers its artefact.
+            sha256: of the artefact.
+            url: where it is to be had instead.
 
         Raises:
             DataError: it cannot be fetched, or what came has another hash; that is not kept.
@@ -80,12 +86,16 @@ class Sandbox:
         """
         if sha256 in self._stages:
             return FetchedStage(self._stages[sha256], 0)
-        arrays = self.data.get(address, names.artefact(sha256))
-        content = b"".join(array.tobytes() for array in arrays)
+        if url is None:
+            arrays = self.data.get(address, names.artefact(sha256))
+            content = b"".join(array.tobytes() for array in arrays)
+        else:
+            content = download(url)
         found = sha256_of(content)
         if found != sha256:
+            sender = address if url is None else shown(url)
             problem = (
-                f"the artefact that {address} sent must have SHA-256 {sha256}, got {found} ({len(content)} bytes): "
+                f"the artefact that {sender} sent must have SHA-256 {sha256}, got {found} ({len(content)} bytes): "
                 "it is not run"
             )
             _log.warning("%s", problem)

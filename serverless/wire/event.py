@@ -16,15 +16,17 @@ from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.fields import Fields, read_object, write_object
 
-VERSION = 1
+VERSION = 2
 MAX_EVENT_BYTES = 256 * 1024
 
 _TASK = "dorylax task"
 _ANSWER = "dorylax answer"
 _RUN = re.compile(r"[0-9a-f]{1,64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_URL = re.compile(r"https?://[!-~]+\Z")
 _UNREAD = "0"  # no run has this id
 _MAX_ADDRESS = 1024  # characters
+_MAX_URL = 8 * 1024  # characters; a presigned one has a session token of up to a few thousand
 _MAX_ERROR = 16 * 1024  # characters of an error; its last ones say what it is
 
 
@@ -45,6 +47,8 @@ class Event:
         version: of the weights; -1 where no operand is one.
         graph: data address of the graph server.
         parameters: data address of the parameter server.
+        artefact: a URL from which the stage's artefact can be had, http or https. It may be signed, and is not for logs;
+            None: the graph server offers the artefact.
 
     Raises:
         WireError: a field that no worker could use.
@@ -61,6 +65,7 @@ class Event:
     version: int
     graph: str
     parameters: str
+    artefact: str | None = None
 
     def __post_init__(self) -> None:
         _check_run(self.run, "event")
@@ -76,6 +81,9 @@ class Event:
                     f"event: {name!r} must be an address of 1 to {_MAX_ADDRESS} printable characters, "
                     f"got {address[:80]!r}"
                 )
+        if self.artefact is not None and not (_URL.match(self.artefact) and len(self.artefact) <= _MAX_URL):
+            # What it is instead is not shown: it may hold a signature.
+            raise WireError(f"event: 'artefact' must be null or a URL of http or https, at most {_MAX_URL} characters")
 
     def encode(self) -> bytes:
         """The event as JSON, ASCII without newlines.
@@ -104,6 +112,7 @@ class Event:
             "weights": self.version,
             "graph": self.graph,
             "parameters": self.parameters,
+            "artefact": self.artefact,
         }
         return _sized(document, "event")
 
@@ -128,6 +137,7 @@ class Event:
             version=fields.integer("weights", least=-1),
             graph=fields.text("graph"),
             parameters=fields.text("parameters"),
+            artefact=fields.optional_text("artefact"),
         )
         fields.end()
         return event

@@ -7,7 +7,9 @@ import typing
 import pytest
 
 from dorylax.pipeline import invokers
-from dorylax.pipeline.invokers import make_invoker
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.invokers import make_data_server, make_invoker
+from dorylax.pipeline.resources import Resources
 from dorylax.serverless.config import BackendName, TensorConfig, TensorConfigError
 from dorylax.serverless.data.keys import RunKeys
 
@@ -21,6 +23,21 @@ def test_what_is_missing_on_this_machine_is_an_error_of_the_configuration(monkey
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TensorConfigError, match=r"tensor\.backend = emulator needs AWS's Runtime Interface Emulator"):
         make_invoker(TensorConfig(backend="emulator"), RunKeys.make(), 1)
+
+
+def test_functions_of_aws_find_this_machine_at_its_host() -> None:
+    keys = RunKeys.make()
+    with make_data_server(TensorConfig(backend="aws", host="127.0.0.1"), keys) as data:
+        assert data.open("graph").startswith("tcp://127.0.0.1:")
+    with make_data_server(TensorConfig(backend="local"), keys) as data:
+        assert data.open("graph").startswith("ipc://")
+
+
+def test_of_aws_there_are_a_hundred_unless_told_otherwise() -> None:
+    aws = TensorConfig(backend="aws", host="127.0.0.1")
+    assert Resources.of(PipelineConfig(servers=4, tensor=aws), None, 2) == (1, 25, 100)
+    fewer = PipelineConfig(servers=4, tensor=TensorConfig(backend="aws", host="127.0.0.1", workers=6))
+    assert Resources.of(fewer, None, 2) == (1, 2, 6)
 
 
 def test_local_workers_start_when_they_are_needed() -> None:

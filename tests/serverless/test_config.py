@@ -37,8 +37,13 @@ def test_what_is_written_can_be_read_back() -> None:
         ({"backend": "local", "latency": -1}, r"tensor.latency must be a finite number ≥ 0 \(seconds\), got -1"),
         ({"backend": "local", "bandwidth": "1G"}, r"tensor.bandwidth must be a finite number > 0 .*, got '1G'"),
         ({"autotune": 1}, "tensor.autotune must be true or false, got 1"),
-        ({"workers": 2}, "tensor.workers = 2 needs tensor.backend=local or emulator; got inline: change one"),
+        ({"workers": 2}, "tensor.workers = 2 needs tensor.backend=local or emulator or aws; got inline: change one"),
         ({"streaming": True}, "tensor.streaming = True needs tensor.backend=local or emulator"),
+        ({"backend": "local", "host": "10.0.0.1"}, "tensor.host = 10.0.0.1 needs tensor.backend=aws; got local"),
+        ({"backend": "aws"}, "tensor.host must be the address by which functions find this machine"),
+        ({"backend": "aws", "host": "10.0.0.1", "transport": "tcp"}, "tensor.transport = tcp needs"),
+        ({"backend": "aws", "host": 7}, "tensor.host must be a text, got 7"),
+        ({"backend": "aws", "host": "10.0.0.1", "function": ""}, "tensor.function must be a text, got ''"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_named(given: dict[str, object], message: str) -> None:

@@ -199,15 +199,43 @@ def need_emulator() -> None:
 
 
 @contextlib.contextmanager
-def remote(keys: RunKeys, invoker: Invoker, transport: str = "ipc", *, streaming: bool = False) -> Iterator[Opened]:
-    """Tasks that go through an invoker, which is closed at the end."""
+def _aws() -> Iterator[Opened]:
+    """One function whose sandbox the emulator runs, invoked through boto3; its stages lie in S3."""
+    # Late: moto takes seconds to import.
+    from dorylax.serverless.backends.aws.make import make_functions, publish_artefacts
+    from support.aws import Sandboxes, cloud
+    from support.rie import emulated
+
+    with cloud() as found, emulated(1) as sandboxes:
+        found.make_function()
+        found.make_bucket()
+        found.answer = Sandboxes(sandboxes)
+        keys = RunKeys.make()
+        invoker = make_functions(keys, function=found.function, region=None, calls=1, deadline=None)
+        publish = functools.partial(publish_artefacts, location=f"s3://{found.bucket}/stages", region=None)
+        with remote(keys, invoker, "tcp", publish=publish) as opened:
+            yield opened
+
+
+@contextlib.contextmanager
+def remote(
+    keys: RunKeys,
+    invoker: Invoker,
+    transport: str = "ipc",
+    *,
+    streaming: bool = False,
+    publish: Callable[[dict[str, bytes]], Callable[[str], str]] | None = None,
+) -> Iterator[Opened]:
+    """Tasks that go through an invoker, which is closed at the end; `publish` puts artefacts elsewhere."""
+    artefacts = {case.reference.sha256: case.content for case in stages().values()}
     backend = RemoteBackend(
         run=keys.run,
         invoker=invoker,
         # Small chunks, so that artefacts take many.
         data=DataServer(keys, transport=transport, chunk_bytes=1024, credit=3),
         references={number: case.reference for number, case in stages().items()},
-        artefacts={case.reference.sha256: case.content for case in stages().values()},
+        artefacts={} if publish else artefacts,
+        locate=publish(artefacts) if publish else None,
         clock=(clock := RealClock()),
         num_servers=SERVERS,
         num_parameter_servers=2,
@@ -229,6 +257,7 @@ BACKENDS: dict[str, Callable[[], AbstractContextManager[Opened]]] = {
     "local-ipc-streaming": functools.partial(_local, "ipc", streaming=True),
     "local-tcp-streaming": functools.partial(_local, "tcp", streaming=True),
     "emulator": _emulator,
+    "aws": _aws,
 }
 """Opens each backend; it is closed at the end."""
 

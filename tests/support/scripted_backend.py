@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dorylax.clock import Clock
-from dorylax.serverless.controller import Call, Controller, Limit, Stragglers
-from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
+from dorylax.serverless.controller import Call, Controller, Limit, Stragglers, Throttle
+from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 
 class Act(NamedTuple):
     """What an attempt does after some seconds. `stop` raises CancelledError although nobody has cancelled."""
 
-    what: Literal["answer", "fail", "break", "never", "stop"]
+    what: Literal["answer", "fail", "throttle", "break", "never", "stop"]
     seconds: float = 1.0
 
 
@@ -58,6 +58,8 @@ class Scripted:
             raise
         if act.what == "fail":
             raise TaskFailedError(f"worker {attempt} died")
+        if act.what == "throttle":
+            raise TaskThrottledError(f"attempt {attempt} is one too many")
         if act.what == "break":
             raise ValueError(f"stage broke in attempt {attempt}")
         if act.what == "stop":
@@ -84,6 +86,7 @@ class Asked:
         attempts: int = 3,
         deadline: float | None = None,
         on_call: Callable[[Call], None] | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         self.calls: list[Call] = []
         self.limit = Limit(slots)
@@ -97,6 +100,7 @@ class Asked:
             attempts=attempts,
             deadline=deadline,
             on_call=on_call or self.calls.append,
+            throttle=throttle,
         )
 
     async def run(self, *intervals: int) -> list[Any]:

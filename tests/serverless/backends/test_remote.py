@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from support.backends import SMALL, bits, remote, task
+from support.http_store import Store
 
+from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
-from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
+from dorylax.serverless.task import TaskFailedError, TaskThrottledError, TensorResult, TensorTask
+from dorylax.serverless.wire.event import VERSION
 
 Arrays = Sequence[np.ndarray]
 
@@ -66,7 +69,7 @@ def to_another_task(answer: bytes) -> bytes:
 
 
 def of_another_version(event: bytes) -> bytes:
-    return event.replace(b'"version": 1', b'"version": 99').replace(b'"version":1', b'"version":99')
+    return event.replace(b'"version":%d' % VERSION, b'"version":99')
 
 
 def nothing(arrays: Arrays) -> Arrays:
@@ -117,3 +120,43 @@ def test_what_is_wrong_fails_the_attempt_and_the_next_one_is_right(changed: dict
         (found,) = opened.run(asked, attempts=[1])
     assert isinstance(found, TensorResult)
     assert bits(found.values, asked) == bits(wanted.values, asked)
+
+
+@pytest.mark.parametrize("reason", ["died", "timeout", "refused", "throttled"])
+def test_throttled_is_told_apart(reason: InvokeReason) -> None:
+    class Refusing(Here):
+        async def invoke(self, event: bytes, timeout: float) -> bytes:
+            raise InvokeError(reason, "too many")
+
+    keys = RunKeys.make()
+    with remote(keys, Refusing(keys)) as opened:
+        (failed,) = opened.run(task(SMALL, 5))
+    assert type(failed) is (TaskThrottledError if reason == "throttled" else TaskFailedError)
+    assert str(failed).endswith("too many")
+
+
+def test_stages_may_be_fetched_elsewhere() -> None:
+    with Store() as store:
+
+        def publish(artefacts: dict[str, bytes]) -> Callable[[str], str]:
+            store.content = {f"/stages/{sha256}": content for sha256, content in artefacts.items()}
+            return lambda sha256: f"{store.url}/stages/{sha256}?signature=1"
+
+        asked, keys = task(SMALL, 5), RunKeys.make()
+        with remote(keys, Here(keys), publish=publish) as opened:
+            (first,) = opened.run(asked)
+            store.content.clear()  # a sandbox keeps what it has
+            (second,) = opened.run(task(SMALL, 3, interval=2))
+        assert isinstance(second, TensorResult), second
+        assert len(store.asked) == 1
+        assert bits(first.values, asked) == bits(run_here(asked).values, asked)
+
+
+def test_a_stage_that_is_not_there_fails_the_attempt() -> None:
+    with Store() as store:
+        keys = RunKeys.make()
+        with remote(keys, Here(keys), publish=lambda _: lambda sha256: f"{store.url}/{sha256}?signature=1") as opened:
+            (failed,) = opened.run(task(SMALL, 5))
+    assert isinstance(failed, TaskFailedError)
+    assert "cannot be had: 404" in str(failed)
+    assert "signature" not in str(failed)

@@ -481,6 +481,7 @@ def test_closing_the_clock_in_the_middle_gives_everything_back(after: float) -> 
     """Whatever stands in a queue, has just begun or has just failed: closing raises nothing and begins nothing."""
     with VirtualClock() as clock:
         script = {0: [NEVER] * 9, 1: [FAIL] * 9, 2: [Act("answer", 7.0)] * 9, 3: [NEVER, FAIL]}
+        script |= {5: [Act("throttle", 0.5)] * 99}
         asked = Asked(clock, script, slots=3, threshold=5.0, deadline=10.0)
         runs = clock.spawn(asked.run(*range(6)))
         clock.run(clock.sleep(after, (99,)))
@@ -539,7 +540,7 @@ def test_refuses_numbers_that_mean_nothing(options: dict[str, Any], text: str) -
 # Whatever happens.
 
 SECONDS = st.sampled_from([0.0, 1.0, 2.0, 3.0, 7.0])
-ACTS = st.builds(Act, st.sampled_from(["answer", "answer", "fail", "never", "break"]), SECONDS)
+ACTS = st.builds(Act, st.sampled_from(["answer", "answer", "fail", "throttle", "never", "break"]), SECONDS)
 SCRIPTS = st.dictionaries(st.integers(0, 5), st.lists(ACTS, max_size=4), max_size=6)
 OPTIONS = st.fixed_dictionaries(
     {
@@ -607,7 +608,7 @@ def follow(
     for k, one in enumerate(found):
         words = [call[-1] for call in asked.outcomes if call[0] == k]
         assert words.count("answered") <= 1
-        assert len(words) <= options["attempts"] + options["relaunches"]
+        assert len(words) - words.count("throttled") <= options["attempts"] + options["relaunches"]
         if isinstance(one, TensorResult):
             interval, attempt = one.values
             assert interval == k

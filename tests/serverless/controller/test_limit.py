@@ -135,6 +135,33 @@ def test_a_limit_has_slots(make: object) -> None:
         make()
 
 
+def test_a_cap_keeps_slots_back_whatever_their_number() -> None:
+    limit = Limit(3)
+
+    async def main() -> None:
+        tasks = [asyncio.ensure_future(limit.acquire()) for _ in range(9)]
+        await settle()
+        for cap, slots, taken in ((0, 4, 3), (4, 2, 4), (5, 8, 5), (None, 8, 8)):
+            limit.cap(cap)
+            limit.set(slots)
+            await settle()
+            assert limit.taken == taken
+        limit.cap(0)
+        assert not limit.try_acquire()
+        limit.release()
+        assert limit.taken == 7
+        limit.cap(None)
+        await asyncio.gather(*tasks)
+
+    with VirtualClock() as clock:
+        clock.run(main())
+
+
+def test_a_cap_is_no_negative_number() -> None:
+    with pytest.raises(ValueError, match="capped at ≥ 0 slots or None, got -1"):
+        Limit(1).cap(-1)
+
+
 def test_a_slot_is_given_back_once() -> None:
     with pytest.raises(RuntimeError, match="none is taken"):
         Limit(2).release()
@@ -144,6 +171,7 @@ ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(["acquire", "spare", "try", "release", "settle"])),
         st.tuples(st.just("set"), st.integers(1, 4)),
+        st.tuples(st.just("cap"), st.none() | st.integers(0, 4)),
         st.tuples(st.just("cancel"), st.integers(0, 5)),
     ),
     max_size=40,
@@ -153,33 +181,43 @@ ACTIONS = st.lists(
 @given(st.integers(1, 3), ACTIONS)
 def test_slots_are_neither_lost_nor_handed_out_twice(slots: int, actions: list[tuple]) -> None:
     limit, held, came = Limit(slots), [0], {False: [], True: []}
+    cap: int | None = None
 
     async def take(number: int, *, spare: bool) -> None:
         await limit.acquire(spare=spare)
         held[0] += 1
         came[spare].append(number)
 
+    def usable() -> int:
+        return limit.slots if cap is None else min(limit.slots, cap)
+
     async def main() -> None:
+        nonlocal cap
         tasks: list[asyncio.Task[None]] = []
         for number, (action, *rest) in enumerate(actions):
             before = limit.taken
             if action in ("acquire", "spare"):
                 tasks.append(asyncio.ensure_future(take(number, spare=action == "spare")))
             elif action == "try" and limit.try_acquire():
-                assert before < limit.slots
+                assert before < usable()
                 held[0] += 1
             elif action == "release" and held[0]:
                 held[0] -= 1
                 limit.release()
             elif action == "set":
                 limit.set(*rest)
-                assert limit.taken <= max(before, limit.slots)
+                assert limit.taken <= max(before, usable())
+            elif action == "cap":
+                (cap,) = rest
+                limit.cap(cap)
+                assert limit.taken <= max(before, usable())
             elif action == "cancel" and tasks:
                 tasks[rest[0] % len(tasks)].cancel()
             elif action == "settle":
                 await settle()
                 assert limit.taken == held[0]
-                assert not (limit.waiting and limit.taken < limit.slots)
+                assert not (limit.waiting and limit.taken < usable())
+        limit.cap(None)
         await settle()
         assert limit.taken == held[0]
         while not all(task.done() for task in tasks):

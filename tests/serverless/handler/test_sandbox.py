@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from support.handler_events import GRAPH, PARAMETERS, MemoryData, W, small_stage
+from support.http_store import Store
 
 from dorylax.program.stage_file import StageFileError, sha256_of
 from dorylax.serverless.data.errors import DataError, NotOfferedError
@@ -12,6 +14,12 @@ from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.wire import names
 
 SHA256 = sha256_of(small_stage())
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store() as found:
+        yield found
 
 
 def test_a_stage_is_fetched_once() -> None:
@@ -43,6 +51,31 @@ def test_what_has_its_hash_but_is_no_stage_is_refused() -> None:
     data.offered[GRAPH, names.artefact(sha256_of(content))] = (np.frombuffer(content, np.uint8),)
     with pytest.raises(StageFileError, match="is no stage"):
         Sandbox(data).stage(GRAPH, sha256_of(content))
+
+
+def test_a_stage_may_lie_at_a_url(store: Store) -> None:
+    data, sandbox = MemoryData(), Sandbox(MemoryData())
+    store.content["/stage"] = small_stage()
+    url = f"{store.url}/stage?signature=c0ffee"
+    assert sandbox.stage(GRAPH, SHA256, url).nbytes == len(small_stage())
+    assert sandbox.stage(GRAPH, SHA256, url).nbytes == 0
+    assert store.asked == ["/stage?signature=c0ffee"]
+    assert data.asked == []
+
+
+def test_a_stage_of_another_hash_at_a_url_is_refused_and_asked_for_again(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = MemoryData()
+    sandbox = Sandbox(data)
+    store.content["/stage"] = b"another"
+    url = f"{store.url}/stage?signature=c0ffee"
+    with pytest.raises(DataError, match=f"{store.url}/stage sent must have SHA-256 {SHA256}"):
+        sandbox.stage(GRAPH, SHA256, url)
+    assert "c0ffee" not in caplog.text
+    store.content["/stage"] = small_stage()
+    assert sandbox.stage(GRAPH, SHA256, url).nbytes == len(small_stage())
+    assert data.asked == []
 
 
 def test_the_weights_used_last_are_kept() -> None:

@@ -34,6 +34,7 @@ EVENT = Event(
     version=12,
     graph="ipc://endpoint/0",
     parameters="tcp://127.0.0.1:5555",
+    artefact="https://bucket.s3.eu-central-1.amazonaws.com/stages/abab?X-Amz-Signature=0f",
 )
 ANSWER = Answer("9f03", TaskKey(3, 7, 2, 1), 1, None, False, True, 0.1, 2e-5, 0.0, 4096, 0)
 BOTH = pytest.mark.parametrize("value", [EVENT, ANSWER], ids=["event", "answer"])
@@ -58,6 +59,7 @@ positive = st.integers(1, 2**63 - 1)
 operands = st.builds(OperandSource, st.sampled_from(["rows", "free", "weights"]), small, positive, st.booleans(), small)
 addresses = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=100)
 runs = st.text("0123456789abcdef", min_size=1, max_size=64)
+urls = st.from_regex(r"https?://[!-~]{1,50}", fullmatch=True)
 # Fields, from which tests make the objects: beartype, which then checks them, draws random numbers of its own.
 events = fields_of(
     Event,
@@ -72,6 +74,7 @@ events = fields_of(
     version=small | before_training,
     graph=addresses,
     parameters=addresses,
+    artefact=st.none() | urls,
 )
 seconds = st.floats(0, 1e9)
 answers = fields_of(
@@ -208,8 +211,8 @@ def test_wrong_fields_of_both(value, name, wrong, message):
 
 @BOTH
 def test_another_version_is_refused_by_name(value):
-    document = {**json.loads(value.encode()), "version": 2}
-    with pytest.raises(VersionError, match="version 2, expected 1"):
+    document = {**json.loads(value.encode()), "version": 1}
+    with pytest.raises(VersionError, match=f"version 1, expected {wire.VERSION}"):
         read(value, json.dumps(document).encode())
 
 
@@ -222,12 +225,22 @@ def test_another_version_is_refused_by_name(value):
         ({"parameters": "tcp://a\nb"}, "'parameters' must be an address"),
         ({"parameters": "x" * 1025}, "'parameters' must be an address"),
         ({"run": "no"}, "'run' must be"),
+        ({"artefact": "file:///etc/passwd"}, "'artefact' must be null or a URL of http or https"),
+        ({"artefact": "https://a b"}, "'artefact' must be"),
+        ({"artefact": "https://a\n"}, "'artefact' must be"),
+        ({"artefact": "https://" + "x" * 8192}, "at most 8192 characters"),
         ({"reference": dataclasses.replace(EVENT.reference, sha256="ab")}, "64 hexadecimal digits"),
     ],
 )
 def test_events_that_no_worker_could_use_are_not_made(change, message):
     with pytest.raises(WireError, match=message):
         dataclasses.replace(EVENT, **change)
+
+
+def test_what_is_wrong_with_a_signed_url_is_not_shown():
+    with pytest.raises(WireError) as caught:
+        dataclasses.replace(EVENT, artefact="https://bucket/stage?X-Amz-Signature=c0ffee c0ffee")
+    assert "c0ffee" not in str(caught.value)
 
 
 @pytest.mark.parametrize("literal", ["1.0", " 0x1p0", "0x1.0000000000000p+0 ", "0x1p5000", "one", "", 1.5, None])

@@ -1,0 +1,137 @@
+"""Artefacts in S3: uploaded under their hash, fetched by sandboxes through signed URLs, without any right of their own."""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, final
+
+from dorylax.serverless.backends.aws.errors import AwsError
+from dorylax.serverless.backends.aws.replies import problem_of
+
+_VALID_SECONDS = 3600
+_AGAIN_SECONDS = 300.0
+"""After which a URL is signed anew. One that is signed with temporary credentials ends with them, and boto3 renews those
+when they have about a quarter of an hour left: so any URL that is handed out is good for minutes."""
+
+_LOCATION = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[!-~]*))?")
+
+
+class Location(NamedTuple):
+    """Where artefacts lie.
+
+    Attributes:
+        bucket: its name.
+        prefix: what keys begin with, without a slash at its end; "" for none.
+    """
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def of(cls, text: str) -> Location:
+        """From `s3://bucket/prefix`.
+
+        Raises:
+            AwsError: it is none.
+        """
+        found = _LOCATION.fullmatch(text)
+        if found is None:
+            raise AwsError(f"tensor.artefacts must be s3://bucket/prefix, got {text!r}")
+        return cls(found["bucket"], (found["prefix"] or "").strip("/"))
+
+    def key(self, sha256: str) -> str:
+        """Of an artefact."""
+        return f"{self.prefix}/{sha256}" if self.prefix else sha256
+
+
+@final
+class S3Artefacts:
+    """A folder of artefacts in S3, which runs may share: what has the same hash is the same.
+
+    Args:
+        client: boto3's of S3 (`clients.s3_client`).
+        location: `s3://bucket/prefix`.
+        now: the time, in seconds.
+
+    Raises:
+        AwsError: what is no location.
+    """
+
+    def __init__(self, client: Any, location: str, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._now = client, now
+        self._location = Location.of(location)
+        self._urls: dict[str, tuple[str, float]] = {}
+
+    def upload(self, artefacts: Mapping[str, bytes]) -> int:
+        """Uploads those that are not there.
+
+        Args:
+            artefacts: contents, by SHA-256.
+
+        Returns:
+            How many were not.
+
+        Raises:
+            AwsError: S3 refuses.
+        """
+        missing = [sha256 for sha256, content in artefacts.items() if not self._has(sha256, len(content))]
+        for sha256 in missing:
+            self._ask(
+                "put_object",
+                sha256,
+                Body=artefacts[sha256],
+                ContentType="application/octet-stream",
+                # S3 compares, so that under a hash there is never anything else.
+                ChecksumSHA256=base64.b64encode(bytes.fromhex(sha256)).decode("ascii"),
+            )
+        return len(missing)
+
+    def url(self, sha256: str) -> str:
+        """Where anybody who has this URL can get an artefact for the next minutes, an hour at most."""
+        url, signed = self._urls.get(sha256, ("", 0.0))
+        now = self._now()
+        if not url or now - signed > _AGAIN_SECONDS:
+            url = self._sign(sha256)
+            self._urls[sha256] = url, now
+        return url
+
+    def close(self) -> None:
+        """Closes the client; a second call does nothing."""
+        self._client.close()
+
+    def _has(self, sha256: str, nbytes: int) -> bool:
+        try:
+            found = self._client.head_object(Bucket=self._location.bucket, Key=self._location.key(sha256))
+        except Exception as error:
+            status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
+            # 403 where it is not there and nobody may list the bucket: whether it may be put will be seen.
+            if status in (403, 404):
+                return False
+            raise self._refused(error) from None
+        return bool(found["ContentLength"] == nbytes)
+
+    def _ask(self, operation: str, sha256: str, **parameters: Any) -> None:
+        try:
+            getattr(self._client, operation)(Bucket=self._location.bucket, Key=self._location.key(sha256), **parameters)
+        except Exception as error:
+            raise self._refused(error) from None
+
+    def _sign(self, sha256: str) -> str:
+        try:
+            url: str = self._client.generate_presigned_url(
+                "get_object",
+                Params={"Bucket": self._location.bucket, "Key": self._location.key(sha256)},
+                ExpiresIn=_VALID_SECONDS,
+            )
+        except Exception as error:
+            raise self._refused(error) from None
+        return url
+
+    def _refused(self, error: Exception) -> AwsError:
+        code = getattr(error, "response", {}).get("Error", {}).get("Code")
+        if code == "NoSuchBucket":
+            return AwsError(f"there is no bucket {self._location.bucket}: make one, or change tensor.artefacts")
+        return AwsError(f"artefacts cannot be put to s3://{'/'.join(self._location).rstrip('/')}: {problem_of(error)}")

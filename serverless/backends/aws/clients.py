@@ -1,0 +1,72 @@
+"""boto3's clients: as quiet, patient and single-minded as dorylax needs them."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import Any
+
+from dorylax.serverless.backends.aws.errors import AwsError
+from dorylax.serverless.backends.aws.replies import problem_of
+
+_CONNECT_SECONDS = 10.0
+_MARGIN_SECONDS = 60.0
+"""Beyond a call's time: for a sandbox to be started, which counts for no deadline, and for the network."""
+
+_LOUD = ("boto3", "botocore", "urllib3", "s3transfer")
+
+
+def lambda_client(region: str | None, *, calls: int, seconds: float) -> Any:
+    """A client of Lambda that never repeats a request by itself: the controller does.
+
+    Args:
+        region: of the function; None: as boto3 finds it.
+        calls: at a time.
+        seconds: that a call may take.
+
+    Raises:
+        AwsError: boto3 is not installed, or there is no region.
+    """
+    return _client(
+        "lambda",
+        region,
+        retries={"total_max_attempts": 1},
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=seconds + _MARGIN_SECONDS,
+        max_pool_connections=calls,
+        tcp_keepalive=True,
+    )
+
+
+def s3_client(region: str | None) -> Any:
+    """A client of S3.
+
+    Raises:
+        AwsError: boto3 is not installed, or there is no region.
+    """
+    # The newest signature: older ones name no region, which some need.
+    return _client("s3", region, signature_version="s3v4", retries={"mode": "standard", "total_max_attempts": 5})
+
+
+def _client(service: str, region: str | None, **config: Any) -> Any:
+    try:
+        session, configuration = import_module("boto3.session"), import_module("botocore.config")
+    except ImportError as error:
+        raise AwsError(f'tensor.backend=aws needs boto3: pip install "dorylax[aws]" ({error})') from None
+    _hush()
+    try:
+        # A session of its own: the default one is shared with whatever else runs here, and is not made for threads.
+        return session.Session().client(service, region_name=region, config=configuration.Config(**config))
+    except Exception as error:
+        raise problem_of(error) from None
+
+
+def _hush() -> None:
+    """Keeps bodies of requests, which hold a run's keys, out of logs: botocore writes them at the level DEBUG.
+
+    Whoever turns all logging up does not mean that; whoever gives these loggers a level of their own does.
+    """
+    for name in _LOUD:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)

@@ -1,0 +1,57 @@
+"""What a run on AWS needs, from a few settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dorylax.serverless.backends.aws.artefacts import S3Artefacts
+from dorylax.serverless.backends.aws.clients import lambda_client, s3_client
+from dorylax.serverless.backends.aws.invoker import LambdaFunctions
+from dorylax.serverless.backends.environment import jax_settings
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.handler.settings import SandboxSettings
+
+_LONGEST_SECONDS = 900.0
+"""That AWS lets a function run (AWS Lambda quotas, July 2026)."""
+
+
+def make_functions(
+    keys: RunKeys, *, function: str, region: str | None, calls: int, deadline: float | None
+) -> LambdaFunctions:
+    """The invoker of a deployed function.
+
+    Args:
+        keys: of the run.
+        function: a name, name:alias, or an ARN.
+        region: where it is; None: as boto3 finds it.
+        calls: at a time, of all graph servers together, ≥ 1.
+        deadline: seconds that a call may take; None: as long as the function lets it.
+
+    Raises:
+        AwsError: boto3 is not installed, there is no region, or `function` is no name.
+    """
+    client = lambda_client(region, calls=calls, seconds=min(deadline or _LONGEST_SECONDS, _LONGEST_SECONDS))
+    settings = SandboxSettings(keys, jax=jax_settings())
+    return LambdaFunctions(client, function, settings=settings, calls=calls, deadline=deadline)
+
+
+def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: str | None) -> Callable[[str], str]:
+    """Puts artefacts to S3, where they are not there yet.
+
+    Args:
+        artefacts: contents, by SHA-256.
+        location: `s3://bucket/prefix`.
+        region: of the bucket; None: as boto3 finds it.
+
+    Returns:
+        The URL of each by its SHA-256, for `RemoteBackend`.
+
+    Raises:
+        AwsError: S3 refuses, or cannot be reached.
+    """
+    store = S3Artefacts(s3_client(region), location)
+    try:
+        store.upload(artefacts)
+    finally:
+        store.close()  # signing needs no connection
+    return store.url

@@ -1,0 +1,178 @@
+"""What comes of invoking a function: an answer, a call to be made again, or a mistake that no repetition helps.
+
+What AWS cannot do just now counts as throttled, whatever the cause: a pause helps, as boto3's own retries would make it, and
+an outage of a minute ends no run.
+
+Pure: errors are known by the names of their classes and codes, without botocore. Texts of AWS are passed on where they help
+and cannot hold what was sent: those about a signature quote the request's headers, a session token among them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dorylax.serverless.backends.aws.errors import AwsError
+from dorylax.serverless.backends.base import InvokeError, InvokeReason
+from dorylax.serverless.function.invocation import read_response
+from dorylax.serverless.wire.errors import WireError
+
+_SHOWN = 500  # characters of a text of AWS's that an error shows
+_TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
+
+_DEPLOY = "dorylax aws deploy"
+_POLICY = "the policy of whoever trains must allow it (docs/aws.md)"
+_MORE_MEMORY = "it may need more memory: dorylax aws deploy with a larger memory_mb"
+
+# Of the function itself (`errorType`).
+_BROKEN = (
+    *("Runtime.ImportModuleError", "Runtime.HandlerNotFound", "Runtime.MalformedHandlerName"),
+    *(
+        "Runtime.InvalidEntrypoint",
+        "Runtime.InvalidWorkingDir",
+        "Runtime.BadFunctionCode",
+        "Runtime.UserCodeSyntaxError",
+    ),
+)
+_OTHER_RELEASE = ("VersionError", "WireError")
+
+# Of the service (error codes of Invoke: AWS Lambda, API reference).
+_THROTTLED = frozenset(
+    {
+        *(
+            "TooManyRequestsException",
+            "ThrottlingException",
+            "Throttling",
+            "ThrottledException",
+            "RequestLimitExceeded",
+        ),
+        # Networks of a VPC: a sandbox less needs an address less.
+        *("EC2ThrottledException", "ENILimitReachedException", "SubnetIPAddressLimitReachedException"),
+    }
+)
+_NOT_NOW = frozenset(
+    {
+        *("ResourceConflictException", "ResourceNotReadyException", "ENINotReadyException", "EC2UnexpectedException"),
+        *("SnapStartNotReadyException", "SnapStartTimeoutException"),
+    }
+)
+_CREDENTIALS = frozenset(
+    {
+        *("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException", "SignatureDoesNotMatch"),
+        *("ExpiredTokenException", "ExpiredToken", "MissingAuthenticationToken", "MissingAuthenticationTokenException"),
+        *("IncompleteSignature", "IncompleteSignatureException", "InvalidAccessKeyId", "InvalidToken", "OptInRequired"),
+        *("RequestExpired", "AuthFailure", "NotAuthorized"),
+    }
+)
+_ADVICE = {
+    "ResourceNotFoundException": f"there is no such function in this region: {_DEPLOY}, or set tensor.function",
+    "AccessDeniedException": _POLICY,
+    "AccessDenied": _POLICY,
+    "RequestTooLargeException": "an invocation was larger than AWS takes: dorylax should not have sent it, report that",
+    "EC2AccessDeniedException": f"the function's role may not use its VPC: {_DEPLOY} makes one that may",
+    "InvalidSecurityGroupIDException": f"the function's security group is gone: {_DEPLOY}",
+    "InvalidSubnetIDException": f"the function's subnet is gone: {_DEPLOY}",
+    "KMSAccessDeniedException": "the function's role may not use the key that encrypts its settings",
+    "KMSDisabledException": "the key that encrypts the function's settings is disabled",
+    "KMSInvalidStateException": "the key that encrypts the function's settings cannot be used",
+    "KMSNotFoundException": "the key that encrypts the function's settings is gone",
+}
+_GET_CREDENTIALS = "get valid credentials (aws configure, aws sso login, or the machine's role), then run again"
+
+# Classes of botocore's errors that never reached the service. The first that an error is one of counts.
+_CONNECTION: tuple[tuple[str, InvokeReason, str], ...] = (
+    ("ReadTimeoutError", "timeout", "the function has not answered in time"),
+    ("ConnectTimeoutError", "throttled", "AWS could not be reached in time"),
+    ("EndpointConnectionError", "throttled", "AWS cannot be reached"),
+    ("ProxyConnectionError", "throttled", "the proxy cannot be reached"),
+    ("ConnectionClosedError", "died", "the connection was closed before the answer"),
+    ("ResponseStreamingError", "died", "the connection broke in the middle of the answer"),
+    ("IncompleteReadError", "died", "the connection ended in the middle of the answer"),
+    ("HTTPClientError", "died", "the connection broke"),
+)
+_NO_CREDENTIALS = frozenset(
+    {
+        *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "NoAuthTokenError"),
+        *("TokenRetrievalError", "SSOError", "LoginError", "UnknownCredentialError", "RefreshWithMFAUnsupportedError"),
+        *("MetadataRetrievalError", "ProfileNotFound"),
+    }
+)
+
+
+def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
+    """The answer in a response to Invoke; None where the sandbox was only made ready.
+
+    Args:
+        payload: its body.
+        function_error: its header X-Amz-Function-Error, if it had one.
+
+    Raises:
+        InvokeError: the sandbox died, or AWS ended it because it took too long.
+        AwsError: the function can do nothing at all.
+    """
+    if function_error is not None:
+        raise _of_function(payload)
+    try:
+        return read_response(payload)
+    except WireError as error:
+        raise InvokeError("died", f"the function answered what is no response: {error}") from None
+
+
+def problem_of(error: Exception) -> InvokeError | AwsError:
+    """What an exception of a request to AWS means."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping) and "Error" in response:
+        return _of_service(response)
+    names = [kind.__name__ for kind in type(error).__mro__]
+    if "NoRegionError" in names:
+        return AwsError("AWS needs a region: set tensor.region, or AWS_DEFAULT_REGION")
+    if not _NO_CREDENTIALS.isdisjoint(names):
+        return AwsError(f"AWS needs credentials ({names[0]}): {_GET_CREDENTIALS}")
+    if "SSLError" in names:
+        return AwsError(
+            "AWS shows no certificate that this machine trusts: look at its clock, its proxy, AWS_CA_BUNDLE"
+        )
+    for name, reason, text in _CONNECTION:
+        if name in names:
+            return InvokeError(reason, text)
+    # Their texts may show what was sent (ParamValidationError does).
+    return AwsError(f"a request to AWS could not be made: {names[0]}")
+
+
+def _of_function(payload: bytes) -> InvokeError | AwsError:
+    kind, text = _function_error(payload)
+    if kind == "Sandbox.Timedout" or "Task timed out after" in text:
+        return InvokeError("timeout", f"AWS ended the function's sandbox: {text}")
+    if kind in _BROKEN:
+        return AwsError(f"the function cannot start ({kind}: {text}): its image is broken, {_DEPLOY}")
+    if kind in _OTHER_RELEASE:
+        return AwsError(f"the function is of another release of dorylax ({kind}: {text}): {_DEPLOY}")
+    hint = f"; {_MORE_MEMORY}" if kind in ("Runtime.ExitError", "Runtime.OutOfMemory", "MemoryError") else ""
+    return InvokeError("died", f"the function's sandbox failed ({kind}: {text}){hint}")
+
+
+def _function_error(payload: bytes) -> tuple[str, str]:
+    """Type and message of a function's error, of whatever form."""
+    try:
+        document: Any = json.loads(payload)
+    except (ValueError, RecursionError):
+        document = payload.decode("utf-8", "replace")
+    if not isinstance(document, dict):
+        return "unknown", str(document)[:_SHOWN]
+    return str(document.get("errorType", "unknown"))[:_SHOWN], str(document.get("errorMessage", ""))[:_SHOWN]
+
+
+def _of_service(response: Mapping[str, Any]) -> InvokeError | AwsError:
+    code = str(response["Error"].get("Code", "unknown"))
+    text = str(response["Error"].get("Message", ""))[:_SHOWN]
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code in _CREDENTIALS:
+        return AwsError(f"AWS does not accept the credentials ({code}): {_GET_CREDENTIALS}")
+    if code in _ADVICE:
+        return AwsError(f"AWS refuses ({code}: {text}): {_ADVICE[code]}")
+    if code in _THROTTLED or status == _TOO_MANY_REQUESTS:
+        return InvokeError("throttled", f"AWS throttles ({code}: {text})")
+    if code in _NOT_NOW or status >= _SERVER_ERROR:
+        return InvokeError("throttled", f"AWS cannot invoke the function now ({code}: {text})")
+    return AwsError(f"AWS refuses ({code}, HTTP status {status}): no repetition would help")

@@ -1,0 +1,75 @@
+"""What a throttle decides, done to a limit: its cap is lowered, for a while to nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import final
+
+from dorylax.clock import Clock
+from dorylax.serverless.controller.limit import Limit
+from dorylax.serverless.controller.throttle import Throttle
+from dorylax.serverless.task import TaskKey
+
+_log = logging.getLogger("dorylax.controller")
+
+
+@final
+class Brake:
+    """Keeps slots back after calls that were refused.
+
+    Args:
+        throttle: decides how many and how long.
+        limit: whose cap it sets.
+        clock: on which pauses pass.
+    """
+
+    def __init__(self, throttle: Throttle, limit: Limit, clock: Clock) -> None:
+        self._throttle, self._limit, self._clock = throttle, limit, clock
+        self._pause: asyncio.Task[None] | None = None
+        self._told = False
+
+    def taken(self, start: float) -> None:
+        """A call that began then was not refused."""
+        if self._throttle.taken(start, self._limit.slots):
+            self._limit.cap(self._throttle.limit)
+
+    def refused(self, key: TaskKey, start: float, running: int, order: tuple[int, ...]) -> str | None:
+        """A call was refused. To be told before it gives its slot back, which would go to the next at once.
+
+        Args:
+            key: of its task.
+            start: when it began.
+            running: calls that run beside it.
+            order: as of `Clock.sleep`.
+
+        Returns:
+            Why there is no hope any more; None where there is.
+        """
+        throttle, now = self._throttle, self._clock.now()
+        seconds = throttle.refused(key, start, now, running)
+        if seconds is not None:
+            self._limit.cap(0)
+            self._pause = self._clock.spawn(self._end(seconds, order), name="pause of throttled tensor tasks")
+            # Once as a warning: where there are always too many, it is found out again and again.
+            level = logging.INFO if self._told else logging.WARNING
+            _log.log(level, "a call beside %d others was throttled: none begins for %.3g s", running, seconds)
+            self._told = True
+        if throttle.hopeless(now, running):
+            return f"every call has been throttled for {throttle.patience:g} seconds"
+        return None
+
+    def release(self) -> None:
+        """Ends a pause, if there is one."""
+        if self._pause is not None:
+            self._pause.cancel()
+            self._resume()
+
+    async def _end(self, seconds: float, order: tuple[int, ...]) -> None:
+        await self._clock.sleep(seconds, order)
+        self._resume()
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._throttle.resume(self._clock.now())
+        self._limit.cap(self._throttle.limit)

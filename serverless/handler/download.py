@@ -1,0 +1,53 @@
+"""Fetches an artefact by a URL: what the data plane does otherwise, without a library that would have to be in the image."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+from dorylax.serverless.data.errors import DataError
+
+_SECONDS = 30.0
+"""That a sandbox waits for a store that says nothing: it answers in tens of milliseconds."""
+
+_MAX_BYTES = 256 * 1024 * 1024
+"""Of an artefact, which has some kilobytes unless a model has large constants: a wrong URL may lead to anything."""
+
+
+def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES) -> bytes:
+    """What lies at a URL.
+
+    Args:
+        url: http or https.
+        timeout: seconds of silence after which it is given up.
+        max_bytes: that it may have.
+
+    Raises:
+        DataError: it cannot be had, or is too large; the text does not show the URL's query, which may be a signature.
+    """
+    # Late: most sandboxes need none of it, and it takes as long to import as half of dorylax.
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise DataError(f"an artefact is fetched by http or https, not from {shown(url)}")
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:
+            content: bytes = answer.read(max_bytes + 1)
+            short = answer.length  # what it has promised and not sent
+    except urllib.error.HTTPError as error:
+        with error:
+            raise DataError(f"the artefact at {shown(url)} cannot be had: {error.code} {error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise DataError(f"the artefact at {shown(url)} cannot be had: {type(error).__name__}: {reason}") from None
+    if len(content) > max_bytes:
+        raise DataError(f"the artefact at {shown(url)} must have at most {max_bytes} bytes, and has more")
+    if short:
+        raise DataError(f"the artefact at {shown(url)} ended {short} bytes too early")
+    return content
+
+
+def shown(url: str) -> str:
+    """A URL as errors and logs may have it."""
+    return urlunsplit((*urlsplit(url)[:3], "", ""))
