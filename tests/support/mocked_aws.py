@@ -68,23 +68,28 @@ class MockedAws:
         }
 
     def push(self, address: str) -> None:
-        """Puts an image into a repository, as a container engine would."""
-        repository, _, tag = address.partition("/")[2].partition(":")
-        kind = "application/vnd.docker.distribution.manifest.v2+json"
-        digest = f"sha256:{hashlib.sha256(address.encode()).hexdigest()}"
-        manifest = {
-            "schemaVersion": 2,
-            "mediaType": kind,
-            "config": {"mediaType": "application/vnd.docker.container.image.v1+json", "size": 1, "digest": digest},
-            "layers": [],
-        }
-        client("ecr").put_image(
-            repositoryName=repository,
-            imageManifest=json.dumps(manifest),
-            imageManifestMediaType=kind,
-            imageTag=tag,
-            imageDigest=digest,
-        )
+        """Puts an image into a repository."""
+        put_image(client("ecr"), address)
+
+
+def put_image(ecr: Any, address: str) -> None:
+    """Puts an image into a repository, as a container engine would."""
+    repository, _, tag = address.partition("/")[2].partition(":")
+    kind = "application/vnd.docker.distribution.manifest.v2+json"
+    digest = f"sha256:{hashlib.sha256(address.encode()).hexdigest()}"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": kind,
+        "config": {"mediaType": "application/vnd.docker.container.image.v1+json", "size": 1, "digest": digest},
+        "layers": [],
+    }
+    ecr.put_image(
+        repositoryName=repository,
+        imageManifest=json.dumps(manifest),
+        imageManifestMediaType=kind,
+        imageTag=tag,
+        imageDigest=digest,
+    )
 
 
 @contextlib.contextmanager
