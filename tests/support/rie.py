@@ -83,6 +83,8 @@ class Emulated:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        # The emulator gives its runtime a process group of its own, but not a session.
+        self.kill_runtime()
 
     def _post(self, payload: bytes) -> tuple[int, bytes]:
         deadline = time.monotonic() + _START_SECONDS
