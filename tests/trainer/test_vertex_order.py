@@ -71,7 +71,7 @@ def test_only_rounding_changes(trainer, data, shuffled, *, before):
 
 
 def test_the_time_it_takes_is_charged_once(trainer, monkeypatch):
-    monkeypatch.setattr("dorylax.trainer.trainer.in_order", lambda data, order: (data, 1000.0))
+    monkeypatch.setattr("dorylax.trainer.one_machine.in_order", lambda data, order: (data, 1000.0))
     runner = trainer(epochs=1)
     assert runner.fit().timings.compile >= 1000
     assert runner.fit().timings.compile < 1000
