@@ -21,7 +21,6 @@ MAX_INVOCATION_BYTES = 1024 * 1024
 
 _INVOCATION = "dorylax invocation"
 _RESPONSE = "dorylax response"
-_MAX_TEXT = MAX_INVOCATION_BYTES
 
 
 class Invocation(NamedTuple):
@@ -52,7 +51,7 @@ class Invocation(NamedTuple):
         """
         fields = Fields(dict(document), "invocation")
         fields.format(_INVOCATION, VERSION)
-        settings, event = fields.text("settings", limit=_MAX_TEXT), fields.take("event")
+        settings, event = fields.text("settings", limit=MAX_INVOCATION_BYTES), fields.take("event")
         fields.end()
         try:
             found = SandboxSettings.from_line(settings.encode("ascii"))
