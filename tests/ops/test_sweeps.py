@@ -1,6 +1,6 @@
 """Gathers over more rows than stay in a cache: several sweeps over the graph give the bits of one.
 
-`kernel/schedule.cc` sweeps where the gathered rows have more than 6 MB and a row has at least 6 entries per sweep. The
+`kernel/schedule.cc` sweeps where the gathered rows have more than 6 MB and rows have at least 6 entries per sweep. The
 widths here are past that; the same gather of a few columns is not, and a column's result does not depend on the others.
 """
 

@@ -17,8 +17,9 @@ constexpr int64_t kRowCost = 4;
 // Rows in a block of work that has no entries.
 constexpr int64_t kRows = 1024;
 // Bytes of vertices' rows that stay near all threads while they are read again and again: what two cores can count on of a
-// cache that they share with others.
+// cache that they share with others; and what they may hope for.
 constexpr int64_t kNear = 6 << 20;
+constexpr int64_t kHopedNear = 24 << 20;
 // Entries per row below which a sweep costs more than it saves: each reads and writes every row's accumulators.
 constexpr int64_t kSweepLeast = 6;
 
@@ -85,12 +86,12 @@ void by_rows(const int64_t* offsets, int64_t begin, int64_t end, int64_t partial
   });
 }
 
-// In how many sweeps the rows are reduced: where the vertices' rows are more than stay near and a row has entries enough.
+// In how many sweeps the rows are reduced: what a sweep reads is to stay near, as far as rows have entries for so many.
 int64_t count_sweeps(const Rows& rows, int64_t bytes_per_vertex, int64_t begin, int64_t end) {
-  if (!rows.neighbours) return 1;
-  const int64_t wanted = (rows.num_vertices * bytes_per_vertex + kNear - 1) / kNear;
-  const int64_t entries = rows.offsets[end] - rows.offsets[begin];
-  return wanted * kSweepLeast * (end - begin) <= entries ? std::max<int64_t>(wanted, 1) : 1;
+  if (!rows.neighbours || begin == end) return 1;
+  const int64_t bytes = rows.num_vertices * bytes_per_vertex, entries = rows.offsets[end] - rows.offsets[begin];
+  const int64_t wanted = (bytes + kNear - 1) / kNear, sweeps = std::min(wanted, entries / (kSweepLeast * (end - begin)));
+  return sweeps > 1 && bytes / sweeps <= kHopedNear ? sweeps : 1;
 }
 
 }  // namespace
