@@ -22,6 +22,7 @@ from dorylax.config import strict_yaml
 from dorylax.config.errors import ConfigError
 
 if TYPE_CHECKING:
+    from dorylax.serverless.backends.aws.artefacts import Location
     from dorylax.serverless.deploy.clients import Clients
     from dorylax.serverless.deploy.found import Found
     from dorylax.serverless.deploy.image.builder import Login
@@ -64,6 +65,7 @@ def _which(command: Decorated) -> Decorated:
 @click.option("--concurrency", metavar="N", type=int, help="Functions at a time to reserve [default: none].")
 @click.option("--log-days", metavar="N", type=int, help="How long log lines are kept [default: 7].")
 @click.option("--lapack", is_flag=True, default=None, help="Put SciPy into the image, for models with jnp.linalg.")
+@click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: shown in the policies.")
 @click.option("--base", metavar="IMAGE", help="Image to begin from [default: Python's, of this Python's version].")
 @click.option("--image", metavar="URI", help="Take this image of ECR; build none.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
@@ -81,6 +83,7 @@ def deploy(
     concurrency: int | None,
     log_days: int | None,
     lapack: bool | None,
+    artefacts: str | None,
     base: str | None,
     image: str | None,
     dry_run: bool,
@@ -106,6 +109,7 @@ def deploy(
             "reserved_concurrency": concurrency,
             "log_retention_days": log_days,
             "lapack": lapack,
+            "artefacts": artefacts,
         },
     )
     from dorylax.serverless.deploy.apply import Applier
@@ -152,7 +156,7 @@ def deploy(
 def status(*, file: Path | None, name: str | None, region: str | None, as_json: bool) -> None:
     """Show what of a deployment there is."""
     deployment = _deployment(file, {"name": name, "region": region})
-    with _place(deployment) as place:
+    with _place(deployment, artefacts=deployment.location) as place:
         found, names = place.found, place.names
     if as_json:
         content = {"name": names.name, "region": names.region, "account": names.account}
@@ -231,16 +235,19 @@ def logs(*, file: Path | None, name: str | None, region: str | None, lines: int,
 
 @aws.command()
 @_which
+@click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: delete the stages there too.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for AWS to delete network interfaces in a VPC.")
-def teardown(*, file: Path | None, name: str | None, region: str | None, yes: bool, no_wait: bool) -> None:
+def teardown(
+    *, file: Path | None, name: str | None, region: str | None, artefacts: str | None, yes: bool, no_wait: bool
+) -> None:
     """Delete everything of a deployment: function, role, log, repository and images."""
-    deployment = _deployment(file, {"name": name, "region": region})
+    deployment = _deployment(file, {"name": name, "region": region, "artefacts": artefacts})
     from dorylax.serverless.deploy.apply import Applier
     from dorylax.serverless.deploy.plan import plan_teardown
 
-    with _place(deployment) as place:
-        actions = plan_teardown(place.names, place.found, wait=not no_wait)
+    with _place(deployment, artefacts=deployment.location) as place:
+        actions = plan_teardown(place.names, place.found, wait=not no_wait, artefacts=deployment.artefacts)
         if not actions:
             click.echo(f"nothing of {deployment.name} is there in {place.names.region}")
             return
@@ -251,7 +258,7 @@ def teardown(*, file: Path | None, name: str | None, region: str | None, yes: bo
             if not click.confirm("delete all of this?"):
                 raise CommandError("nothing was deleted", FAILED)
         assert place.clients is not None
-        Applier(place.clients, place.names).apply(actions, _report)
+        Applier(place.clients, place.names, artefacts=deployment.location).apply(actions, _report)
 
 
 @aws.command()
@@ -319,7 +326,9 @@ class _Place(NamedTuple):
 
 
 @contextlib.contextmanager
-def _place(deployment: Deployment, *, without_credentials: bool = False) -> Iterator[_Place]:
+def _place(
+    deployment: Deployment, *, without_credentials: bool = False, artefacts: Location | None = None
+) -> Iterator[_Place]:
     from dorylax.serverless.deploy.clients import Clients, in_plain_words
     from dorylax.serverless.deploy.errors import DeployError
     from dorylax.serverless.deploy.found import Found
@@ -327,18 +336,20 @@ def _place(deployment: Deployment, *, without_credentials: bool = False) -> Iter
     from dorylax.serverless.deploy.state import read
 
     with contextlib.ExitStack() as stack:
+        region = deployment.region
         try:
-            clients = stack.enter_context(_clients(Clients, deployment.region))
+            clients = stack.enter_context(_clients(Clients, region))
+            region = clients.region
             with in_plain_words():
                 names = _names(deployment, clients)
         except DeployError as error:
-            if not (without_credentials and error.user_error and deployment.region):
+            if not (without_credentials and error.user_error and region):
                 raise
             click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)
-            yield _Place(Names(deployment.name, _NO_ACCOUNT, deployment.region), Found(), None)
+            yield _Place(Names(deployment.name, _NO_ACCOUNT, region), Found(), None)
             return
         stack.enter_context(in_plain_words())
-        yield _Place(names, read(names, clients), clients)
+        yield _Place(names, read(names, clients, artefacts), clients)
 
 
 @contextlib.contextmanager
