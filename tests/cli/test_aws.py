@@ -210,8 +210,10 @@ def test_a_function_of_another_release(
     monkeypatch.setattr("dorylax.serverless.deploy.image.context.__version__", "9.0.0")
     code, _, err = dorylax("aws", "invoke-test", *HERE)
     assert code == 1
-    assert err.startswith("error: the function has dorylax 0.")
-    assert err.endswith("9.0.0 and " + err.rpartition("9.0.0 and ")[2])
+    assert re.fullmatch(
+        r"error: the function has dorylax 0\.\S+ and JAX (\S+), here are 9\.0\.0 and \1: run `dorylax aws deploy` again\n",
+        err,
+    )
 
 
 def test_logs(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:

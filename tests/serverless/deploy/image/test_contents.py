@@ -118,7 +118,9 @@ def test_parts_that_are_left_out(place: str, is_left_out: bool) -> None:
     assert left_out(tuple(place.split("/"))) is is_left_out
 
 
-def test_nothing_is_imported_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = set(sys.modules)
-    closure(ENTRY)
-    assert set(sys.modules) == before
+def test_nothing_is_imported_to_find_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__init__", "never", "run"):
+        (tmp_path / f"{name}.py").write_text("from dorylax import run\nraise AssertionError('this was run')\n")
+    monkeypatch.setattr(contents.dorylax, "__path__", [str(tmp_path)])
+    assert len(closure("dorylax.never").modules) == 3
+    assert not {"dorylax.never", "dorylax.run"} & set(sys.modules)
