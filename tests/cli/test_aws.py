@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import shlex
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
 
+from dorylax.config import strict_yaml
 from dorylax.serverless.deploy.image import builder, root
+from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.function.invocation import Invocation, response
 
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
@@ -320,6 +323,13 @@ def test_the_guide_s_commands_are_there(page: str) -> None:
         rest = [{"DIR": "folder", "N": "1"}.get(word, word) for word in rest]
         with aws.commands[name].make_context(name, rest):
             pass
+
+
+def test_the_guide_s_file_has_all_settings() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "aws.md").read_text()
+    [block] = re.findall(r"^   ```yaml\n(.*?)^   ```$", text, re.MULTILINE | re.DOTALL)
+    values = strict_yaml.parse(textwrap.dedent(block), "docs/aws.md").value
+    assert Deployment.of(values).to_dict() == values
 
 
 def test_the_build_context(dorylax, tmp_path: Path) -> None:

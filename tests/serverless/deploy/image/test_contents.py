@@ -68,8 +68,10 @@ def test_versions_are_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) 
     assert not [line for line in lines if line.startswith("scipy")]
     assert f"scipy=={importlib.metadata.version('scipy')}" in requirements(lapack=True)
     monkeypatch.setattr(contents, "DISTRIBUTIONS", ("jax", "not-there"))
-    with pytest.raises(DeployError, match=r'^not-there is not installed: pip install "dorylax\[aws\]"$'):
-        requirements(lapack=False)
+    for platform, remedy in (("linux", r'pip install "dorylax\[aws\]"'), ("darwin", "deploy from Linux, for which .*")):
+        monkeypatch.setattr(sys, "platform", platform)
+        with pytest.raises(DeployError, match=f"^not-there is not installed: {remedy}$"):
+            requirements(lapack=False)
 
 
 def test_imports_inside_functions_count_and_those_for_type_checkers_do_not(
