@@ -366,7 +366,8 @@ def test_what_others_may_do_with_the_repository_stays(aws: MockedAws, clients: C
     assert deploy(clients, aws, wanted()) == [("update", "repository")]
     repository = read(NAMES, clients).repository
     assert repository is not None
-    assert repository.policy == policies.repository_policy(NAMES, [theirs])
+    assert repository.policy is not None
+    assert repository.policy["Statement"] == [theirs, *policies.repository_policy(NAMES)["Statement"]]
     assert deploy(clients, aws, wanted()) == []
 
 
