@@ -9,29 +9,26 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from dorylax.cli.aws_place import looked_at, reached, settings
 from dorylax.cli.aws_tables import plan_content, print_json, show_plan, show_policies, show_size, show_status
 from dorylax.cli.commands import Commands
 from dorylax.cli.failures import FAILED, CommandError
-from dorylax.config import strict_yaml
 from dorylax.config.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.serverless.deploy.clients import Clients
-    from dorylax.serverless.deploy.found import Found
     from dorylax.serverless.deploy.image.builder import Login
-    from dorylax.serverless.deploy.names import Names
     from dorylax.serverless.deploy.plan import Action
-    from dorylax.serverless.deploy.settings import Architecture, Deployment
+    from dorylax.serverless.deploy.settings import Architecture
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_NO_ACCOUNT = "0" * 12
 _STARTS = 3
 _FOLLOW_SECONDS = 2.0
 _LATE_MILLISECONDS = 30_000
@@ -64,6 +61,7 @@ def _which(command: Decorated) -> Decorated:
 @click.option("--concurrency", metavar="N", type=int, help="Functions at a time to reserve [default: none].")
 @click.option("--log-days", metavar="N", type=int, help="How long log lines are kept [default: 7].")
 @click.option("--lapack", is_flag=True, default=None, help="Put SciPy into the image, for models with jnp.linalg.")
+@click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: shown in the policies.")
 @click.option("--base", metavar="IMAGE", help="Image to begin from [default: Python's, of this Python's version].")
 @click.option("--image", metavar="URI", help="Take this image of ECR; build none.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
@@ -81,6 +79,7 @@ def deploy(
     concurrency: int | None,
     log_days: int | None,
     lapack: bool | None,
+    artefacts: str | None,
     base: str | None,
     image: str | None,
     dry_run: bool,
@@ -93,7 +92,7 @@ def deploy(
     """
     if image is not None and base is not None:
         raise ConfigError("--image and --base exclude each other: one takes an image, the other builds one")
-    deployment = _deployment(
+    deployment = settings(
         file,
         {
             "name": name,
@@ -106,6 +105,7 @@ def deploy(
             "reserved_concurrency": concurrency,
             "log_retention_days": log_days,
             "lapack": lapack,
+            "artefacts": artefacts,
         },
     )
     from dorylax.serverless.deploy.apply import Applier
@@ -114,7 +114,7 @@ def deploy(
     from dorylax.serverless.deploy.plan import Wanted, plan_deploy
 
     context = None if image else Context.make(deployment.architecture, lapack=deployment.lapack, base=base)
-    with _place(deployment, without_credentials=dry_run) as place:
+    with looked_at(deployment, without_credentials=dry_run) as place:
         tag = None if context is None else context.tag
         address = place.names.image(tag) if tag is not None else image
         assert address is not None
@@ -151,8 +151,8 @@ def deploy(
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(*, file: Path | None, name: str | None, region: str | None, as_json: bool) -> None:
     """Show what of a deployment there is."""
-    deployment = _deployment(file, {"name": name, "region": region})
-    with _place(deployment) as place:
+    deployment = settings(file, {"name": name, "region": region})
+    with looked_at(deployment, artefacts=deployment.location) as place:
         found, names = place.found, place.names
     if as_json:
         content = {"name": names.name, "region": names.region, "account": names.account}
@@ -167,15 +167,13 @@ def status(*, file: Path | None, name: str | None, region: str | None, as_json: 
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def invoke_test(*, file: Path | None, name: str | None, region: str | None, count: int, as_json: bool) -> None:
     """Invoke the function without a task: does it start, how fast, is it of this release."""
-    deployment = _deployment(file, {"name": name, "region": region})
+    deployment = settings(file, {"name": name, "region": region})
     from dorylax.serverless.deploy import invoke
-    from dorylax.serverless.deploy.clients import Clients, in_plain_words
     from dorylax.serverless.deploy.errors import DeployError
     from dorylax.serverless.deploy.image.context import Releases
     from dorylax.serverless.deploy.state import read_function
 
-    with _clients(Clients, deployment.region) as clients, in_plain_words():
-        names = _names(deployment, clients)
+    with reached(deployment) as (names, clients):
         function = read_function(names, clients)
         if function is None:
             raise DeployError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
@@ -209,12 +207,10 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 def logs(*, file: Path | None, name: str | None, region: str | None, lines: int, minutes: int, follow: bool) -> None:
     """Show the last lines of the function's log."""
-    deployment = _deployment(file, {"name": name, "region": region})
-    from dorylax.serverless.deploy.clients import Clients, in_plain_words
+    deployment = settings(file, {"name": name, "region": region})
     from dorylax.serverless.deploy.logs import lines_since
 
-    with _clients(Clients, deployment.region) as clients, in_plain_words():
-        names = _names(deployment, clients)
+    with reached(deployment) as (names, clients):
         since = int(1000 * (time.time() - 60 * minutes))
         seen = lines_since(names, clients, since)
         for line in seen[-lines:]:
@@ -231,16 +227,19 @@ def logs(*, file: Path | None, name: str | None, region: str | None, lines: int,
 
 @aws.command()
 @_which
+@click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: delete the stages there too.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for AWS to delete network interfaces in a VPC.")
-def teardown(*, file: Path | None, name: str | None, region: str | None, yes: bool, no_wait: bool) -> None:
+def teardown(
+    *, file: Path | None, name: str | None, region: str | None, artefacts: str | None, yes: bool, no_wait: bool
+) -> None:
     """Delete everything of a deployment: function, role, log, repository and images."""
-    deployment = _deployment(file, {"name": name, "region": region})
+    deployment = settings(file, {"name": name, "region": region, "artefacts": artefacts})
     from dorylax.serverless.deploy.apply import Applier
     from dorylax.serverless.deploy.plan import plan_teardown
 
-    with _place(deployment) as place:
-        actions = plan_teardown(place.names, place.found, wait=not no_wait)
+    with looked_at(deployment, artefacts=deployment.location) as place:
+        actions = plan_teardown(place.names, place.found, wait=not no_wait, artefacts=deployment.artefacts)
         if not actions:
             click.echo(f"nothing of {deployment.name} is there in {place.names.region}")
             return
@@ -251,7 +250,7 @@ def teardown(*, file: Path | None, name: str | None, region: str | None, yes: bo
             if not click.confirm("delete all of this?"):
                 raise CommandError("nothing was deleted", FAILED)
         assert place.clients is not None
-        Applier(place.clients, place.names).apply(actions, _report)
+        Applier(place.clients, place.names, artefacts=deployment.location).apply(actions, _report)
 
 
 @aws.command()
@@ -307,68 +306,6 @@ def image(
         f"import: {statistics.median(seconds):.2f} s, median of {len(seconds)} fresh interpreters, with bytecode"
     )
     click.echo(f"memory: {started[0].resident_bytes / 2**20:.0f} MB, once started")
-
-
-@final
-class _Place(NamedTuple):
-    """Where a deployment is, and what of it is there; without clients where nothing could be asked."""
-
-    names: Names
-    found: Found
-    clients: Clients | None
-
-
-@contextlib.contextmanager
-def _place(deployment: Deployment, *, without_credentials: bool = False) -> Iterator[_Place]:
-    from dorylax.serverless.deploy.clients import Clients, in_plain_words
-    from dorylax.serverless.deploy.errors import DeployError
-    from dorylax.serverless.deploy.found import Found
-    from dorylax.serverless.deploy.names import Names
-    from dorylax.serverless.deploy.state import read
-
-    with contextlib.ExitStack() as stack:
-        try:
-            clients = stack.enter_context(_clients(Clients, deployment.region))
-            with in_plain_words():
-                names = _names(deployment, clients)
-        except DeployError as error:
-            if not (without_credentials and error.user_error and deployment.region):
-                raise
-            click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)
-            yield _Place(Names(deployment.name, _NO_ACCOUNT, deployment.region), Found(), None)
-            return
-        stack.enter_context(in_plain_words())
-        yield _Place(names, read(names, clients), clients)
-
-
-@contextlib.contextmanager
-def _clients(make: Callable[[str | None], Clients], region: str | None) -> Iterator[Clients]:
-    with contextlib.closing(make(region)) as clients:
-        yield clients
-
-
-def _names(deployment: Deployment, clients: Clients) -> Names:
-    from dorylax.serverless.deploy.names import Names
-
-    return Names(deployment.name, clients.account(), clients.region)
-
-
-def _deployment(file: Path | None, given: dict[str, Any]) -> Deployment:
-    """The settings of a file, and those of options before them."""
-    from dorylax.serverless.deploy.settings import Deployment, DeploymentError
-
-    values: Any = {}
-    if file is not None:
-        document = strict_yaml.parse(file.read_text("utf-8"), str(file))
-        values = {} if document.value is None else document.value
-        if not isinstance(values, dict):
-            raise ConfigError(f"{file}: must hold settings such as memory_mb: 1769, got {type(values).__name__}")
-    try:
-        return Deployment.of(values | {key: value for key, value in given.items() if value is not None})
-    except DeploymentError as error:
-        if file is not None and given.get(error.key) is None and error.key in values:
-            raise ConfigError(f"{document.where(error.key)}: {error}") from None
-        raise
 
 
 def _login(clients: Clients) -> Login:

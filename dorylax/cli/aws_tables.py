@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from dorylax.serverless.deploy.plan import Action, Wanted
 
 
+_SHOWN_BYTES = 10**6
+
+
 def _policies(wanted: Wanted) -> dict[str, Any]:
     from dorylax.serverless.deploy import policies
 
-    names, vpc = wanted.names, bool(wanted.deployment.subnets)
+    names, vpc, artefacts = wanted.names, bool(wanted.deployment.subnets), wanted.deployment.location
     return {
         "role": {"trust": policies.trust_policy()} | policies.role_policies(names, vpc=vpc),
         "repository": policies.repository_policy(names),
-        "trainer": policies.trainer_policy(names),
-        "deployer": policies.deployer_policy(names, vpc=vpc),
+        "trainer": policies.trainer_policy(names, vpc=vpc, artefacts=artefacts),
+        "deployer": policies.deployer_policy(names, vpc=vpc, artefacts=artefacts),
     }
-
-
-_SHOWN_BYTES = 10**6
 
 
 def plan_content(actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
@@ -89,6 +89,8 @@ def show_status(names: Names, found: Found) -> None:
         table.add_row(name, "not there" if there is None else "there")
     images = "not there" if found.repository is None else f"there, {len(found.repository.images)} images"
     table.add_row("repository", images)
+    if found.artefacts:
+        table.add_row("artefacts", f"{found.artefacts} stages")
     if foreign := found.foreign(names):
         table.add_row("not of this deployment", ", ".join(foreign))
     _print(table)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.clients import Clients, in_time, unless
 from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.patience import CHANGING, NEW_ROLE, SPREADING, NotYet, patiently
 from dorylax.serverless.deploy.plan import CODE, Action, Wanted
 from dorylax.serverless.deploy.settings import Deployment
-from dorylax.serverless.deploy.state import count_network_interfaces, read_function
+from dorylax.serverless.deploy.state import (
+    artefact_keys,
+    count_network_interfaces,
+    read_function,
+    read_repository_policy,
+)
 
 _WAITER = {"Delay": 2, "MaxAttempts": 150}
-_SPREAD_SECONDS = 60.0
-"""For a new role to be known everywhere in AWS: seconds, as a rule."""
 _INTERFACE_SECONDS = 25 * 60.0
-# What Lambda says while it does not know the role, or its rights, or the repository's policy yet.
-_NOT_YET = ("cannot be assumed", "does not have permission", "permission to access the ECR image")
 
 
 @final
@@ -32,6 +36,7 @@ class Applier:
         names: of the deployment.
         wanted: what is to be there; None for nothing.
         push: builds the image and pushes it to an address.
+        artefacts: where stages lie that are to be deleted; None: nowhere.
         now, sleep: the time and waiting, in seconds.
     """
 
@@ -42,11 +47,12 @@ class Applier:
         wanted: Wanted | None = None,
         push: Callable[[str], None] | None = None,
         *,
+        artefacts: Location | None = None,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._clients, self._names, self._wanted, self._push = clients, names, wanted, push
-        self._now, self._sleep = now, sleep
+        self._artefacts, self._now, self._sleep = artefacts, now, sleep
 
     def apply(self, actions: Sequence[Action], report: Callable[[Action], None] = lambda _: None) -> None:
         """Carries out the steps in order.
@@ -71,11 +77,13 @@ class Applier:
             ("delete", "role"): self._delete_role,
             ("create", "function"): self._create_function,
             ("update", "function"): self._update_function,
+            ("wait", "function"): self._wait_for_function,
             ("delete", "function"): self._delete_function,
             ("create", "concurrency"): self._put_concurrency,
             ("update", "concurrency"): self._put_concurrency,
             ("delete", "concurrency"): self._delete_concurrency,
             ("delete", "old images"): self._delete_old_images,
+            ("delete", "artefacts"): self._delete_artefacts,
             ("wait", "network interfaces"): self._wait_for_interfaces,
         }
         for action in actions:
@@ -89,7 +97,9 @@ class Applier:
             {"RepositoryAlreadyExistsException"},
             lambda: ecr.create_repository(repositoryName=names.name, tags=_listed(names)),
         )
-        ecr.set_repository_policy(repositoryName=names.name, policyText=json.dumps(policies.repository_policy(names)))
+        found = read_repository_policy(names, self._clients)
+        policy = policies.repository_policy(names, () if found is None else found["Statement"])
+        ecr.set_repository_policy(repositoryName=names.name, policyText=json.dumps(policy))
 
     def _delete_repository(self, _: Action) -> None:
         ecr = self._clients("ecr")
@@ -137,7 +147,10 @@ class Applier:
             iam.update_assume_role_policy(RoleName=names.role, PolicyDocument=trust)
         wanted = policies.role_policies(names, vpc="vpc" in action.changes)
         for name, document in wanted.items():
-            iam.put_role_policy(RoleName=names.role, PolicyName=name, PolicyDocument=json.dumps(document))
+            put = functools.partial(
+                iam.put_role_policy, RoleName=names.role, PolicyName=name, PolicyDocument=json.dumps(document)
+            )
+            self._patiently(put, NEW_ROLE)
         for name in self._inline_policies():
             if name not in wanted:
                 iam.delete_role_policy(RoleName=names.role, PolicyName=name)
@@ -161,7 +174,7 @@ class Applier:
     def _create_function(self, _: Action) -> None:
         deployment, names = self._target.deployment, self._names
         function = self._clients("lambda")
-        self._when_known(
+        self._patiently(
             lambda: function.create_function(
                 FunctionName=names.name,
                 PackageType="Image",
@@ -169,42 +182,71 @@ class Applier:
                 Architectures=[deployment.architecture],
                 Tags=names.tags,
                 **_configuration(deployment, names),
-            )
+            ),
+            SPREADING,
+            CHANGING,
         )
         self._wait("function_active_v2")
 
     def _update_function(self, action: Action) -> None:
         deployment, names = self._target.deployment, self._names
         function = self._clients("lambda")
-        found = read_function(names, self._clients)
-        if found is not None and found.state == "Pending":  # one that was idle for weeks is "Inactive", and stays so
-            self._wait("function_active_v2")
-        self._wait("function_updated_v2")
+        # An update of before is not waited for: one that has failed never comes to a good end, and this one may mend it.
         if action.changes & CODE:
-            function.update_function_code(
-                FunctionName=names.name, ImageUri=self._target.image, Architectures=[deployment.architecture]
+            self._patiently(
+                lambda: function.update_function_code(
+                    FunctionName=names.name, ImageUri=self._target.image, Architectures=[deployment.architecture]
+                ),
+                SPREADING,
+                CHANGING,
             )
             self._wait("function_updated_v2")
         if action.changes - CODE:
-            self._when_known(
+            self._patiently(
                 lambda: function.update_function_configuration(
                     FunctionName=names.name, **_configuration(deployment, names)
-                )
+                ),
+                SPREADING,
+                CHANGING,
             )
             self._wait("function_updated_v2")
 
+    def _wait_for_function(self, _: Action) -> None:
+        found = read_function(self._names, self._clients)
+        if found is None or found.state == "Pending":  # one that was idle for weeks is "Inactive", and stays so
+            self._wait("function_active_v2")
+        self._wait("function_updated_v2")
+
     def _delete_function(self, _: Action) -> None:
         function = self._clients("lambda")
-        unless({"ResourceNotFoundException"}, lambda: function.delete_function(FunctionName=self._names.name))
+        self._patiently(
+            lambda: unless(
+                {"ResourceNotFoundException"}, lambda: function.delete_function(FunctionName=self._names.name)
+            ),
+            CHANGING,
+        )
 
     def _put_concurrency(self, _: Action) -> None:
-        self._clients("lambda").put_function_concurrency(
-            FunctionName=self._names.name,
-            ReservedConcurrentExecutions=self._target.deployment.reserved_concurrency,
+        reserved = self._target.deployment.reserved_concurrency
+        self._patiently(
+            lambda: self._clients("lambda").put_function_concurrency(
+                FunctionName=self._names.name, ReservedConcurrentExecutions=reserved
+            ),
+            CHANGING,
         )
 
     def _delete_concurrency(self, _: Action) -> None:
-        self._clients("lambda").delete_function_concurrency(FunctionName=self._names.name)
+        self._patiently(
+            lambda: self._clients("lambda").delete_function_concurrency(FunctionName=self._names.name), CHANGING
+        )
+
+    def _delete_artefacts(self, _: Action) -> None:
+        s3, location = self._clients("s3"), self._artefacts
+        assert location is not None
+        for keys in artefact_keys(location, self._clients):
+            wanted: Mapping[str, Any] = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+            for left in s3.delete_objects(Bucket=location.bucket, Delete=wanted).get("Errors", ()):
+                raise DeployError(f"s3://{location.bucket}/{left['Key']} cannot be deleted: {left['Code']}")
 
     def _wait_for_interfaces(self, _: Action) -> None:
         end = self._now() + _INTERFACE_SECONDS
@@ -221,14 +263,8 @@ class Applier:
         assert self._wanted is not None
         return self._wanted
 
-    def _when_known(self, call: Callable[[], Any]) -> None:
-        """Calls Lambda, again while what was made before is not known everywhere in AWS."""
-        end = self._now() + _SPREAD_SECONDS
-        while self._now() < end:
-            if unless({"InvalidParameterValueException", "AccessDeniedException"}, call, saying=_NOT_YET) is not None:
-                return
-            self._sleep(2.0)
-        call()
+    def _patiently(self, call: Callable[[], object], *reasons: NotYet) -> None:
+        patiently(call, *reasons, now=self._now, sleep=self._sleep)
 
     def _wait(self, name: str) -> None:
         waiter = self._clients("lambda").get_waiter(name)

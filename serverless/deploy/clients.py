@@ -17,7 +17,14 @@ T = TypeVar("T")
 
 _CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"}
+_UNSIGNED = {
+    "SignatureDoesNotMatch",
+    "InvalidSignatureException",
+    "IncompleteSignature",
+    "IncompleteSignatureException",
+}
 _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+_INVOKE = "invoke"
 _INVOKE_SECONDS = 910  # longer than a function may take
 
 
@@ -44,17 +51,21 @@ class Clients:
         self._made: dict[str, Any] = {}
 
     def __call__(self, service: str) -> Any:
-        """The client of a service: "lambda", "iam", "ecr", "logs", "ec2", "sts"."""
+        """The client of a service: "lambda", "iam", "ecr", "logs", "ec2", "s3", "sts"; or "invoke".
+
+        "invoke" is one of Lambda that waits for as long as a function may take, and asks once: what is sent twice is paid
+        for twice.
+        """
         if service not in self._made:
             config = _library("botocore.config").Config(
-                # An invocation that is sent twice would be paid for twice.
                 **(
                     {"read_timeout": _INVOKE_SECONDS, "retries": {"total_max_attempts": 1}}
-                    if service == "lambda"
+                    if service == _INVOKE
                     else {"retries": {"mode": "standard", "total_max_attempts": 5}}
                 )
             )
-            self._made[service] = self._session.client(service, region_name=self.region, config=config)
+            name = "lambda" if service == _INVOKE else service
+            self._made[service] = self._session.client(name, region_name=self.region, config=config)
         return self._made[service]
 
     def account(self) -> str:
@@ -67,15 +78,26 @@ class Clients:
             self._made.popitem()[1].close()
 
 
-def unless(codes: set[str], call: Callable[[], T], *, saying: tuple[str, ...] = ("",)) -> T | None:
-    """What the call gives, or None where AWS answers with one of these error codes and one of these texts."""
+def unless(codes: set[str], call: Callable[[], T]) -> T | None:
+    """What the call gives, or None where AWS answers with one of these error codes."""
     try:
         return call()
     except _library("botocore.exceptions").ClientError as error:
-        found = error.response["Error"]
-        if found["Code"] in codes and any(text in found.get("Message", "") for text in saying):
+        if error.response["Error"]["Code"] in codes:
             return None
         raise
+
+
+def is_refused(codes: set[str], texts: tuple[str, ...], call: Callable[[], object]) -> bool:
+    """Makes a call; whether AWS answers with one of these error codes, and a message that has one of these texts."""
+    try:
+        call()
+    except _library("botocore.exceptions").ClientError as error:
+        found = error.response["Error"]
+        if found["Code"] in codes and any(text in found.get("Message", "") for text in texts):
+            return True
+        raise
+    return False
 
 
 def in_time(wait: Callable[[], object]) -> bool:
@@ -107,6 +129,8 @@ def in_plain_words() -> Iterator[None]:
 
 def _refused(error: Any) -> str:
     code = error.response["Error"]["Code"]
+    if code in _UNSIGNED:  # without AWS's text, which may quote what was signed: a session token is part of it
+        return f"AWS refuses {error.operation_name}: {code}: the credentials or this machine's clock are wrong"
     text = f"AWS refuses {error.operation_name}: {code}: {' '.join(error.response['Error'].get('Message', '').split())}"
     if code in _EXPIRED:
         return f"{text}: the credentials are wrong or have expired; get new ones"

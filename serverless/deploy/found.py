@@ -107,6 +107,7 @@ class Found:
 
     Attributes:
         network_interfaces: that Lambda still has in the VPC for the function.
+        artefacts: stages in S3, where the deployment says where they lie.
     """
 
     function: FoundFunction | None = None
@@ -114,6 +115,7 @@ class Found:
     log_group: FoundLogGroup | None = None
     repository: FoundRepository | None = None
     network_interfaces: int = 0
+    artefacts: int = 0
 
     def foreign(self, names: Names) -> list[str]:
         """What there is without the deployment's tag, in words."""

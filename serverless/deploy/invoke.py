@@ -58,7 +58,7 @@ def invoke_test(names: Names, clients: Clients, count: int, now: Callable[[], fl
 
 
 def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], float]) -> Call:
-    client = clients("lambda")
+    client = clients("invoke")
     start = now()
     answer = client.invoke(FunctionName=names.name, Payload=payload, LogType="Tail")
     content = answer["Payload"].read()

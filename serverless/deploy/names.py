@@ -69,6 +69,10 @@ class Names:
         """The address of an image in the deployment's own repository."""
         return f"{self.registry}/{self.name}:{tag}"
 
+    def bucket_arn(self, bucket: str) -> str:
+        """Of a bucket, whose name is no other's in the partition."""
+        return f"arn:{self._partition}:s3:::{bucket}"
+
     @property
     def _partition(self) -> str:
         if self.region.startswith("cn-"):

@@ -13,7 +13,15 @@ from dorylax.serverless.deploy.settings import Deployment
 
 Verb = Literal["create", "update", "keep", "delete", "wait"]
 Kind = Literal[
-    "repository", "image", "log group", "role", "function", "concurrency", "old images", "network interfaces"
+    "repository",
+    "image",
+    "log group",
+    "role",
+    "function",
+    "concurrency",
+    "old images",
+    "network interfaces",
+    "artefacts",
 ]
 
 CODE = frozenset({"image", "architecture"})
@@ -95,13 +103,14 @@ def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
     return tuple(actions)
 
 
-def plan_teardown(names: Names, found: Found, *, wait: bool = True) -> tuple[Action, ...]:
+def plan_teardown(names: Names, found: Found, *, wait: bool = True, artefacts: str | None = None) -> tuple[Action, ...]:
     """Steps to nothing, in order.
 
     Args:
         names: of the deployment.
         found: what there is.
         wait: keep the role until AWS has deleted the network interfaces that the function had in a VPC.
+        artefacts: where stages were looked for.
 
     Raises:
         DeployError: something with one of its names is not of this deployment.
@@ -122,6 +131,9 @@ def plan_teardown(names: Names, found: Found, *, wait: bool = True) -> tuple[Act
     if found.repository is not None:
         count = len(found.repository.images)
         actions.append(Action("delete", "repository", names.name, f"with {count} image{'' if count == 1 else 's'}"))
+    if found.artefacts:
+        assert artefacts is not None
+        actions.append(Action("delete", "artefacts", artefacts, f"{found.artefacts} stages, of whatever run"))
     return tuple(actions)
 
 
@@ -138,7 +150,6 @@ def _repository(names: Names, found: FoundRepository | None) -> Action:
     if found is None:
         return Action("create", "repository", names.name, "for the function's image")
     [statement] = policies.repository_policy(names)["Statement"]
-    # Others' statements stay: Lambda adds its own where it thinks that they are missing.
     if found.policy is None or statement not in found.policy["Statement"]:
         return Action("update", "repository", names.name, "Lambda may not pull the function's image from it")
     return Action("keep", "repository", names.name, "as wanted")
@@ -185,6 +196,8 @@ def _function(wanted: Wanted, found: FoundFunction | None, *, role_is_new: bool)
     changed = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
     if found.update == "Failed" and not changed:
         return Action("update", "function", names.name, f"its last update failed: {found.problem}", frozenset(pairs))
+    if not changed and (found.state == "Pending" or found.update == "InProgress"):
+        return Action("wait", "function", names.name, "as wanted, and AWS is still making it so")
     if not changed:
         return Action("keep", "function", names.name, "as wanted")
     reason = ", ".join(f"{key} {_shown(old)} → {_shown(new)}" for key, (old, new) in changed.items())

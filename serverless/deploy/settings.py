@@ -9,6 +9,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, final
 
+from dorylax.serverless.backends.aws.artefacts import Location
+from dorylax.serverless.backends.aws.errors import AwsError
+
 Architecture = Literal["x86_64", "arm64"]
 ARCHITECTURES: tuple[str, ...] = typing.get_args(Architecture)
 
@@ -73,6 +76,8 @@ class Deployment:
         reserved_concurrency: functions at a time that are set aside, and its limit, ≥ 1; None: of the account's common ones.
         log_retention_days: after which log lines are deleted.
         lapack: put SciPy into the image, for models with `jnp.linalg`: 140 MB more.
+        artefacts: `s3://bucket/prefix`, the `tensor.artefacts` of runs: who trains is to have rights there, and stages there
+            are deleted with all else; None: none.
 
     Raises:
         DeploymentError: a value out of range; names the key.
@@ -88,6 +93,7 @@ class Deployment:
     reserved_concurrency: int | None = None
     log_retention_days: int = 7
     lapack: bool = False
+    artefacts: str | None = None
 
     def __post_init__(self) -> None:
         _check_text("name", self.name)
@@ -120,6 +126,14 @@ class Deployment:
             )
         if not isinstance(self.lapack, bool):
             raise DeploymentError("lapack", f"must be true or false, got {self.lapack!r}")
+        if self.artefacts is not None:
+            _check_text("artefacts", self.artefacts)
+            _location(self.artefacts)
+
+    @property
+    def location(self) -> Location | None:
+        """Where artefacts lie."""
+        return None if self.artefacts is None else _location(self.artefacts)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Deployment:
@@ -140,6 +154,13 @@ class Deployment:
         """The fields, in order, as YAML may carry them; `Deployment.of` of it is equal to this."""
         values = dataclasses.asdict(self)
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def _location(text: str) -> Location:
+    try:
+        return Location.of(text)
+    except AwsError:
+        raise DeploymentError("artefacts", f"must be s3://bucket/prefix, got {text!r}") from None
 
 
 def _check_text(key: str, value: Any) -> None:

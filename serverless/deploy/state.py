@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy.clients import Clients, unless
 from dorylax.serverless.deploy.found import Found, FoundFunction, FoundLogGroup, FoundRepository, FoundRole
 from dorylax.serverless.deploy.names import Names
-from dorylax.serverless.deploy.policies import NETWORK
+from dorylax.serverless.deploy.policies import NETWORK, Policy
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def read(names: Names, clients: Clients) -> Found:
-    """Everything that has the deployment's names, whosever it is."""
+def read(names: Names, clients: Clients, artefacts: Location | None = None) -> Found:
+    """Everything that has the deployment's names, whosever it is, and stages where they are said to be."""
     function, role = read_function(names, clients), _role(names, clients)
     # Without a VPC there is nothing to count, and nobody needs the permission to.
     vpc = (function is not None and function.subnets) or (role is not None and NETWORK in role.policies)
@@ -23,6 +27,7 @@ def read(names: Names, clients: Clients) -> Found:
         log_group=_log_group(names, clients),
         repository=_repository(names, clients),
         network_interfaces=count_network_interfaces(names, clients) if vpc else 0,
+        artefacts=0 if artefacts is None else _count_artefacts(artefacts, clients),
     )
 
 
@@ -98,19 +103,40 @@ def _log_group(names: Names, clients: Clients) -> FoundLogGroup | None:
     return None
 
 
+def read_repository_policy(names: Names, clients: Clients) -> Policy | None:
+    """Who may pull from the repository; None where it does not say."""
+    ecr = clients("ecr")
+    found = unless({"RepositoryPolicyNotFoundException"}, lambda: ecr.get_repository_policy(repositoryName=names.name))
+    policy: Policy | None = None if found is None else json.loads(found["policyText"])
+    return policy
+
+
+def artefact_keys(location: Location, clients: Clients) -> Iterator[list[str]]:
+    """Keys of the stages in S3, by the thousand at most; whatever else lies there is not ours."""
+    start = location.key("")
+    pages = clients("s3").get_paginator("list_objects_v2").paginate(Bucket=location.bucket, Prefix=start, Delimiter="/")
+    for page in pages:
+        keys = [entry["Key"] for entry in page.get("Contents", ())]
+        if found := [key for key in keys if _SHA256.fullmatch(key.removeprefix(start))]:
+            yield found
+
+
+def _count_artefacts(location: Location, clients: Clients) -> int:
+    return unless({"NoSuchBucket"}, lambda: sum(map(len, artefact_keys(location, clients)))) or 0
+
+
 def _repository(names: Names, clients: Clients) -> FoundRepository | None:
     ecr = clients("ecr")
     missing = {"RepositoryNotFoundException"}
     if unless(missing, lambda: ecr.describe_repositories(repositoryNames=[names.name])) is None:
         return None
-    policy = unless({"RepositoryPolicyNotFoundException"}, lambda: ecr.get_repository_policy(repositoryName=names.name))
     images = {
         image["imageDigest"]: tuple(image.get("imageTags", ()))
         for page in ecr.get_paginator("describe_images").paginate(repositoryName=names.name)
         for image in page["imageDetails"]
     }
     tags = ecr.list_tags_for_resource(resourceArn=names.repository_arn)["tags"]
-    return FoundRepository(None if policy is None else json.loads(policy["policyText"]), images, _by_key(tags))
+    return FoundRepository(read_repository_policy(names, clients), images, _by_key(tags))
 
 
 def _by_key(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:

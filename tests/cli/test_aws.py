@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import shlex
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +15,9 @@ from typing import Any
 import pytest
 from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
 
+from dorylax.config import strict_yaml
 from dorylax.serverless.deploy.image import builder, root
+from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.function.invocation import Invocation, response
 
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
@@ -119,6 +124,37 @@ def test_a_dry_run_changes_nothing(dorylax, aws: MockedAws, tmp_path: Path) -> N
     assert aws.changes == []
 
 
+def test_who_trains_may_make_every_call_of_looking_and_trying(dorylax, aws: MockedAws, answers: list[bytes]) -> None:
+    dorylax("aws", "deploy", *HERE)
+    aws.calls.clear()
+    for words in (("status",), ("invoke-test", "--count", "1"), ("logs",)):
+        assert dorylax("aws", *words, *HERE).code == 0
+    policy = json.loads(dorylax("aws", "deploy", *HERE, "--dry-run", "--json").out)["policies"]["trainer"]
+    allowed = {action for statement in policy["Statement"] for action in statement["Action"]}
+    assert {"lambda:InvokeFunction", "logs:FilterLogEvents", "iam:GetRole"} <= aws.actions <= allowed
+    assert "lambda:ListTags" in allowed  # or GetFunction leaves tags out, and the function looks like somebody else's
+
+
+def test_stages_in_s3(dorylax, aws: MockedAws) -> None:
+    s3 = client("s3")
+    s3.create_bucket(Bucket="mine", CreateBucketConfiguration={"LocationConstraint": REGION})
+    stage, other = f"stages/{0:064x}", "stages/other"
+    for key in (stage, other):
+        s3.put_object(Bucket="mine", Key=key, Body=b"")
+    there = ("--artefacts", "s3://mine/stages")
+    assert dorylax("aws", "teardown", *HERE, "--yes") == (0, f"nothing of dorylax is there in {REGION}\n", "")
+    content = json.loads(dorylax("aws", "deploy", *HERE, *there, "--json").out)
+    assert content["settings"]["artefacts"] == "s3://mine/stages"
+    for who in ("trainer", "deployer"):
+        assert "arn:aws:s3:::mine/stages/*" in [s["Resource"] for s in content["policies"][who]["Statement"]]
+    code, out, _ = dorylax("aws", "teardown", *HERE, *there, "--yes")
+    assert code == 0
+    assert rows(out)[-1] == ["delete", "artefacts", "s3://mine/stages", "1 stages, of whatever run"]
+    assert [entry["Key"] for entry in s3.list_objects_v2(Bucket="mine")["Contents"]] == [other]
+    told = "error: artefacts must be s3://bucket/prefix, got 'mine'\n"
+    assert dorylax("aws", "teardown", *HERE, "--artefacts", "mine") == (2, "", told)
+
+
 def test_a_dry_run_needs_no_credentials(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     without_credentials(monkeypatch)
     code, out, err = dorylax("aws", "deploy", *HERE, "--dry-run")
@@ -126,6 +162,8 @@ def test_a_dry_run_needs_no_credentials(dorylax, aws: MockedAws, monkeypatch: py
     assert err.startswith("warning: no AWS credentials can be used (Unable to locate credentials): run `aws configure`")
     assert err.endswith("; shown as if nothing were deployed\n")
     assert "arn:aws:iam::000000000000:role/dorylax-eu-west-1" in out
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
+    assert "role dorylax-eu-north-1, trust" in dorylax("aws", "deploy", "--dry-run").out
     for words in (("deploy",), ("status",), ("teardown", "--yes"), ("logs",), ("invoke-test",)):
         code, out, err = dorylax("aws", *words, *HERE)
         assert (code, out) == (2, "")
@@ -175,8 +213,10 @@ def test_a_function_of_another_release(
     monkeypatch.setattr("dorylax.serverless.deploy.image.context.__version__", "9.0.0")
     code, _, err = dorylax("aws", "invoke-test", *HERE)
     assert code == 1
-    assert err.startswith("error: the function has dorylax 0.")
-    assert err.endswith("9.0.0 and " + err.rpartition("9.0.0 and ")[2])
+    assert re.fullmatch(
+        r"error: the function has dorylax 0\.\S+ and JAX (\S+), here are 9\.0\.0 and \1: run `dorylax aws deploy` again\n",
+        err,
+    )
 
 
 def test_logs(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,6 +308,28 @@ def test_a_wrong_file(dorylax, tmp_path: Path, text: str, told: str) -> None:
     assert err.startswith(f"error: {file}{told}")
     missing = dorylax("aws", "deploy", "--config", str(tmp_path / "not-there.yaml"))
     assert missing == (1, "", f"error: {tmp_path / 'not-there.yaml'}: No such file or directory\n")
+
+
+@pytest.mark.parametrize("page", ["aws.md", "serverless.md", "command-line.md"])
+def test_the_guide_s_commands_are_there(page: str) -> None:
+    """With these options, and values that they take."""
+    from dorylax.cli.aws import aws
+
+    text = (Path(__file__).parents[2] / "docs" / page).read_text()
+    found = re.findall(r"dorylax aws ((?:\\\n|[^\n`#])+)", text)
+    assert found
+    for words in found:
+        name, *rest = shlex.split(words.replace("\\\n", " "))
+        rest = [{"DIR": "folder", "N": "1"}.get(word, word) for word in rest]
+        with aws.commands[name].make_context(name, rest):
+            pass
+
+
+def test_the_guide_s_file_has_all_settings() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "aws.md").read_text()
+    [block] = re.findall(r"^   ```yaml\n(.*?)^   ```$", text, re.MULTILINE | re.DOTALL)
+    values = strict_yaml.parse(textwrap.dedent(block), "docs/aws.md").value
+    assert Deployment.of(values).to_dict() == values
 
 
 def test_the_build_context(dorylax, tmp_path: Path) -> None:

@@ -80,6 +80,14 @@ def left(name: str) -> list[str]:
     return [entry for entry in found if name in entry]
 
 
+def stages(bucket: str) -> list[str]:
+    """Keys of all that lies in a bucket."""
+    import boto3
+
+    with contextlib.closing(boto3.client("s3")) as s3:
+        return [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket).get("Contents", ())]
+
+
 def test_deploy_train_teardown(dorylax, aws: Cloud, tmp_path: Path) -> None:
     name = aws.function
     code, out, err = dorylax("aws", "deploy", "--name", name)
@@ -108,6 +116,8 @@ def test_deploy_train_teardown(dorylax, aws: Cloud, tmp_path: Path) -> None:
     assert len(losses[0]) == 3
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
-    code, _, err = dorylax("aws", "teardown", "--name", name, "--yes")
+    assert stages(aws.bucket)
+    code, _, err = dorylax("aws", "teardown", "--name", name, "--artefacts", on_aws["artefacts"], "--yes")
     assert code == 0, err
     assert left(name) == []
+    assert stages(aws.bucket) == []

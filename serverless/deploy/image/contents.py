@@ -147,4 +147,7 @@ def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        raise DeployError(f'{name} is not installed: pip install "dorylax[aws]"', user_error=True) from None
+        remedy = (
+            'pip install "dorylax[aws]"' if sys.platform == "linux" else "deploy from Linux, for which alone it is made"
+        )
+        raise DeployError(f"{name} is not installed: {remedy}", user_error=True) from None

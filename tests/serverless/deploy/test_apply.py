@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.mocked_aws import REGION, MockedAws, mocked_aws
 
+from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.apply import Applier
 from dorylax.serverless.deploy.clients import Clients, in_plain_words
@@ -27,7 +28,7 @@ def made() -> Iterator[Clients]:
     """Clients, made once: it takes a second each."""
     with mocked_aws():
         found = Clients(REGION)
-        for service in ("lambda", "iam", "ecr", "logs", "ec2", "sts"):
+        for service in ("lambda", "invoke", "iam", "ecr", "logs", "ec2", "s3", "sts"):
             found(service)
     yield found
     found.close()
@@ -167,9 +168,20 @@ def test_a_teardown_that_is_broken_off_at_any_call_goes_on_to_nothing(aws: Mocke
     assert not any(aws.everything().values())
 
 
+def test_a_deployment_that_is_broken_off_at_any_call_is_taken_away_whole(aws: MockedAws, clients: Clients) -> None:
+    what, at = wanted(reserved_concurrency=7), 0
+    while broken_off(aws, at, lambda: deploy(clients, aws, what)):
+        assert bool(teardown(clients)) == (at > 0)
+        assert not any(aws.everything().values())
+        at += 1
+    assert at == 9
+
+
 def test_teardown_leaves_nothing_and_may_be_repeated(aws: MockedAws, clients: Clients, vpc: dict) -> None:
     deploy(clients, aws, wanted(**vpc))
-    policy = clients("iam").create_policy(PolicyName="mine", PolicyDocument=json.dumps(policies.trainer_policy(NAMES)))
+    policy = clients("iam").create_policy(
+        PolicyName="mine", PolicyDocument=json.dumps(policies.trainer_policy(NAMES, vpc=True))
+    )
     clients("iam").attach_role_policy(RoleName=NAMES.role, PolicyArn=policy["Policy"]["Arn"])
     there = aws.everything()
     assert (there["functions"], there["roles"]) == (["gnn"], [f"gnn-{REGION}"])
@@ -262,6 +274,134 @@ def test_a_new_role_that_lambda_does_not_know_yet(
     assert time[0] >= 60
 
 
+def test_a_function_that_is_being_changed_is_asked_again_later(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.exceptions import ClientError
+
+    changes = ("create_function", "put_function_concurrency", "update_function_code", "delete_function_concurrency")
+    waited: list[float] = []
+    asked: dict[str, int] = {}
+    for name in (*changes, "update_function_configuration", "delete_function"):
+        call = getattr(clients("lambda"), name)
+
+        def busy_at_first(name: str = name, call: Any = call, **arguments: Any) -> Any:
+            asked[name] = asked.get(name, 0) + 1
+            if asked[name] % 2:
+                message = "The operation cannot be performed at this time. An update is in progress for resource: gnn"
+                raise ClientError({"Error": {"Code": "ResourceConflictException", "Message": message}}, name)
+            return call(**arguments)
+
+        monkeypatch.setattr(clients("lambda"), name, busy_at_first)
+    deploy(clients, aws, wanted(reserved_concurrency=7), sleep=waited.append)
+    deploy(clients, aws, wanted("2", memory_mb=3008), sleep=waited.append)
+    assert deploy(clients, aws, wanted("2", memory_mb=3008)) == []
+    teardown(clients, sleep=waited.append)
+    assert not any(aws.everything().values())
+    assert asked == dict.fromkeys(asked, 2)
+    assert len(asked) == len(waited) == 6
+
+
+def test_a_function_that_was_made_meanwhile_is_not_asked_for_again(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.exceptions import ClientError
+
+    def there(**_: Any) -> None:
+        error = {"Code": "ResourceConflictException", "Message": "Function already exist: gnn"}
+        raise ClientError({"Error": error}, "CreateFunction")
+
+    monkeypatch.setattr(clients("lambda"), "create_function", there)
+    with pytest.raises(DeployError, match="Function already exist: gnn"):
+        deploy(clients, aws, wanted(), sleep=lambda _: pytest.fail("waits"))
+
+
+def test_a_function_whose_last_update_failed_is_updated(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moto.awslambda.models import LambdaFunction
+
+    deploy(clients, aws, wanted())
+    configuration, before = LambdaFunction.get_configuration, len(aws.calls)
+
+    def failed(function: Any, on_create: bool = False) -> dict[str, Any]:
+        updated = any(call.startswith("lambda:UpdateFunction") for call in aws.calls[before:])
+        return configuration(function, on_create) | ({} if updated else {"LastUpdateStatus": "Failed"})
+
+    monkeypatch.setattr(LambdaFunction, "get_configuration", failed)
+    assert deploy(clients, aws, wanted()) == [("update", "function")]
+    assert deploy(clients, aws, wanted()) == []
+
+
+def test_a_function_that_is_being_made_is_waited_for(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a deployment that was broken off while Lambda made the function."""
+    from moto.awslambda.models import LambdaFunction
+
+    deploy(clients, aws, wanted())
+    configuration, looks, end = LambdaFunction.get_configuration, [0], {}
+
+    def pending(function: Any, on_create: bool = False) -> dict[str, Any]:
+        looks[0] += 1
+        return configuration(function, on_create) | ({"State": "Pending"} if looks[0] < 3 else end)
+
+    monkeypatch.setattr(LambdaFunction, "get_configuration", pending)
+    assert deploy(clients, aws, wanted()) == [("wait", "function")]
+    looks[0], end = 0, {"State": "Failed", "StateReason": "no image"}
+    with pytest.raises(DeployError, match=r"^the function did not become ready: no image; run the same command"):
+        deploy(clients, aws, wanted())
+
+
+def test_what_others_may_do_with_the_repository_stays(aws: MockedAws, clients: Clients) -> None:
+    deploy(clients, aws, wanted())
+    theirs = {
+        "Sid": "LambdaECRImageRetrievalPolicy",
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": ["ecr:BatchGetImage"],
+    }
+    document = {"Version": "2012-10-17", "Statement": [theirs, {**theirs, "Sid": "LambdaPulls"}]}
+    clients("ecr").set_repository_policy(repositoryName="gnn", policyText=json.dumps(document))
+    assert deploy(clients, aws, wanted()) == [("update", "repository")]
+    repository = read(NAMES, clients).repository
+    assert repository is not None
+    assert repository.policy is not None
+    assert repository.policy["Statement"] == [theirs, *policies.repository_policy(NAMES)["Statement"]]
+    assert deploy(clients, aws, wanted()) == []
+
+
+def test_stages_in_s3_go_with_the_rest_and_nothing_else_does(aws: MockedAws, clients: Clients) -> None:
+    s3, location = clients("s3"), Location.of("s3://mine/runs/stages/")
+    assert read(NAMES, clients, location) == Found()  # nor is there such a bucket
+    s3.create_bucket(Bucket="mine", CreateBucketConfiguration={"LocationConstraint": REGION})
+    stages = [f"runs/stages/{number:064x}" for number in range(1100)]
+    others = [f"{0:064x}", "runs/stages/README", f"runs/stages/old/{0:064x}", f"runs/stages2/{0:064x}"]
+    for key in (*stages, *others):
+        s3.put_object(Bucket="mine", Key=key, Body=b"")
+    found = read(NAMES, clients, location)
+    assert found.artefacts == 1100
+    assert plan_teardown(NAMES, read(NAMES, clients)) == ()
+    actions = plan_teardown(NAMES, found, artefacts="s3://mine/runs/stages/")
+    assert [(action.verb, action.kind, action.reason) for action in actions] == [
+        ("delete", "artefacts", "1100 stages, of whatever run")
+    ]
+    Applier(clients, NAMES, artefacts=location).apply(actions)
+    assert sorted(entry["Key"] for entry in s3.list_objects_v2(Bucket="mine")["Contents"]) == sorted(others)
+    assert read(NAMES, clients, location) == Found()
+    allowed = policies.deployer_policy(NAMES, vpc=False, artefacts=location)
+    assert [s["Action"] for s in allowed["Statement"] if "s3:" in s["Action"][0]] == [
+        ["s3:DeleteObject"],
+        ["s3:ListBucket"],
+    ]
+
+
+def test_what_is_paid_for_is_asked_once_and_what_is_not_again(aws: MockedAws, clients: Clients) -> None:
+    assert clients("invoke").meta.config.retries["total_max_attempts"] == 1
+    assert clients("invoke").meta.config.read_timeout > 900
+    assert clients("lambda").meta.config.retries["total_max_attempts"] == 5
+
+
 def test_a_function_that_does_not_become_ready(
     aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,7 +420,10 @@ def test_a_function_that_does_not_become_ready(
         patch.setattr(LambdaFunction, "get_configuration", failed)
         with pytest.raises(DeployError, match=r"^the function did not become ready: no rights; run the same command"):
             deploy(clients, aws, wanted(memory_mb=3008))
-    assert deploy(clients, aws, wanted(memory_mb=3008)) == [("update", "function")]
+        [again] = [
+            action for action in plan_deploy(wanted(memory_mb=3008), read(NAMES, clients)) if action.verb != "keep"
+        ]
+    assert (again.verb, again.kind, again.reason) == ("update", "function", "its last update failed: no rights")
 
 
 def test_the_deployer_s_policy_allows_every_call_that_is_made(aws: MockedAws, clients: Clients, vpc: dict) -> None:
@@ -309,6 +452,16 @@ def test_errors_in_plain_words(aws: MockedAws, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(DeployError, match=text) as caught, in_plain_words():
             raise ClientError({"Error": {"Code": code, "Message": "no"}}, "GetRole")
         assert str(caught.value).startswith(f"AWS refuses GetRole: {code}: no: ")
+    signed = {
+        "Code": "InvalidSignatureException",
+        "Message": "the canonical string should be 'x-amz-security-token:SECRET'",
+    }
+    with (
+        pytest.raises(DeployError, match=r"the credentials or this machine's clock are wrong$") as caught,
+        in_plain_words(),
+    ):
+        raise ClientError({"Error": signed}, "GetFunction")
+    assert "SECRET" not in str(caught.value)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(DeployError, match=r"^no AWS credentials can be used") as caught, in_plain_words():

@@ -152,6 +152,12 @@ def test_a_function_that_has_failed() -> None:
     assert updated == ("update", "function", "its last update failed: no rights")
 
 
+@pytest.mark.parametrize("state", [{"state": "Pending"}, {"update": "InProgress"}])
+def test_a_function_that_aws_is_still_making(state: dict) -> None:
+    assert [step[:2] for step in changes(plan_deploy(wanted(), found(state)))] == [("wait", "function")]
+    assert [step[:2] for step in changes(plan_deploy(wanted(memory_mb=3008), found(state)))] == [("update", "function")]
+
+
 def test_a_role_that_was_made_again_is_given_to_the_function_again() -> None:
     actions = plan_deploy(wanted(), found(role=None))
     assert [step[:2] for step in changes(actions)] == [("create", "role"), ("update", "function")]

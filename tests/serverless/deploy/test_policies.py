@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.mocked_aws import READS
 
+from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.names import Names
 
@@ -70,12 +72,38 @@ def test_only_lambda_takes_the_role_and_pulls_the_image_for_this_function() -> N
     assert pull["Condition"] == {"StringLike": {"aws:sourceArn": FUNCTION}}
 
 
-def test_who_trains_may_invoke_this_function_and_change_nothing() -> None:
-    invoke, *others = statements(policies.trainer_policy(NAMES))
+@pytest.mark.parametrize("vpc", [False, True])
+def test_who_trains_may_invoke_this_function_and_change_nothing(vpc: bool) -> None:
+    invoke, *others = statements(policies.trainer_policy(NAMES, vpc=vpc))
     assert "lambda:InvokeFunction" in invoke["Action"]
     assert invoke["Resource"] == FUNCTION
     actions = [action for statement in (invoke, *others) for action in statement["Action"]]
-    assert all(action.partition(":")[2].startswith(("Get", "Filter", "Invoke")) for action in actions)
+    assert {action for action in actions if not action.partition(":")[2].startswith(READS)} == {"lambda:InvokeFunction"}
+    everywhere = [action for statement in others if statement["Resource"] == "*" for action in statement["Action"]]
+    network = ["ec2:DescribeNetworkInterfaces"] if vpc else []
+    assert everywhere == ["lambda:GetAccountSettings", "logs:DescribeLogGroups", *network]
+
+
+@pytest.mark.parametrize(
+    ("location", "objects", "condition"),
+    [
+        ("s3://mine/runs/stages", "arn:aws:s3:::mine/runs/stages/*", {"StringLike": {"s3:prefix": "runs/stages/*"}}),
+        ("s3://mine", "arn:aws:s3:::mine/*", None),
+    ],
+)
+def test_who_trains_may_put_stages_under_their_prefix_alone(
+    location: str, objects: str, condition: dict | None
+) -> None:
+    without = statements(policies.trainer_policy(NAMES, vpc=False))
+    *others, put, listing = statements(policies.trainer_policy(NAMES, vpc=False, artefacts=Location.of(location)))
+    assert others == without
+    assert put == {
+        "Effect": "Allow",
+        "Action": ["s3:PutObject", "s3:GetObject", "s3:DeleteObject"],
+        "Resource": objects,
+    }
+    assert (listing["Action"], listing["Resource"]) == (["s3:ListBucket"], "arn:aws:s3:::mine")
+    assert listing.get("Condition") == condition
 
 
 @pytest.mark.parametrize("vpc", [False, True])

@@ -34,6 +34,7 @@ def test_ids_that_come_twice_count_once() -> None:
         {"name": "ab"},
         {"name": "a" * 40},
         {"region": "us-gov-west-1"},
+        {"artefacts": "s3://mine/runs/stages"},
     ],
 )
 def test_the_ends_of_ranges(values: dict) -> None:
@@ -64,6 +65,8 @@ def test_the_ends_of_ranges(values: dict) -> None:
         ({"security_groups": ["sg-0a"]}, "subnets must be given too, for a VPC needs both: got security_groups alone"),
         ({**VPC, "subnets": ["10.0.0.0/24"]}, "subnets must be ids such as subnet-0a1b2c3d, got '10.0.0.0/24'"),
         ({**VPC, "subnets": "subnet-0a"}, "subnets must be a list of ids, as in [subnet-0a1b2c3d], got 'subnet-0a'"),
+        ({"artefacts": "mine/stages"}, "artefacts must be s3://bucket/prefix, got 'mine/stages'"),
+        ({"artefacts": 7}, "artefacts must be text, got 7"),
         ({"lapack": 1}, "lapack must be true or false, got 1"),
         ({"memory": 128}, "memory is no setting of a deployment: did you mean memory_mb?"),
         ({"zz": 1}, "zz is no setting of a deployment: choose from name, region, architecture, "),

@@ -68,8 +68,10 @@ def test_versions_are_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) 
     assert not [line for line in lines if line.startswith("scipy")]
     assert f"scipy=={importlib.metadata.version('scipy')}" in requirements(lapack=True)
     monkeypatch.setattr(contents, "DISTRIBUTIONS", ("jax", "not-there"))
-    with pytest.raises(DeployError, match=r'^not-there is not installed: pip install "dorylax\[aws\]"$'):
-        requirements(lapack=False)
+    for platform, remedy in (("linux", r'pip install "dorylax\[aws\]"'), ("darwin", "deploy from Linux, for which .*")):
+        monkeypatch.setattr(sys, "platform", platform)
+        with pytest.raises(DeployError, match=f"^not-there is not installed: {remedy}$"):
+            requirements(lapack=False)
 
 
 def test_imports_inside_functions_count_and_those_for_type_checkers_do_not(
@@ -118,7 +120,9 @@ def test_parts_that_are_left_out(place: str, is_left_out: bool) -> None:
     assert left_out(tuple(place.split("/"))) is is_left_out
 
 
-def test_nothing_is_imported_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = set(sys.modules)
-    closure(ENTRY)
-    assert set(sys.modules) == before
+def test_nothing_is_imported_to_find_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__init__", "never", "run"):
+        (tmp_path / f"{name}.py").write_text("from dorylax import run\nraise AssertionError('this was run')\n")
+    monkeypatch.setattr(contents.dorylax, "__path__", [str(tmp_path)])
+    assert len(closure("dorylax.never").modules) == 3
+    assert not {"dorylax.never", "dorylax.run"} & set(sys.modules)

@@ -1,0 +1,116 @@
+"""Which deployment a command of `dorylax aws` is about, and what of it is there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import click
+
+from dorylax.config import strict_yaml
+from dorylax.config.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dorylax.serverless.backends.aws.artefacts import Location
+    from dorylax.serverless.deploy.clients import Clients
+    from dorylax.serverless.deploy.found import Found
+    from dorylax.serverless.deploy.names import Names
+    from dorylax.serverless.deploy.settings import Deployment
+
+_NO_ACCOUNT = "0" * 12
+
+
+@final
+class Reached(NamedTuple):
+    """AWS, and what a deployment's resources are called there."""
+
+    names: Names
+    clients: Clients
+
+
+@final
+class Place(NamedTuple):
+    """Where a deployment is, and what of it is there; without clients where nothing could be asked."""
+
+    names: Names
+    found: Found
+    clients: Clients | None
+
+
+def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
+    """The settings of a file, and those of options before them.
+
+    Raises:
+        ConfigError: the file has something wrong in it; says in which line.
+        DeploymentError: an option has.
+    """
+    from dorylax.serverless.deploy.settings import Deployment, DeploymentError
+
+    values: Any = {}
+    if file is not None:
+        document = strict_yaml.parse(file.read_text("utf-8"), str(file))
+        values = {} if document.value is None else document.value
+        if not isinstance(values, dict):
+            raise ConfigError(f"{file}: must hold settings such as memory_mb: 1769, got {type(values).__name__}")
+    try:
+        return Deployment.of(values | {key: value for key, value in given.items() if value is not None})
+    except DeploymentError as error:
+        if file is not None and given.get(error.key) is None and error.key in values:
+            raise ConfigError(f"{document.where(error.key)}: {error}") from None
+        raise
+
+
+@contextlib.contextmanager
+def reached(deployment: Deployment) -> Iterator[Reached]:
+    """AWS, as long as it is needed; what it refuses is told in plain words.
+
+    Raises:
+        DeployError: it cannot be asked, or refuses.
+    """
+    from dorylax.serverless.deploy.clients import Clients, in_plain_words
+    from dorylax.serverless.deploy.names import Names
+
+    with contextlib.closing(Clients(deployment.region)) as clients, in_plain_words():
+        yield Reached(Names(deployment.name, clients.account(), clients.region), clients)
+
+
+@contextlib.contextmanager
+def looked_at(
+    deployment: Deployment, *, artefacts: Location | None = None, without_credentials: bool = False
+) -> Iterator[Place]:
+    """A deployment as it is in AWS.
+
+    Args:
+        deployment: which.
+        artefacts: where to count stages; None: nowhere.
+        without_credentials: where nobody may be asked, take it that nothing is there, and warn.
+
+    Raises:
+        DeployError: AWS cannot be asked, or refuses.
+    """
+    from dorylax.serverless.deploy.errors import DeployError
+    from dorylax.serverless.deploy.found import Found
+    from dorylax.serverless.deploy.names import Names
+    from dorylax.serverless.deploy.state import read
+
+    with contextlib.ExitStack() as stack:
+        try:
+            names, clients = stack.enter_context(reached(deployment))
+        except DeployError as error:
+            if not (without_credentials and error.user_error):
+                raise
+            place = Place(Names(deployment.name, _NO_ACCOUNT, deployment.region or _region()), Found(), None)
+            click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)
+        else:
+            place = Place(names, read(names, clients, artefacts), clients)
+        yield place
+
+
+def _region() -> str:
+    """That of the environment or of the profile."""
+    from dorylax.serverless.deploy.clients import Clients
+
+    with contextlib.closing(Clients(None)) as clients:
+        return clients.region

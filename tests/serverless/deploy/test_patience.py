@@ -1,0 +1,68 @@
+"""What is asked again, for how long, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dorylax.serverless.deploy.patience import CHANGING, SPREADING, patiently
+
+errors = pytest.importorskip("botocore.exceptions", reason="needs boto3")
+
+SPREADS = ("InvalidParameterValueException", "The role defined for the function cannot be assumed by Lambda.")
+CHANGES = ("ResourceConflictException", "The operation cannot be performed at this time. An update is in progress")
+
+
+class Clock:
+    """Time that passes when somebody sleeps."""
+
+    time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+def refusing(clock: Clock, *answers: tuple[str, str, float]) -> Callable[[], None]:
+    """A call that is refused with a code and a text until some time, one after the other."""
+
+    def call() -> None:
+        for code, text, until in answers:
+            if clock.time < until:
+                raise errors.ClientError({"Error": {"Code": code, "Message": text}}, "CreateFunction")
+
+    return call
+
+
+def test_one_reason_after_the_other_passes() -> None:
+    clock = Clock()
+    call = refusing(clock, (*CHANGES, 9.0), (*SPREADS, 30.0), (*CHANGES, 50.0))
+    patiently(call, SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+    assert clock.time == 50.0
+
+
+@pytest.mark.parametrize(("answer", "seconds"), [(SPREADS, SPREADING.seconds), (CHANGES, CHANGING.seconds)])
+def test_each_has_its_time(answer: tuple[str, str], seconds: float) -> None:
+    clock = Clock()
+    with pytest.raises(errors.ClientError, match=answer[0]):
+        patiently(refusing(clock, (*answer, 1e9)), SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+    assert clock.time == seconds
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("ResourceConflictException", "Function already exist: gnn"),
+        ("AccessDeniedException", "User: me is not authorized to perform: lambda:CreateFunction"),
+        ("InvalidParameterValueException", "Subnet subnet-0a not found"),
+        ("ServiceException", CHANGES[1]),
+    ],
+)
+def test_other_refusals_are_final(answer: tuple[str, str]) -> None:
+    clock = Clock()
+    with pytest.raises(errors.ClientError, match=answer[0]):
+        patiently(refusing(clock, (*answer, 1.0)), SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+    assert clock.time == 0.0
