@@ -40,15 +40,15 @@ def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
 
 
 def _local(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    from dorylax.serverless.backends.local.pool import LocalWorkers
+    from dorylax.serverless.backends.local.pool import local_workers
 
-    return LocalWorkers(keys, workers=workers, link=_link(tensor), cold_start_seconds=tensor.cold_start)
+    return local_workers(keys, workers=workers, link=_link(tensor), cold_start_seconds=tensor.cold_start)
 
 
 def _emulator(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    from dorylax.serverless.backends.emulator.pool import EmulatedFunctions
+    from dorylax.serverless.backends.emulator.pool import emulated_functions
 
-    return EmulatedFunctions(
+    return emulated_functions(
         keys,
         workers=workers,
         timeout=tensor.deadline or DEADLINE,

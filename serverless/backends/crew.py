@@ -7,7 +7,9 @@ too long and was ended, is replaced when the next event needs one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import subprocess
 import threading
 import time
 from collections import deque
@@ -70,6 +72,14 @@ class Sandboxed(Protocol):
     def end(self) -> None:
         """Ends it, if it has not, and gives back all that it held; a second call does nothing."""
         ...
+
+
+def has_ended(process: subprocess.Popen[bytes], timeout: float) -> bool:
+    """Waits until a process has ended; whether it has."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout)
+        return True
+    return False
 
 
 class _Request(NamedTuple):

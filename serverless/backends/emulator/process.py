@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import final
 
 from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.backends.crew import has_ended
 from dorylax.serverless.backends.emulator import supervisor
 from dorylax.serverless.backends.emulator.replies import answer_of
 from dorylax.serverless.function.invocation import Invocation
@@ -119,10 +120,7 @@ class EmulatedProcess:
 
     def wait(self, timeout: float) -> bool:
         """Waits until it has ended; whether it has."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout)
-            return True
-        return False
+        return has_ended(self._process, timeout)
 
     def end(self) -> None:
         """Ends it, if it has not, and gives back all that it held; a second call does nothing."""
