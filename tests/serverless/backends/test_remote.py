@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from support.backends import SMALL, bits, remote, task
+from support.backends import SMALL, bits, remote, task, with_operand
 from support.http_store import Store
 
+from dorylax.cli.failures import explain
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
+from dorylax.serverless.backends.remote import _Exchange
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
-from dorylax.serverless.task import TaskFailedError, TaskThrottledError, TensorResult, TensorTask
+from dorylax.serverless.task import StageFailedError, TaskFailedError, TaskThrottledError, TensorResult, TensorTask
 from dorylax.serverless.wire.event import VERSION
 
 Arrays = Sequence[np.ndarray]
@@ -120,6 +123,29 @@ def test_what_is_wrong_fails_the_attempt_and_the_next_one_is_right(changed: dict
         (found,) = opened.run(asked, attempts=[1])
     assert isinstance(found, TensorResult)
     assert bits(found.values, asked) == bits(wanted.values, asked)
+
+
+def test_a_stage_that_cannot_be_computed_there_is_told_to_the_user() -> None:
+    asked = task(SMALL, 5)
+    keys = RunKeys.make()
+    with remote(keys, Here(keys)) as opened:
+        (failed,) = opened.run(with_operand(asked, 0, np.ones((5, 7), np.float32)))
+    assert isinstance(failed, StageFailedError)
+    explained = explain(failed)
+    assert explained is not None
+    assert explained.line.startswith("tensor task of stage")
+    assert "\n" not in explained.line
+
+
+def test_results_that_come_when_the_run_has_ended_are_dropped() -> None:
+    delivered: list[Callable[[Any], None]] = []
+    data = SimpleNamespace(expect=lambda address, name, deliver: delivered.append(deliver))
+    loop = asyncio.new_event_loop()
+    exchange = _Exchange("graph", "parameters", 8, (8,), loop)
+    exchange.expect("rows", data, "graph", "result")  # type: ignore[arg-type]
+    loop.close()
+    delivered[0]((np.zeros(3),))
+    assert not exchange.complete
 
 
 @pytest.mark.parametrize("reason", ["died", "timeout", "refused", "throttled"])
