@@ -85,7 +85,7 @@ def test_an_emulator_that_does_not_start(dorylax, tmp_path: Path, monkeypatch: p
 
 def test_a_run_of_a_sweep(aws: Cloud, tmp_path: Path) -> None:
     given = TINY | {f"tensor.{name}": value for name, value in ON_AWS.items()} | {"tensor.function": "nobody"}
-    nobody = SimpleNamespace(started=lambda *_: None)
-    outcome = run_one(Run(RunConfig.resolve(given), ()), tmp_path, nobody, DataCache())  # type: ignore[arg-type]
+    nobody = SimpleNamespace(started=lambda *_: None, epoch=lambda _: None, finished=lambda _: None)
+    outcome = run_one(Run(RunConfig.resolve(given), {}), tmp_path, nobody, DataCache())
     assert outcome.status == "failed"
     assert "there is no such function in this region: dorylax aws deploy" in (outcome.error or "")
