@@ -137,13 +137,14 @@ class RemoteBackend:
         except (InvokeError, WireError) as error:
             throttled = isinstance(error, InvokeError) and error.reason == "throttled"
             return (TaskThrottledError if throttled else TaskFailedError)(f"{_named(task)}: {error}")
+        problem = " ".join((answer.error or "").split())  # one line, whatever has been raised there
         if answer.refused:
-            return TaskFailedError(f"{_named(task)} was refused by its sandbox: {answer.error}")
+            return TaskFailedError(f"{_named(task)} was refused by its sandbox: {problem}")
         if (answer.run, answer.key, answer.attempt) != (self._run, task.key, attempt):
             return TaskFailedError(f"{_named(task)}: the answer is to {answer.key}, attempt {answer.attempt}")
         if answer.error is None:
             return None
-        text = f"{_named(task)} failed in its sandbox: {answer.error}"
+        text = f"{_named(task)} failed in its sandbox: {problem}"
         return TaskFailedError(text) if answer.retry else StageFailedError(text)
 
     async def _arrival(self, task: TensorTask, exchange: _Exchange) -> Exception | None:

@@ -57,18 +57,19 @@ class EmulatedProcess:
     ) -> None:
         self._settings = settings
         self._printed = b""
-        self._reserved = _reserve_port(), _reserve_port()
-        port, api_port = (one.getsockname()[1] for one in self._reserved)
-        command = [
-            *(sys.executable, "-I", "-S", supervisor.__file__, str(emulator), "--log-level", "warn"),
-            *("--runtime-interface-emulator-address", f"{_HOST}:{port}"),
-            *("--runtime-api-address", f"{_HOST}:{api_port}"),
-            *runtime,
-        ]
+        self._reserved: list[socket.socket] = []
         try:
+            for _ in range(2):
+                self._reserved.append(_reserve_port())
+            port, api_port = (one.getsockname()[1] for one in self._reserved)
             # In a session of its own, which is how `kill` knows what belongs to it; Ctrl-C in a terminal does not reach it.
             self._process = subprocess.Popen(
-                command,
+                [
+                    *(sys.executable, "-I", "-S", supervisor.__file__, str(emulator), "--log-level", "warn"),
+                    *("--runtime-interface-emulator-address", f"{_HOST}:{port}"),
+                    *("--runtime-api-address", f"{_HOST}:{api_port}"),
+                    *runtime,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,

@@ -134,7 +134,16 @@ def test_a_stage_that_cannot_be_computed_there_is_told_to_the_user() -> None:
     explained = explain(failed)
     assert explained is not None
     assert explained.line.startswith("tensor task of stage")
-    assert "\n" not in explained.line
+
+
+def test_an_error_of_several_lines_becomes_one() -> None:
+    def of_two_lines(answer: bytes) -> bytes:
+        return answer.replace(b'"error":null', b'"error":"one\\n  two"')
+
+    keys = RunKeys.make()
+    with remote(keys, Here(keys, put=nothing, answer=of_two_lines)) as opened:
+        (failed,) = opened.run(task(SMALL, 5))
+    assert str(failed).endswith("failed in its sandbox: one two")
 
 
 def test_results_that_come_when_the_run_has_ended_are_dropped() -> None:
