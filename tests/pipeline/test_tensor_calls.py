@@ -14,10 +14,11 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.tensor_calls import make_backend
 from dorylax.serverless.config import TensorConfig, TensorConfigError
+from dorylax.serverless.data.server import DataServer
 
 
-def make(tensor: TensorConfig, stages: dict[int, Any] | None = None, artefacts: Any = None) -> None:
-    prepared: Any = SimpleNamespace(artefacts=SimpleNamespace(stages=stages or {}, artefacts=artefacts or {}))
+def make(tensor: TensorConfig) -> None:
+    prepared: Any = SimpleNamespace(artefacts=SimpleNamespace(stages={}, artefacts={}))
     with RealClock() as clock:
         config = PipelineConfig(tensor=tensor)
         make_backend(config, Resources(1, 1, 1), prepared, functions={}, clock=clock, times=None)
@@ -28,6 +29,11 @@ class Sandboxes:
 
     def __init__(self) -> None:
         self.closed = 0
+
+    async def invoke(self, event: bytes, timeout: float) -> bytes:
+        raise AssertionError
+
+    async def warm(self) -> None: ...
 
     def close(self) -> None:
         self.closed += 1
@@ -40,9 +46,13 @@ def sandboxes(monkeypatch: pytest.MonkeyPatch) -> Sandboxes:
     return found
 
 
-def test_what_was_begun_is_closed(sandboxes: Sandboxes) -> None:
-    with nothing_left(), pytest.raises(TypeError, match="buffer"):
-        make(TensorConfig(backend="local"), artefacts={"0" * 64: 3})
+def test_what_was_begun_is_closed(sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(data: DataServer, name: str) -> str:
+        raise RuntimeError(f"no {name}")
+
+    monkeypatch.setattr(DataServer, "open", refuse)
+    with nothing_left(), pytest.raises(RuntimeError, match="no graph 0"):
+        make(TensorConfig(backend="local"))
     assert sandboxes.closed == 1
 
 

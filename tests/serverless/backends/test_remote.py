@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.remote import _Exchange
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.task import StageFailedError, TaskFailedError, TaskThrottledError, TensorResult, TensorTask
@@ -146,14 +146,16 @@ def test_an_error_of_several_lines_becomes_one() -> None:
     assert str(failed).endswith("failed in its sandbox: one two")
 
 
-def test_results_that_come_when_the_run_has_ended_are_dropped() -> None:
-    delivered: list[Callable[[Any], None]] = []
-    data = SimpleNamespace(expect=lambda address, name, deliver: delivered.append(deliver))
+def test_results_that_come_when_the_run_has_ended_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    delivers: list[Callable[[Any], None]] = []
+    monkeypatch.setattr(DataServer, "expect", lambda data, address, name, deliver: delivers.append(deliver))
     loop = asyncio.new_event_loop()
     exchange = _Exchange("graph", "parameters", 8, (8,), loop)
-    exchange.expect("rows", data, "graph", "result")  # type: ignore[arg-type]
+    with DataServer(RunKeys.make()) as data:
+        exchange.expect("rows", data, "graph", "result")
     loop.close()
-    delivered[0]((np.zeros(3),))
+    (deliver,) = delivers
+    deliver((np.zeros(3),))
     assert not exchange.complete
 
 
