@@ -100,7 +100,7 @@ class LambdaFunctions:
         )
         failed = [one for one in found if isinstance(one, InvokeError)]
         for one in found:
-            if isinstance(one, BaseException) and one not in failed:
+            if isinstance(one, BaseException) and not isinstance(one, InvokeError):
                 raise one
         if not failed:
             return
