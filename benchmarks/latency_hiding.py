@@ -54,7 +54,7 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.stage_file import StageReference, sha256_of
-from dorylax.serverless.backends.local.pool import LocalWorkers
+from dorylax.serverless.backends.local.pool import local_workers
 from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
@@ -199,7 +199,7 @@ def calls(link: Link, starts: int, repeats: int) -> None:
     for name, shape, count in (("as it is", Link(), starts), ("shaped", link, 1)):
         for _ in range(count):
             keys, clock = RunKeys.make(), RealClock()
-            workers = LocalWorkers(keys, workers=1, link=shape)
+            workers = local_workers(keys, workers=1, link=shape)
             backend = RemoteBackend(
                 run=keys.run,
                 invoker=workers,

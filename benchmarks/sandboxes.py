@@ -34,10 +34,10 @@ from dorylax.program.stage_file import StageReference, sha256_of
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.emulator.environment import function_environment
 from dorylax.serverless.backends.emulator.installed import find_emulator
-from dorylax.serverless.backends.emulator.pool import RUNTIME, EmulatedFunctions
+from dorylax.serverless.backends.emulator.pool import RUNTIME, emulated_functions
 from dorylax.serverless.backends.emulator.process import EmulatedProcess
 from dorylax.serverless.backends.environment import jax_settings
-from dorylax.serverless.backends.local.pool import LocalWorkers
+from dorylax.serverless.backends.local.pool import local_workers
 from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
@@ -155,9 +155,9 @@ def main() -> None:
     found: Found = {"listening": [], "first call": [], "warm call": []}
     starts_and_calls(options.starts, options.calls, found)
     found["warm task, emulator"] = tasks(
-        lambda keys: EmulatedFunctions(keys, workers=1, timeout=TIMEOUT), options.calls
+        lambda keys: emulated_functions(keys, workers=1, timeout=TIMEOUT), options.calls
     )
-    found["warm task, local"] = tasks(lambda keys: LocalWorkers(keys, workers=1), options.calls)
+    found["warm task, local"] = tasks(lambda keys: local_workers(keys, workers=1), options.calls)
     results = {name: summary(seconds) for name, seconds in found.items()}
     print(f"{'ms':22}{'median':>10}{'p99':>10}{'least':>10}{'most':>10}{'of':>8}")
     for name, row in results.items():

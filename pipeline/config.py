@@ -13,7 +13,7 @@ import os
 import typing
 from typing import Any, Literal, final
 
-from dorylax.serverless.config import TensorConfig, TensorConfigError
+from dorylax.serverless.config import ELSEWHERE, TensorConfig, TensorConfigError
 
 Mode = Literal["no-pipe", "pipe", "async"]
 Update = Literal["per_epoch", "per_interval"]
@@ -207,8 +207,8 @@ class PipelineConfig:
             if self.cluster != _DEFAULTS["cluster"]:
                 raise PipelineConfigError(
                     "cluster",
-                    f"= {self.cluster} needs pipeline.clock=virtual, got real, or tensor.backend=local, which is billed by "
-                    "its prices: change one of them",
+                    f"= {self.cluster} needs pipeline.clock=virtual, got real, or "
+                    f"tensor.backend={' or '.join(ELSEWHERE)}, which is billed by its prices: change one of them",
                 )
             return
         from dorylax.cost import ClusterError, find_cluster

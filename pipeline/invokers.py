@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dorylax.serverless.backends.base import Invoker
-from dorylax.serverless.config import BackendName, TensorConfig
+from dorylax.serverless.config import LONGEST_CALL, BackendName, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link
 from dorylax.serverless.data.server import DataServer
-
-DEADLINE = 900.0
-"""Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
 
 
 def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
@@ -40,18 +37,18 @@ def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
 
 
 def _local(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    from dorylax.serverless.backends.local.pool import LocalWorkers
+    from dorylax.serverless.backends.local.pool import local_workers
 
-    return LocalWorkers(keys, workers=workers, link=_link(tensor), cold_start_seconds=tensor.cold_start)
+    return local_workers(keys, workers=workers, link=_link(tensor), cold_start_seconds=tensor.cold_start)
 
 
 def _emulator(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    from dorylax.serverless.backends.emulator.pool import EmulatedFunctions
+    from dorylax.serverless.backends.emulator.pool import emulated_functions
 
-    return EmulatedFunctions(
+    return emulated_functions(
         keys,
         workers=workers,
-        timeout=tensor.deadline or DEADLINE,
+        timeout=tensor.deadline or LONGEST_CALL,
         link=_link(tensor),
         cold_start_seconds=tensor.cold_start,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 
 from dorylax.clock import Clock
@@ -12,7 +13,7 @@ from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageFunction
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.backends.inline import InlineBackend
-from dorylax.serverless.config import TensorConfig
+from dorylax.serverless.config import LONGEST_CALL, TensorConfig, TensorConfigError
 from dorylax.serverless.controller import Autotuner, Call, Controller, Limit, Stragglers
 
 
@@ -46,31 +47,39 @@ def make_backend(
 def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepared, clock: Clock) -> Backend:
     """A backend outside this process."""
     # Late: runs without workers need no sockets.
-    from dorylax.pipeline.invokers import DEADLINE, make_data_server, make_invoker
+    from dorylax.pipeline.invokers import make_data_server, make_invoker
     from dorylax.serverless.backends.remote import RemoteBackend
     from dorylax.serverless.data.keys import RunKeys
 
     tensor, stages = config.tensor, prepared.artefacts
     locate = _publish(tensor, stages.artefacts)
     keys = RunKeys.make()
-    data = make_data_server(tensor, keys)
-    try:
-        return RemoteBackend(
-            run=keys.run,
-            invoker=make_invoker(tensor, keys, resources.workers),
-            data=data,
-            references=stages.stages,
-            artefacts=stages.artefacts if locate is None else {},
-            locate=locate,
-            clock=clock,
-            num_servers=config.servers,
-            num_parameter_servers=config.parameter_servers,
-            timeout=tensor.deadline or DEADLINE,
-            streaming=tensor.streaming,
-        )
-    except BaseException:
-        data.close()
-        raise
+    with contextlib.ExitStack() as unfinished:
+        data = make_data_server(tensor, keys)
+        unfinished.callback(data.close)
+        invoker = make_invoker(tensor, keys, resources.workers)
+        unfinished.callback(invoker.close)
+        try:
+            backend = RemoteBackend(
+                run=keys.run,
+                invoker=invoker,
+                data=data,
+                references=stages.stages,
+                artefacts=stages.artefacts if locate is None else {},
+                locate=locate,
+                clock=clock,
+                num_servers=config.servers,
+                num_parameter_servers=config.parameter_servers,
+                timeout=tensor.deadline or LONGEST_CALL,
+                streaming=tensor.streaming,
+            )
+        except OSError as error:
+            if tensor.host is None:
+                raise
+            problem = f"= {tensor.host} must be an address of this machine on which it can listen: {error.strerror}"
+            raise TensorConfigError("host", problem) from None
+        unfinished.pop_all()
+    return backend
 
 
 def _publish(tensor: TensorConfig, artefacts: Mapping[str, bytes]) -> Callable[[str], str] | None:

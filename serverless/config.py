@@ -11,6 +11,9 @@ import math
 import typing
 from typing import Any, Literal, final
 
+LONGEST_CALL = 900.0
+"""Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
+
 BackendName = Literal["inline", "local", "emulator", "aws"]
 TransportName = Literal["ipc", "tcp"]
 
@@ -23,16 +26,19 @@ _SECONDS = ("latency", "cold_start")
 _FLAGS = ("autotune", "streaming")
 _TEXTS = ("function", "region", "host", "artefacts")
 _IN_PROCESSES: tuple[BackendName, ...] = ("local", "emulator")
-_ELSEWHERE: tuple[BackendName, ...] = (*_IN_PROCESSES, "aws")
+ELSEWHERE: tuple[BackendName, ...] = (*_IN_PROCESSES, "aws")
+"""Backends whose calls are billed by the prices of a cluster."""
+
+_ALL_INTERFACES = ("*", "0.0.0.0", "::", "[::]")
 _IN_AWS: tuple[BackendName, ...] = ("aws",)
 # What only some backends have.
 _ONLY: dict[str, tuple[BackendName, ...]] = {
-    "workers": _ELSEWHERE,
+    "workers": ELSEWHERE,
     "transport": _IN_PROCESSES,
     "latency": _IN_PROCESSES,
     "bandwidth": _IN_PROCESSES,
     "cold_start": _IN_PROCESSES,
-    "streaming": _ELSEWHERE,
+    "streaming": ELSEWHERE,
     "function": _IN_AWS,
     "region": _IN_AWS,
     "host": _IN_AWS,
@@ -131,6 +137,10 @@ class TensorConfig:
             raise TensorConfigError(
                 "host",
                 "must be the address by which functions find this machine, its private one in their VPC; got none",
+            )
+        if self.host in _ALL_INTERFACES:
+            raise TensorConfigError(
+                "host", f"must be one address, which functions dial, not all of this machine's; got {self.host}"
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -111,3 +111,7 @@ class TaskFailedError(Exception):
 
 class TaskThrottledError(TaskFailedError):
     """The task was not begun: too many run already, or none can just now. It may be asked for again, a little later."""
+
+
+class StageFailedError(RuntimeError):
+    """A stage cannot be computed where its task was sent: no repetition would help; the text is for the user."""

@@ -23,7 +23,7 @@ class Backend(Protocol):
         Raises:
             TaskFailedError: the worker failed; the task may be asked for again.
             TaskThrottledError: one of them, of a task that was not begun; later, and with fewer at a time, it might be.
-            Exception: whatever the stage itself raises, which no repetition would change.
+            StageFailedError, or whatever a stage raises in this process: no repetition would change it.
         """
         ...
 
@@ -49,18 +49,25 @@ class Invoker(Protocol):
 
         Args:
             event: `wire.Event`, encoded.
-            timeout: seconds from when a sandbox has taken it; one that takes longer is ended.
+            timeout: seconds from when a sandbox has taken it; one that takes longer is ended. Where it cannot be ended from
+                here, whoever makes the invoker says, once for all of them, how long calls are waited for.
 
         Returns:
             `wire.Answer`, encoded.
 
         Raises:
             InvokeError: there will be no answer.
+            Exception: there never would be one, whoever asks: the text is for the user.
         """
         ...
 
     async def warm(self) -> None:
-        """Starts sandboxes, so that the first events find them ready."""
+        """Starts sandboxes, so that the first events find them ready.
+
+        Raises:
+            InvokeError: they could not be started.
+            Exception: as of `invoke`.
+        """
         ...
 
     def close(self) -> None:

@@ -7,7 +7,9 @@ too long and was ended, is replaced when the next event needs one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import subprocess
 import threading
 import time
 from collections import deque
@@ -70,6 +72,14 @@ class Sandboxed(Protocol):
     def end(self) -> None:
         """Ends it, if it has not, and gives back all that it held; a second call does nothing."""
         ...
+
+
+def has_ended(process: subprocess.Popen[bytes], timeout: float) -> bool:
+    """Waits until a process has ended; whether it has."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout)
+        return True
+    return False
 
 
 class _Request(NamedTuple):
@@ -157,9 +167,9 @@ class Crew:
         request = _Request(event, timeout, Future())
         with self._changed:
             self._refuse_if_closed()
-            self._open += 1
-            if self._open > len(self._threads) < self._size:
+            if self._open >= len(self._threads) < self._size:
                 self._hire()
+            self._open += 1
             self._requests.append(request)
             self._changed.notify()
         return request.answer
@@ -182,12 +192,12 @@ class Crew:
 
     def _hire(self) -> None:
         own: deque[_Request] = deque()
-        self._own.append(own)
         name = f"worker {len(self._threads)}"
         # As daemons: a process ends although somebody has forgotten to close.
         thread = threading.Thread(target=self._serve, args=(own,), name=name, daemon=True)
+        thread.start()  # raises where the system has no more: then nothing has changed
+        self._own.append(own)
         self._threads.append(thread)
-        thread.start()
 
     def _serve(self, own: deque[_Request]) -> None:
         process: Sandboxed | None = None

@@ -20,8 +20,13 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
 
     Args:
         parent: environment of the process that starts it.
-        threads: of XLA and of NumPy's BLAS.
+        threads: of XLA and of NumPy's BLAS, ≥ 1.
+
+    Raises:
+        ValueError: no thread.
     """
+    if threads < 1:
+        raise ValueError(f"threads must be ≥ 1, got {threads}")
     count = str(threads)
     environment = {
         **parent,

@@ -7,6 +7,7 @@ there. What is called only decides where the handler runs (`Invoker`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
@@ -18,7 +19,14 @@ from dorylax.program.stage_file import StageReference
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.rows import cut
-from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
+from dorylax.serverless.task import (
+    StageFailedError,
+    TaskFailedError,
+    TaskKey,
+    TaskThrottledError,
+    TensorResult,
+    TensorTask,
+)
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.event import Answer, Event
@@ -129,14 +137,15 @@ class RemoteBackend:
         except (InvokeError, WireError) as error:
             throttled = isinstance(error, InvokeError) and error.reason == "throttled"
             return (TaskThrottledError if throttled else TaskFailedError)(f"{_named(task)}: {error}")
+        problem = " ".join((answer.error or "").split())  # one line, whatever has been raised there
         if answer.refused:
-            return TaskFailedError(f"{_named(task)} was refused by its sandbox: {answer.error}")
+            return TaskFailedError(f"{_named(task)} was refused by its sandbox: {problem}")
         if (answer.run, answer.key, answer.attempt) != (self._run, task.key, attempt):
             return TaskFailedError(f"{_named(task)}: the answer is to {answer.key}, attempt {answer.attempt}")
         if answer.error is None:
             return None
-        text = f"{_named(task)} failed in its sandbox: {answer.error}"
-        return TaskFailedError(text) if answer.retry else RuntimeError(text)
+        text = f"{_named(task)} failed in its sandbox: {problem}"
+        return TaskFailedError(text) if answer.retry else StageFailedError(text)
 
     async def _arrival(self, task: TensorTask, exchange: _Exchange) -> Exception | None:
         try:
@@ -220,7 +229,11 @@ class _Exchange:
             if not future.done():
                 future.set_result(arrays)
 
-        data.expect(address, name, lambda arrays: self.loop.call_soon_threadsafe(set_result, arrays))  # type: ignore[arg-type]
+        def deliver(arrays: Arrays) -> None:
+            with contextlib.suppress(RuntimeError):  # the run has ended meanwhile, and its loop with it
+                self.loop.call_soon_threadsafe(set_result, arrays)
+
+        data.expect(address, name, deliver)
 
     @property
     def complete(self) -> bool:

@@ -1,14 +1,13 @@
 """The controller: every tensor task is answered once, whatever becomes of the calls that it takes.
 
 How many calls run at a time is `dorylax.serverless.controller.limit`'s, which calls are late
-`dorylax.serverless.controller.stragglers`'s, what refusals change `dorylax.serverless.controller.throttle`'s; where they
-run is the backend's.
+`dorylax.serverless.controller.stragglers`'s, what refusals change `dorylax.serverless.controller.throttle`'s, and who waits
+for what `dorylax.serverless.controller.race`'s; where they run is the backend's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.controller.brake import Brake
 from dorylax.serverless.controller.call import Call, Outcome
 from dorylax.serverless.controller.limit import Limit
+from dorylax.serverless.controller.race import Attempt, Race
 from dorylax.serverless.controller.stragglers import Stragglers
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.controller.watch import Watch
@@ -96,12 +96,12 @@ class Controller:
         self._on_call = on_call
         self._brake = Brake(Throttle() if throttle is None else throttle, limit, clock)
         self.relaunched = 0
-        self._live: dict[_Attempt, None] = {}
+        self._live: dict[Attempt, None] = {}
         self._held = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._late: dict[int, Watch[_Attempt]] = {}  # by stage
-        self._overdue: Watch[_Attempt] | None = None
+        self._late: dict[int, Watch[Attempt]] = {}  # by stage
+        self._overdue: Watch[Attempt] | None = None
         if deadline is not None:
             self._overdue = Watch(
                 clock, "deadlines of tensor tasks", seconds=lambda: deadline, due=self._deadline_passed
@@ -124,7 +124,7 @@ class Controller:
         if self.stragglers is None and self._deadline is None:
             return await self._in_place(task)
         await self.limit.acquire()
-        race = _Race(task, asyncio.get_running_loop().create_future())
+        race = Race(task, asyncio.get_running_loop().create_future())
         self._begin(race)
         try:
             outcome = await race.outcome
@@ -159,7 +159,7 @@ class Controller:
             ended: Outcome = "late"
             try:
                 found = await self._call(task, number)
-                starved = self._note(found, task.key, number, start)
+                starved = self._note(found, task.key, number, start, beside=self._held - 1)
                 ended = _outcome(found)
             finally:
                 self._release()
@@ -180,12 +180,12 @@ class Controller:
 
     # Beginnings: whoever calls these has a slot, or asks for one.
 
-    def _begin(self, race: _Race) -> None:
+    def _begin(self, race: Race) -> None:
         """Begins an attempt, which takes over the slot that its task has been given."""
         number, key = race.begun, race.task.key
         name = f"{_named(key)}, attempt {number}"
         call = self._clock.spawn(self._call(race.task, number), name=name)
-        attempt = _Attempt(race, number, self._clock.now(), call)
+        attempt = Attempt(race, number, self._clock.now(), call)
         race.begun += 1
         race.live[attempt] = None
         self._live[attempt] = None
@@ -197,7 +197,7 @@ class Controller:
         if self.stragglers is not None and race.relaunches < self._relaunches:
             self._watch(self.stragglers, key.stage).add(attempt, (*key, number, _RELAUNCH))
 
-    def _ask(self, race: _Race, *, spare: bool) -> None:
+    def _ask(self, race: Race, *, spare: bool) -> None:
         """Begins an attempt as soon as there is a slot for it."""
         if race.asking is not None:
             if spare:
@@ -209,7 +209,7 @@ class Controller:
             name = f"{_named(race.task.key)}, waiting for attempt {race.begun}"
             race.asking = self._clock.spawn(self._wait(race, spare=spare), name=name)
 
-    async def _wait(self, race: _Race, *, spare: bool) -> None:
+    async def _wait(self, race: Race, *, spare: bool) -> None:
         await self.limit.acquire(spare=spare)
         race.asking = None
         self._begin(race)
@@ -231,7 +231,7 @@ class Controller:
 
     # Ends.
 
-    def _ended(self, attempt: _Attempt, call: asyncio.Task[TensorResult | Exception]) -> None:
+    def _ended(self, attempt: Attempt, call: asyncio.Task[TensorResult | Exception]) -> None:
         """An attempt has come to its end, whether anybody still waits for it or not."""
         race = attempt.race
         del self._live[attempt], race.live[attempt]
@@ -240,7 +240,8 @@ class Controller:
             race.outcome.cancel()
             return
         outcome = call.result()
-        starved = self._note(outcome, race.task.key, attempt.number, attempt.start)
+        beside = self._held - attempt.holds_slot
+        starved = self._note(outcome, race.task.key, attempt.number, attempt.start, beside=beside)
         if isinstance(outcome, TensorResult):
             self._observe(attempt)
             self._give_back(attempt, "late" if race.outcome.done() else "answered")
@@ -255,11 +256,11 @@ class Controller:
             self._give_back(attempt, "failed")
             race.settle(outcome)
 
-    def _deadline_passed(self, attempt: _Attempt) -> None:
+    def _deadline_passed(self, attempt: Attempt) -> None:
         self._give_back(attempt, "deadline")
         self._failed(attempt.race, TaskFailedError(f"no answer within {self._deadline:g} seconds"))
 
-    def _failed(self, race: _Race, error: TaskFailedError) -> None:
+    def _failed(self, race: Race, error: TaskFailedError) -> None:
         """Repeats what has failed, unless it has failed too often."""
         race.failures += 1
         if race.outcome.done():
@@ -272,33 +273,35 @@ class Controller:
             exhausted.__cause__ = error
             race.settle(exhausted)
 
-    def _note(self, found: TensorResult | Exception, key: TaskKey, number: int, start: float) -> TaskFailedError | None:
-        """Has the brake follow what comes of an attempt, which still holds its slot; gives what to raise without hope."""
+    def _note(
+        self, found: TensorResult | Exception, key: TaskKey, number: int, start: float, *, beside: int
+    ) -> TaskFailedError | None:
+        """Has the brake follow what comes of an attempt before its slot is given back; gives what to raise without hope."""
         if not isinstance(found, TaskThrottledError):
             self._brake.taken(start)
             return None
-        problem = self._brake.refused(key, start, self._held - 1, (*key, number, _RESUME))
+        problem = self._brake.refused(key, start, beside, (*key, number, _RESUME))
         if problem is None:
             return None
         starved = TaskFailedError(f"{_named(key)} was not begun: {problem}; the last refusal: {found}")
         starved.__cause__ = found
         return starved
 
-    def _throttled(self, race: _Race, starved: TaskFailedError | None) -> None:
+    def _throttled(self, race: Race, starved: TaskFailedError | None) -> None:
         """Repeats what was not begun, unless there is no hope."""
         if starved is not None:
             race.settle(starved)
         elif not race.outcome.done():
             self._ask(race, spare=race.holds_slots)
 
-    def _abandon(self, race: _Race) -> None:
+    def _abandon(self, race: Race) -> None:
         """Nobody waits for the task any more. Slots are back at once, not when the attempts have noticed."""
         race.give_up_asking()
         for attempt in race.live:
             self._give_back(attempt, "late")
             attempt.call.cancel()
 
-    def _give_back(self, attempt: _Attempt, outcome: Outcome) -> bool:
+    def _give_back(self, attempt: Attempt, outcome: Outcome) -> bool:
         """Gives the slot of an attempt back and reports the call; False where that has been done before."""
         if not attempt.holds_slot:
             return False
@@ -320,7 +323,7 @@ class Controller:
 
     # Stragglers.
 
-    def _watch(self, stragglers: Stragglers, stage: int) -> Watch[_Attempt]:
+    def _watch(self, stragglers: Stragglers, stage: int) -> Watch[Attempt]:
         watch = self._late.get(stage)
         if watch is None:
             watch = self._late[stage] = Watch(
@@ -331,14 +334,14 @@ class Controller:
             )
         return watch
 
-    def _observe(self, attempt: _Attempt) -> None:
+    def _observe(self, attempt: Attempt) -> None:
         if self.stragglers is None:
             return
         stage = attempt.race.task.key.stage
         self.stragglers.observe(stage, self._clock.now() - attempt.start)
         self._watch(self.stragglers, stage).rouse()
 
-    def _relaunch(self, attempt: _Attempt) -> None:
+    def _relaunch(self, attempt: Attempt) -> None:
         race = attempt.race
         if race.outcome.done() or race.asking is not None or race.relaunches == self._relaunches:
             return
@@ -346,58 +349,6 @@ class Controller:
         self.relaunched += 1
         _log.info("%s takes long: called again beside attempt %d", _named(race.task.key), attempt.number)
         self._ask(race, spare=True)
-
-
-@final
-@dataclasses.dataclass(eq=False, slots=True)
-class _Race:
-    """A task and the attempts that compete to answer it.
-
-    Attributes:
-        task: which one.
-        outcome: the answer, or what is raised instead.
-        begun: how many attempts have been begun.
-        failures: how many of them have failed.
-        relaunches: how many of them were begun beside a straggler.
-        live: attempts that have not ended, whether they hold a slot or not.
-        asking: waits for the slot of the next one.
-    """
-
-    task: TensorTask
-    outcome: asyncio.Future[TensorResult | Exception]
-    begun: int = 0
-    failures: int = 0
-    relaunches: int = 0
-    live: dict[_Attempt, None] = dataclasses.field(default_factory=dict)
-    asking: asyncio.Task[None] | None = None
-
-    @property
-    def holds_slots(self) -> bool:
-        return any(attempt.holds_slot for attempt in self.live)
-
-    def settle(self, outcome: TensorResult | Exception) -> None:
-        """Gives an outcome, if it is the first."""
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
-            self.give_up_asking()
-
-    def give_up_asking(self) -> None:
-        """Leaves the queue for a slot."""
-        if self.asking is not None:
-            self.asking.cancel()
-            self.asking = None
-
-
-@final
-@dataclasses.dataclass(eq=False, slots=True)
-class _Attempt:
-    """One call of the backend; it begins with a slot."""
-
-    race: _Race
-    number: int
-    start: float
-    call: asyncio.Task[TensorResult | Exception]
-    holds_slot: bool = True
 
 
 def _outcome(found: TensorResult | Exception) -> Outcome:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -52,7 +51,7 @@ class _Kept:
 _kept = _Kept()
 
 
-def handler(document: Mapping[str, Any], _context: object) -> dict[str, Any]:
+def handler(document: object, _context: object) -> dict[str, Any]:
     """Answers one invocation; one at a time.
 
     Args:

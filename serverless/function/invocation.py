@@ -43,19 +43,21 @@ class Invocation(NamedTuple):
         )
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Invocation:
+    def read(cls, document: object) -> Invocation:
         """The invocation of the object that a runtime has read from JSON.
 
         Raises:
             WireError: it is none of this version; its text shows no key.
         """
+        if not isinstance(document, Mapping):
+            raise WireError(f"an invocation must be an object, got a {type(document).__name__}")
         fields = Fields(dict(document), "invocation")
         fields.format(_INVOCATION, VERSION)
-        settings, event = fields.text("settings", limit=MAX_INVOCATION_BYTES), fields.take("event")
+        settings, event = fields.take("settings"), fields.take("event")
         fields.end()
         try:
-            found = SandboxSettings.from_line(settings.encode("ascii"))
-        except (ValueError, KeyError, TypeError):
+            found = SandboxSettings.from_line(settings.encode("ascii"))  # type: ignore[attr-defined]
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise WireError("invocation: 'settings' must be those of a sandbox") from None
         return cls(found, None if event is None else _bytes(event, "invocation: 'event'"))
 

@@ -29,7 +29,11 @@ def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES
     import urllib.error
     import urllib.request
 
-    if urlsplit(url).scheme not in ("http", "https"):
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError:  # an address with half a bracket
+        raise DataError("an artefact is fetched by a URL, and this is none") from None
+    if scheme not in ("http", "https"):
         raise DataError(f"an artefact is fetched by http or https, not from {shown(url)}")
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
@@ -38,9 +42,11 @@ def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES
     except urllib.error.HTTPError as error:
         with error:
             raise DataError(f"the artefact at {shown(url)} cannot be had: {error.code} {error.reason}") from None
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(f"the artefact at {shown(url)} cannot be had: {type(error).__name__}: {reason}") from None
+    except http.client.HTTPException as error:  # whose text may quote the URL
+        raise DataError(f"the artefact at {shown(url)} cannot be had: {type(error).__name__}") from None
     if len(content) > max_bytes:
         raise DataError(f"the artefact at {shown(url)} must have at most {max_bytes} bytes, and has more")
     if short:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing
 
 import pytest
@@ -10,6 +11,7 @@ from dorylax.pipeline import invokers
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.invokers import make_data_server, make_invoker
 from dorylax.pipeline.resources import Resources
+from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.config import BackendName, TensorConfig, TensorConfigError
 from dorylax.serverless.data.keys import RunKeys
 
@@ -41,5 +43,6 @@ def test_of_aws_there_are_a_hundred_unless_told_otherwise() -> None:
 
 
 def test_local_workers_start_when_they_are_needed() -> None:
-    pool = make_invoker(TensorConfig(backend="local"), RunKeys.make(), 1)
-    pool.close()
+    with contextlib.closing(make_invoker(TensorConfig(backend="local"), RunKeys.make(), 1)) as pool:
+        assert isinstance(pool, Pool)
+        assert pool.pids == ()

@@ -8,14 +8,13 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support.backends import need_emulator
 from support.faults import CALL_FAULTS, Faulty, tamper, wrap_workers
 from support.leftovers import nothing_left
-from support.local_runs import State, check, compiled_quickly, config, running, undisturbed_run
+from support.local_runs import Undisturbed, check, config, running
 from support.processes import members
 
 from dorylax.serverless.data import server as data_server
@@ -23,20 +22,7 @@ from dorylax.serverless.data.server import DataServer
 
 EPOCHS = 15
 
-
-Undisturbed = Callable[[int], list[State]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
-    with compiled_quickly():
-        yield
-
-
-@pytest.fixture(scope="module")
-def undisturbed(quick_compilation: None) -> Iterator[Undisturbed]:
-    with undisturbed_run() as until:
-        yield until
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(params=["local", "emulator"])

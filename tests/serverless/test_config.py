@@ -42,6 +42,7 @@ def test_what_is_written_can_be_read_back() -> None:
         ({"backend": "local", "host": "10.0.0.1"}, "tensor.host = 10.0.0.1 needs tensor.backend=aws; got local"),
         ({"backend": "aws"}, "tensor.host must be the address by which functions find this machine"),
         ({"backend": "aws", "host": "10.0.0.1", "transport": "tcp"}, "tensor.transport = tcp needs"),
+        ({"backend": "aws", "host": "0.0.0.0"}, "tensor.host must be one address, .* got 0.0.0.0"),
         ({"backend": "aws", "host": 7}, "tensor.host must be a text, got 7"),
         ({"backend": "aws", "host": "10.0.0.1", "function": ""}, "tensor.function must be a text, got ''"),
     ],

@@ -20,7 +20,7 @@ import pytest
 import zmq
 from support.faults import Faulty, wrap_workers
 from support.leftovers import nothing_left
-from support.local_runs import Run, State, check, compiled_quickly, config, running, undisturbed_run
+from support.local_runs import Run, Undisturbed, check, config, running, undisturbed_run
 
 from dorylax.serverless.backends import crew
 from dorylax.serverless.backends.base import InvokeError
@@ -35,14 +35,7 @@ EPOCHS = 3
 MOST_EPOCHS = 40  # of all tests of a transport together
 SECONDS = 60.0
 
-
-Undisturbed = Callable[[int], list[State]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
-    with compiled_quickly():
-        yield
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="module")

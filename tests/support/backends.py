@@ -10,14 +10,12 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import pytest
 
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, TimeModel
@@ -29,10 +27,9 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.stage_file import StageReference, sha256_of
 from dorylax.program.symbols import SYMBOLS
 from dorylax.serverless.backends.base import Backend, Invoker
-from dorylax.serverless.backends.emulator.installed import VARIABLE
-from dorylax.serverless.backends.emulator.pool import EmulatedFunctions
+from dorylax.serverless.backends.emulator.pool import emulated_functions
 from dorylax.serverless.backends.inline import InlineBackend
-from dorylax.serverless.backends.local.pool import LocalWorkers
+from dorylax.serverless.backends.local.pool import local_workers
 from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
@@ -41,6 +38,7 @@ from dorylax.serverless.rows import cut
 from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey, TensorTask
 from support.handler_events import KEY, OPERANDS, RESULTS, SCALE, UNUSED, W, rows_of, small_stage
 from support.pipelines import make_model, messy_data
+from support.rie import need_emulator
 
 SERVERS = 2
 SIZE = 8
@@ -181,21 +179,15 @@ def _inline(make: Callable[[], Clock]) -> Iterator[Opened]:
 
 def _local(transport: str, *, streaming: bool) -> AbstractContextManager[Opened]:
     keys = RunKeys.make()
-    return remote(keys, LocalWorkers(keys, workers=1), transport, streaming=streaming)
+    return remote(keys, local_workers(keys, workers=1), transport, streaming=streaming)
 
 
 @contextlib.contextmanager
 def _emulator() -> Iterator[Opened]:
     need_emulator()
     keys = RunKeys.make()
-    with remote(keys, EmulatedFunctions(keys, workers=1, timeout=300.0), "tcp") as opened:
+    with remote(keys, emulated_functions(keys, workers=1, timeout=300.0), "tcp") as opened:
         yield opened
-
-
-def need_emulator() -> None:
-    """Skips a test where AWS's Runtime Interface Emulator is not there."""
-    if not os.environ.get(VARIABLE):
-        pytest.skip(f"{VARIABLE} is not set: it names AWS's Runtime Interface Emulator (docs/serverless.md)")
 
 
 @contextlib.contextmanager

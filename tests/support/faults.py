@@ -197,8 +197,8 @@ def wrap_workers(
 
         return make
 
-    patch.setattr(local, "LocalWorkers", wrap(local.LocalWorkers))
-    patch.setattr(emulator, "EmulatedFunctions", wrap(emulator.EmulatedFunctions))
+    patch.setattr(local, "local_workers", wrap(local.local_workers))
+    patch.setattr(emulator, "emulated_functions", wrap(emulator.emulated_functions))
     return made
 
 

@@ -36,6 +36,10 @@ class State(NamedTuple):
     version: int
 
 
+Undisturbed = Callable[[int], list[State]]
+"""What a run with nothing wrong was after each of so many epochs."""
+
+
 class Run:
     """A pipeline and what it was after each epoch."""
 
@@ -59,7 +63,7 @@ class Run:
         )
 
 
-def check(found: Run, undisturbed: Callable[[int], list[State]]) -> None:
+def check(found: Run, undisturbed: Undisturbed) -> None:
     """The same bits in every epoch, every task and gradient counted once, every call counted once."""
     wanted = undisturbed(len(found.states))
     for epoch, (one, other) in enumerate(zip(found.states, wanted, strict=True)):
@@ -87,7 +91,7 @@ def compiled_quickly() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def undisturbed_run() -> Iterator[Callable[[int], list[State]]]:
+def undisturbed_run() -> Iterator[Undisturbed]:
     """Gives what a run with nothing wrong was after each of so many epochs; it goes on from where it was left."""
     with running(config()) as run:
 

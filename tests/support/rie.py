@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 import dorylax
+from dorylax.serverless.backends.emulator.installed import VARIABLE
 from support.processes import members
 
 _PATH = "/2015-03-31/functions/function/invocations"
@@ -27,11 +28,11 @@ _START_SECONDS = 30.0
 _LONG = 300.0
 
 
-def binary() -> str:
-    """The emulator; skips the test where there is none."""
-    found = os.environ.get("DORYLAX_RIE")
+def need_emulator() -> str:
+    """AWS's Runtime Interface Emulator; skips a test where it is not there."""
+    found = os.environ.get(VARIABLE)
     if not found:
-        pytest.skip("DORYLAX_RIE is not set: it names AWS's Runtime Interface Emulator, aws-lambda-rie")
+        pytest.skip(f"{VARIABLE} is not set: it names AWS's Runtime Interface Emulator (docs/serverless.md)")
     return found
 
 
@@ -50,7 +51,7 @@ class Emulated:
         address, api = f"127.0.0.1:{self._port}", f"127.0.0.1:{_free_port()}"
         self._process = subprocess.Popen(
             [
-                *(binary(), "--runtime-interface-emulator-address", address, "--runtime-api-address", api),
+                *(need_emulator(), "--runtime-interface-emulator-address", address, "--runtime-api-address", api),
                 *(sys.executable, "-m", "awslambdaric", handler),
             ],
             env={**environment, "AWS_LAMBDA_FUNCTION_TIMEOUT": f"{timeout:g}"},

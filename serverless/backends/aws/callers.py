@@ -49,18 +49,21 @@ class Callers:
         """Has something done by the next thread that is free.
 
         Raises:
-            InvokeError: it is closed.
+            InvokeError: it is closed, or the system starts no more threads.
         """
         future: Future[T] = Future()
         with self._changed:
             if self._closed:
                 raise _closed()
+            if self._open >= len(self._threads) < self._most:
+                thread = threading.Thread(target=self._serve, name=f"call {len(self._threads)}", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    raise InvokeError("refused", f"{error} for a call: lower tensor.workers") from None
+                self._threads.append(thread)
             self._open += 1
             self._work.append((work, future))
-            if self._open > len(self._threads) < self._most:
-                thread = threading.Thread(target=self._serve, name=f"call {len(self._threads)}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
             self._changed.notify()
         return future
 

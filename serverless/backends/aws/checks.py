@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from dorylax.serverless.backends.aws.errors import AwsError
+from dorylax.serverless.config import TensorConfigError
 
 _LEAST_MEMORY = 512
 """MB; JAX alone takes 200 to 300."""
@@ -19,13 +20,22 @@ class FunctionName(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> FunctionName:
-        """From `name`, `name:alias` or an ARN, which may end with an alias too."""
+        """From `name`, `name:alias` or an ARN, which may end with an alias too.
+
+        Raises:
+            TensorConfigError: it is none.
+        """
         parts = text.split(":")
         last = 6 if text.startswith("arn:") else 0  # arn:aws:lambda:region:account:function:name
         name, rest = ":".join(parts[: last + 1]), parts[last + 1 :]
         if len(parts) <= last or not parts[last] or len(rest) > 1 or rest == [""]:
-            raise AwsError(f"tensor.function must be a name, name:alias or a function's ARN, got {text!r}")
+            raise TensorConfigError("function", f"must be a name, name:alias or a function's ARN, got {text!r}")
         return cls(name, rest[0] if rest else None)
+
+    @property
+    def region(self) -> str | None:
+        """Of an ARN; a name says of none."""
+        return self.name.split(":")[3] if self.name.startswith("arn:") else None
 
     def parameters(self) -> dict[str, str]:
         """As requests have it."""

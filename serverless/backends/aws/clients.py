@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +21,7 @@ def lambda_client(region: str | None, *, calls: int, seconds: float) -> Any:
     """A client of Lambda that never repeats a request by itself: the controller does.
 
     Args:
-        region: of the function; None: as boto3 finds it.
+        region: of the function; None: as boto3 finds it (`region_of`).
         calls: at a time.
         seconds: that a call may take.
 
@@ -39,13 +40,21 @@ def lambda_client(region: str | None, *, calls: int, seconds: float) -> Any:
 
 
 def s3_client(region: str | None) -> Any:
-    """A client of S3.
+    """A client of S3; a region that is None is as boto3 finds it (`region_of`).
 
     Raises:
         AwsError: boto3 is not installed, or there is no region.
     """
     # The newest signature: older ones name no region, which some need.
     return _client("s3", region, signature_version="s3v4", retries={"mode": "standard", "total_max_attempts": 5})
+
+
+def region_of(region: str | None) -> str | None:
+    """A region, if there is one; else AWS_REGION, which boto3 does not read but all else of AWS does.
+
+    None: as boto3 finds it, which looks at AWS_DEFAULT_REGION and then at the profile; the first comes first here too.
+    """
+    return region or (None if os.environ.get("AWS_DEFAULT_REGION") else os.environ.get("AWS_REGION"))
 
 
 def _client(service: str, region: str | None, **config: Any) -> Any:
@@ -56,7 +65,7 @@ def _client(service: str, region: str | None, **config: Any) -> Any:
     _hush()
     try:
         # A session of its own: the default one is shared with whatever else runs here, and is not made for threads.
-        return session.Session().client(service, region_name=region, config=configuration.Config(**config))
+        return session.Session().client(service, region_name=region_of(region), config=configuration.Config(**config))
     except Exception as error:
         raise problem_of(error) from None
 

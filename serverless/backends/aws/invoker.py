@@ -34,17 +34,19 @@ _GRACE_SECONDS = 2.0
 class LambdaFunctions:
     """Invokes a function, and waits for its answers on threads; an `Invoker`.
 
-    A call cannot be called back. One that is given up goes on until AWS ends it, costs, and keeps its thread meanwhile.
+    A call cannot be called back. One that is cancelled goes on until AWS ends it, costs, and keeps its thread meanwhile. One
+    that takes longer than the client waits is given up: its thread is free, but it goes on and costs all the same.
 
     Args:
-        client: boto3's of Lambda (`clients.lambda_client`); it is closed with this.
+        client: boto3's of Lambda (`clients.lambda_client`), which knows how long a call may take; it is closed with this.
         function: a name, name:alias, or an ARN.
         settings: of the sandboxes. They hold the run's keys, and travel with each event.
         calls: at a time, ≥ 1.
-        deadline: seconds that a call may take; None: as long as the function lets it.
+        deadline: seconds that a call is meant to take at most, for a warning where the function has another limit; None: as
+            long as the function lets it.
 
     Raises:
-        AwsError: what is no function's name.
+        TensorConfigError: what is no function's name.
     """
 
     def __init__(
@@ -69,12 +71,17 @@ class LambdaFunctions:
     async def invoke(self, event: bytes, timeout: float) -> bytes:
         """See `Invoker`. Where as many calls run as may, the event waits, first come first served.
 
+        Args:
+            event: `wire.Event`, encoded.
+            timeout: means nothing here: the client waits as long for each call, and boto3 knows no other way.
+
         Raises:
+            InvokeError: there will be no answer.
             AwsError: what no repetition helps.
         """
         if len(event) > MAX_EVENT_BYTES:
             raise InvokeError("refused", f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}")
-        del timeout  # the client's: one that differs from call to call would need a client for each
+        del timeout
         answer = await self._do(lambda: self._call(event))
         if answer is None:
             raise InvokeError("died", "the function was given an event, and answered as if there were none")
@@ -85,23 +92,26 @@ class LambdaFunctions:
 
         Raises:
             AwsError: it is not there or not usable, or this machine's credentials may not look at or invoke it.
-            InvokeError: no sandbox could be started, or one failed.
+            InvokeError: no sandbox could be started.
         """
         await self._do(self._check)
         found = await asyncio.gather(
             *(self._do(lambda: self._call(None)) for _ in range(self.calls)), return_exceptions=True
         )
-        throttled: InvokeError | None = None
-        refused = 0
+        failed = [one for one in found if isinstance(one, InvokeError)]
         for one in found:
-            if isinstance(one, InvokeError) and one.reason == "throttled":
-                throttled, refused = one, refused + 1
-            elif isinstance(one, BaseException):
+            if isinstance(one, BaseException) and not isinstance(one, InvokeError):
                 raise one
-        if throttled is not None and refused == len(found):
-            raise throttled
-        if refused:
-            _log.warning("%d of %d sandboxes were started, the others throttled", len(found) - refused, len(found))
+        if not failed:
+            return
+        started, last = len(found) - len(failed), failed[-1]
+        if not started:
+            name = self._function.name
+            raise InvokeError(
+                last.reason, f"of {len(found)} sandboxes of the function {name} none could be started: {last}"
+            )
+        # The calls of tasks are repeated; that one of a thousand connections breaks now must not end a run either.
+        _log.warning("%d of %d sandboxes were started; of the others the last said: %s", started, len(found), last)
 
     def close(self) -> None:
         """Refuses events that wait; sandboxes end by themselves. A second call does nothing."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
+from dorylax.serverless.backends.aws.checks import FunctionName
 from dorylax.serverless.backends.aws.clients import lambda_client, s3_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
 from dorylax.serverless.backends.environment import jax_settings
+from dorylax.serverless.config import LONGEST_CALL
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
-
-_LONGEST_SECONDS = 900.0
-"""That AWS lets a function run (AWS Lambda quotas, July 2026)."""
 
 
 def make_functions(
@@ -23,14 +22,16 @@ def make_functions(
     Args:
         keys: of the run.
         function: a name, name:alias, or an ARN.
-        region: where it is; None: as boto3 finds it.
+        region: where it is; None: the ARN's, or as boto3 finds it (`clients.region_of`).
         calls: at a time, of all graph servers together, ≥ 1.
         deadline: seconds that a call may take; None: as long as the function lets it.
 
     Raises:
-        AwsError: boto3 is not installed, there is no region, or `function` is no name.
+        AwsError: boto3 is not installed, or there is no region.
+        TensorConfigError: `function` is no name.
     """
-    client = lambda_client(region, calls=calls, seconds=min(deadline or _LONGEST_SECONDS, _LONGEST_SECONDS))
+    named = FunctionName.of(function)  # before anything is made
+    client = lambda_client(region or named.region, calls=calls, seconds=min(deadline or LONGEST_CALL, LONGEST_CALL))
     settings = SandboxSettings(keys, jax=jax_settings())
     return LambdaFunctions(client, function, settings=settings, calls=calls, deadline=deadline)
 
@@ -41,13 +42,14 @@ def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: 
     Args:
         artefacts: contents, by SHA-256.
         location: `s3://bucket/prefix`.
-        region: of the bucket; None: as boto3 finds it.
+        region: of the bucket; None: as boto3 finds it (`clients.region_of`).
 
     Returns:
         The URL of each by its SHA-256, for `RemoteBackend`.
 
     Raises:
         AwsError: S3 refuses, or cannot be reached.
+        TensorConfigError: `location` is none.
     """
     store = S3Artefacts(s3_client(region), location)
     try:

@@ -46,6 +46,11 @@ _THROTTLED = frozenset(
             "Throttling",
             "ThrottledException",
             "RequestLimitExceeded",
+            "RequestThrottled",
+            "RequestThrottledException",
+            "LimitExceededException",
+            "BandwidthLimitExceeded",
+            "SlowDown",
         ),
         # Networks of a VPC: a sandbox less needs an address less.
         *("EC2ThrottledException", "ENILimitReachedException", "SubnetIPAddressLimitReachedException"),
@@ -55,6 +60,7 @@ _NOT_NOW = frozenset(
     {
         *("ResourceConflictException", "ResourceNotReadyException", "ENINotReadyException", "EC2UnexpectedException"),
         *("SnapStartNotReadyException", "SnapStartTimeoutException"),
+        *("RequestTimeout", "RequestTimeoutException", "PriorRequestNotComplete"),
     }
 )
 _CREDENTIALS = frozenset(
@@ -84,7 +90,7 @@ _GET_CREDENTIALS = "get valid credentials (aws configure, aws sso login, or the 
 _CONNECTION: tuple[tuple[str, InvokeReason, str], ...] = (
     ("ReadTimeoutError", "timeout", "the function has not answered in time"),
     ("ConnectTimeoutError", "throttled", "AWS could not be reached in time"),
-    ("EndpointConnectionError", "throttled", "AWS cannot be reached"),
+    ("EndpointConnectionError", "throttled", "AWS cannot be reached: is there a network, and is the region right?"),
     ("ProxyConnectionError", "throttled", "the proxy cannot be reached"),
     ("ConnectionClosedError", "died", "the connection was closed before the answer"),
     ("ResponseStreamingError", "died", "the connection broke in the middle of the answer"),
@@ -126,7 +132,9 @@ def problem_of(error: Exception) -> InvokeError | AwsError:
         return _of_service(response)
     names = [kind.__name__ for kind in type(error).__mro__]
     if "NoRegionError" in names:
-        return AwsError("AWS needs a region: set tensor.region, or AWS_DEFAULT_REGION")
+        return AwsError("AWS needs a region: set tensor.region or AWS_REGION, or one in the profile (aws configure)")
+    if "InvalidRegionError" in names:
+        return AwsError("AWS has no region of this name: change tensor.region, or AWS_REGION")
     if not _NO_CREDENTIALS.isdisjoint(names):
         return AwsError(f"AWS needs credentials ({names[0]}): {_GET_CREDENTIALS}")
     if "SSLError" in names:

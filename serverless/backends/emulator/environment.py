@@ -15,7 +15,7 @@ def function_environment(parent: Mapping[str, str], threads: int, seconds: float
 
     Args:
         parent: environment of the process that starts it.
-        threads: of XLA and of NumPy's BLAS.
+        threads: of XLA and of NumPy's BLAS, ≥ 1.
         seconds: after which the emulator ends a call; it takes whole ones.
     """
     environment = {

@@ -1,19 +1,17 @@
-"""`EmulatedFunctions`: a number of sandboxes of AWS's Runtime Interface Emulator that take events one after the other."""
+"""`emulated_functions`: a pool of sandboxes of AWS's Runtime Interface Emulator."""
 
 from __future__ import annotations
 
 import functools
 import os
 import sys
-import weakref
 from collections.abc import Mapping
-from typing import final
 
-from dorylax.serverless.backends.crew import Crew
 from dorylax.serverless.backends.emulator.environment import function_environment
 from dorylax.serverless.backends.emulator.installed import find_emulator
 from dorylax.serverless.backends.emulator.process import EmulatedProcess
 from dorylax.serverless.backends.environment import jax_settings
+from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
@@ -25,15 +23,23 @@ _START_SECONDS = 120.0
 """That a sandbox may take to start, besides its cold start: 1 to 2 where nothing else runs."""
 
 
-@final
-class EmulatedFunctions:
-    """Calls the handler in functions that AWS's emulator runs on this machine; an `Invoker`.
+def emulated_functions(
+    keys: RunKeys,
+    *,
+    workers: int,
+    timeout: float,
+    link: Link | None = None,
+    cold_start_seconds: float = 0.0,
+    threads: int = 1,
+    settings: Mapping[str, JaxSetting] | None = None,
+) -> Pool:
+    """Calls the handler in functions that AWS's emulator runs on this machine; `Pool.pids` are those of their supervisors.
 
     Its ports are on loopback, where other users of the machine can reach them: it is for trying out, not for secrets.
 
     Args:
         keys: of the run.
-        workers: how many sandboxes, ≥ 1. They start when they are needed, or with `warm`.
+        workers: how many sandboxes, ≥ 1.
         timeout: the function's: seconds after which the emulator ends a call, > 0. It counts the start of a runtime to the
             first call, as Lambda does not, and so gets no less than that may take; the `timeout` of `invoke` is exact.
         link: how slow the network of each is made; None: as fast as it is.
@@ -45,49 +51,10 @@ class EmulatedFunctions:
         ValueError: a number out of range.
         TensorConfigError: the emulator or AWS's runtime is missing.
     """
-
-    def __init__(
-        self,
-        keys: RunKeys,
-        *,
-        workers: int,
-        timeout: float,
-        link: Link | None = None,
-        cold_start_seconds: float = 0.0,
-        threads: int = 1,
-        settings: Mapping[str, JaxSetting] | None = None,
-    ) -> None:
-        for name, value in (("workers", workers), ("threads", threads)):
-            if value < 1:
-                raise ValueError(f"{name} must be ≥ 1, got {value}")
-        if not timeout > 0:
-            raise ValueError(f"timeout must be > 0 seconds, got {timeout}")
-        given = SandboxSettings(keys, link, cold_start_seconds, jax_settings() if settings is None else settings)
-        start_seconds = _START_SECONDS + cold_start_seconds
-        start = functools.partial(
-            EmulatedProcess,
-            find_emulator(os.environ),
-            RUNTIME,
-            given,
-            function_environment(os.environ, threads, max(timeout, start_seconds)),
-        )
-        self._crew = Crew(workers, start, start_seconds)
-        # Also when nobody closes it: at the end of the process, or when nobody has it any more.
-        self._close = weakref.finalize(self, self._crew.close)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """Process ids of the supervisors of the sandboxes that run now; emulator and runtime are below them."""
-        return self._crew.pids
-
-    async def invoke(self, event: bytes, timeout: float) -> bytes:
-        """See `Invoker` and `Crew.invoke`."""
-        return await self._crew.invoke(event, timeout)
-
-    async def warm(self) -> None:
-        """See `Crew.warm`."""
-        await self._crew.warm()
-
-    def close(self) -> None:
-        """See `Crew.close`."""
-        self._close()
+    if not timeout > 0:
+        raise ValueError(f"timeout must be > 0 seconds, got {timeout}")
+    given = SandboxSettings(keys, link, cold_start_seconds, jax_settings() if settings is None else settings)
+    start_seconds = _START_SECONDS + cold_start_seconds
+    environment = function_environment(os.environ, threads, max(timeout, start_seconds))
+    start = functools.partial(EmulatedProcess, find_emulator(os.environ), RUNTIME, given, environment)
+    return Pool(workers, start, start_seconds)

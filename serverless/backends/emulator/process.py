@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import final
 
-from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.backends.base import InvokeError, InvokeReason
+from dorylax.serverless.backends.crew import has_ended
 from dorylax.serverless.backends.emulator import supervisor
 from dorylax.serverless.backends.emulator.replies import answer_of
 from dorylax.serverless.function.invocation import Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
 
+_log = logging.getLogger("dorylax.emulator")
+
 _HOST = "127.0.0.1"
 _PATH = "/2015-03-31/functions/function/invocations"
-_TAKEN = "address already in use"
-_PORTS_TRIED = 5
 _LISTENING_SECONDS = 0.005
 """Between two looks whether it listens yet; it takes 17 to 47 ms."""
 
@@ -54,12 +55,31 @@ class EmulatedProcess:
     def __init__(
         self, emulator: Path, runtime: Sequence[str], settings: SandboxSettings, environment: Mapping[str, str]
     ) -> None:
-        self._emulator, self._runtime = emulator, tuple(runtime)
-        self._settings, self._environment = settings, environment
-        self._lock = threading.Lock()  # of what is below; processes are started and signalled under it
-        self._closing = False  # somebody else has ended it: nothing may be started any more
-        self._process, self._connection = self._start()
+        self._settings = settings
         self._printed = b""
+        self._reserved: list[socket.socket] = []
+        try:
+            for _ in range(2):
+                self._reserved.append(_reserve_port())
+            port, api_port = (one.getsockname()[1] for one in self._reserved)
+            # In a session of its own, which is how `kill` knows what belongs to it; Ctrl-C in a terminal does not reach it.
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", supervisor.__file__, str(emulator), "--log-level", "warn"),
+                    *("--runtime-interface-emulator-address", f"{_HOST}:{port}"),
+                    *("--runtime-api-address", f"{_HOST}:{api_port}"),
+                    *runtime,
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._release_ports()
+            raise InvokeError("refused", f"an emulated sandbox cannot be started: {error}") from error
+        self._connection = http.client.HTTPConnection(_HOST, port)
 
     @property
     def pid(self) -> int:
@@ -79,24 +99,17 @@ class EmulatedProcess:
         """Waits until it listens, and calls it without an event, so that the runtime starts and has imported all.
 
         Raises:
-            InvokeError: it took longer than `timeout` seconds ("timeout"), or could not be set up; its last lines are in
-                the text.
+            InvokeError: it took longer than `timeout` seconds ("timeout"), or could not be set up ("refused"); what it has
+                printed last is logged.
         """
         deadline = time.monotonic() + timeout
-        for left in reversed(range(_PORTS_TRIED)):
-            try:
-                self._connect(deadline, timeout)
-                self._call(None, deadline, timeout, "starting")
-                if not self.is_alive():  # then somebody else has taken the port, and has answered
-                    raise self._died("starting")
-                return
-            except InvokeError as error:
-                lines = self._last_lines()
-                if left and _TAKEN in lines:
-                    self._start_again()
-                    continue
-                text = f"an emulated sandbox cannot start: {error}\n{lines}".rstrip()
-                raise InvokeError("timeout" if error.reason == "timeout" else "refused", text) from None
+        try:
+            self._connect(deadline, timeout)
+            self._call(None, deadline, timeout, "starting")
+        except InvokeError as error:
+            reason: InvokeReason = "timeout" if error.reason == "timeout" else "refused"
+            raise InvokeError(reason, f"an emulated sandbox cannot start: {error}{self._told()}") from None
+        self._release_ports()
 
     def ask(self, event: bytes, timeout: float) -> bytes:
         """Invokes the function with an event; see `Sandboxed`."""
@@ -107,22 +120,15 @@ class EmulatedProcess:
 
     def terminate(self) -> None:
         """Asks it to end."""
-        with self._lock:
-            self._closing = True
-            self._process.terminate()
+        self._process.terminate()
 
     def kill(self) -> None:
         """Ends it."""
-        with self._lock:
-            self._closing = True
-            _kill_session(self._process)
+        _kill_session(self._process)
 
     def wait(self, timeout: float) -> bool:
         """Waits until it has ended; whether it has."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout)
-            return True
-        return False
+        return has_ended(self._process, timeout)
 
     def end(self) -> None:
         """Ends it, if it has not, and gives back all that it held; a second call does nothing."""
@@ -132,6 +138,7 @@ class EmulatedProcess:
         if process.stdout.closed:
             return
         self._connection.close()
+        self._release_ports()
         process.terminate()
         if not self.wait(_GRACE_SECONDS) or process.returncode < 0:
             # What could not end all below it: the emulator dies with it, but not a runtime that is busy.
@@ -140,35 +147,6 @@ class EmulatedProcess:
         process.stdin.close()
         self._printed = process.stdout.read(supervisor.LAST_BYTES)
         process.stdout.close()
-
-    def _start(self) -> tuple[subprocess.Popen[bytes], http.client.HTTPConnection]:
-        port, api_port = _free_ports()
-        command = [
-            *(sys.executable, "-I", "-S", supervisor.__file__, str(self._emulator), "--log-level", "warn"),
-            *("--runtime-interface-emulator-address", f"{_HOST}:{port}"),
-            *("--runtime-api-address", f"{_HOST}:{api_port}"),
-            *self._runtime,
-        ]
-        try:
-            # In a session of its own, which is how `kill` knows what belongs to it; Ctrl-C in a terminal does not reach it.
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                env=dict(self._environment),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise InvokeError("refused", f"an emulated sandbox cannot be started: {error}") from error
-        return process, http.client.HTTPConnection(_HOST, port)
-
-    def _start_again(self) -> None:
-        """On other ports."""
-        with self._lock:
-            if self._closing:
-                raise InvokeError("died", "an emulated sandbox was ended while starting")
-            self._process, self._connection = self._start()
 
     def _connect(self, deadline: float, timeout: float) -> None:
         while True:
@@ -219,11 +197,19 @@ class EmulatedProcess:
         self.end()
         return error
 
-    def _last_lines(self) -> str:
-        """What the emulator and the runtime have printed last; to be called when they have ended."""
+    def _told(self) -> str:
+        """What an error says of the last lines that emulator and runtime have printed; they go to the log, if several."""
         # The runtime writes a traceback with carriage returns and spaces that do not break.
-        lines = self._printed.decode("utf-8", "replace").replace("\N{NO-BREAK SPACE}", " ").splitlines()
-        return "\n".join(line for line in lines[-_LAST_LINES:] if line.strip())
+        text = self._printed.decode("utf-8", "replace").replace("\N{NO-BREAK SPACE}", " ")
+        lines = [line for line in text.splitlines()[-_LAST_LINES:] if line.strip()]
+        if len(lines) > 1:
+            _log.error("the last lines of emulated sandbox %d:\n%s", self.pid, "\n".join(lines))
+            return "; its last lines are in the log"
+        return f" ({lines[0].strip()})" if lines else ""
+
+    def _release_ports(self) -> None:
+        for one in self._reserved:
+            one.close()
 
 
 def _left(deadline: float) -> float:
@@ -231,12 +217,15 @@ def _left(deadline: float) -> float:
     return min(max(deadline - time.monotonic(), 0.001), 86400.0)
 
 
-def _free_ports() -> tuple[int, int]:
-    """Two that nobody listens on just now."""
-    with socket.socket() as one, socket.socket() as other:
-        one.bind((_HOST, 0))
-        other.bind((_HOST, 0))
-        return one.getsockname()[1], other.getsockname()[1]
+def _reserve_port() -> socket.socket:
+    """Holds a port that nobody has, without listening: the emulator, which sets SO_REUSEADDR too, may.
+
+    Nobody else gets it meanwhile, so no sandbox ever calls the emulator of another that starts at the same time.
+    """
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind((_HOST, 0))
+    return found
 
 
 def _kill_session(leader: subprocess.Popen[bytes]) -> None:

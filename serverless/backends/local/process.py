@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Literal, final
 
 from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.backends.crew import has_ended
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
@@ -104,10 +105,7 @@ class WorkerProcess:
 
     def wait(self, timeout: float) -> bool:
         """Waits until it has ended; whether it has."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout)
-            return True
-        return False
+        return has_ended(self._process, timeout)
 
     def end(self) -> None:
         """Ends it, if it has not, and gives back all that it held; a second call does nothing."""

@@ -1,4 +1,4 @@
-"""A worker process: `python -m dorylax.serverless.backends.local.worker`, started by `pool.LocalWorkers`.
+"""A worker process: `python -m dorylax.serverless.backends.local.worker`, started by `pool.local_workers`.
 
 On its standard input come its settings and then events, a line each; on its standard output it answers, a line for each.
 It ends when its input ends, whatever it is doing: then nobody waits for it any more. Modules that need JAX are imported

@@ -1,8 +1,9 @@
-"""A data server with what the small stage needs, for the pools of each backend."""
+"""A data server with what the small stage needs, and pools of each kind, which are closed after each test."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import queue
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.handler_events import KEY, event, expected, offers, rows_of
+from support.pools import LONG, Pools
+from support.rie import need_emulator
 
+from dorylax.serverless.backends.emulator.pool import emulated_functions
+from dorylax.serverless.backends.local.pool import local_workers
+from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.wire import names
@@ -61,3 +67,37 @@ def servers() -> Iterator[Servers]:
     keys = RunKeys.make()
     with DataServer(keys) as data:
         yield Servers(keys, data, data.open("graph"), data.open("parameters"))
+
+
+_MAKE: dict[str, Callable[..., Pool]] = {
+    "local": local_workers,
+    "emulator": functools.partial(emulated_functions, timeout=LONG),
+}
+
+
+@pytest.fixture(params=_MAKE)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which pools; those of one kind have a folder, and say it there."""
+    if request.param == "emulator":
+        need_emulator()
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def make_pool(servers: Servers, kind: str) -> Pools:
+    """Makes pools that nobody keeps."""
+    return functools.partial(_MAKE[kind], servers.keys)
+
+
+@pytest.fixture
+def pools(make_pool: Pools) -> Iterator[Pools]:
+    made: list[Pool] = []
+
+    def make(workers: int = 1, **options: Any) -> Pool:
+        made.append(make_pool(workers=workers, **options))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close()

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.backends import SMALL, bits, remote, task
+from support.backends import SMALL, bits, remote, task, with_operand
 from support.http_store import Store
 
+from dorylax.cli.failures import explain
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
+from dorylax.serverless.backends.remote import _Exchange
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
-from dorylax.serverless.task import TaskFailedError, TaskThrottledError, TensorResult, TensorTask
+from dorylax.serverless.task import StageFailedError, TaskFailedError, TaskThrottledError, TensorResult, TensorTask
 from dorylax.serverless.wire.event import VERSION
 
 Arrays = Sequence[np.ndarray]
@@ -120,6 +123,40 @@ def test_what_is_wrong_fails_the_attempt_and_the_next_one_is_right(changed: dict
         (found,) = opened.run(asked, attempts=[1])
     assert isinstance(found, TensorResult)
     assert bits(found.values, asked) == bits(wanted.values, asked)
+
+
+def test_a_stage_that_cannot_be_computed_there_is_told_to_the_user() -> None:
+    asked = task(SMALL, 5)
+    keys = RunKeys.make()
+    with remote(keys, Here(keys)) as opened:
+        (failed,) = opened.run(with_operand(asked, 0, np.ones((5, 7), np.float32)))
+    assert isinstance(failed, StageFailedError)
+    explained = explain(failed)
+    assert explained is not None
+    assert explained.line.startswith("tensor task of stage")
+
+
+def test_an_error_of_several_lines_becomes_one() -> None:
+    def of_two_lines(answer: bytes) -> bytes:
+        return answer.replace(b'"error":null', b'"error":"one\\n  two"')
+
+    keys = RunKeys.make()
+    with remote(keys, Here(keys, put=nothing, answer=of_two_lines)) as opened:
+        (failed,) = opened.run(task(SMALL, 5))
+    assert str(failed).endswith("failed in its sandbox: one two")
+
+
+def test_results_that_come_when_the_run_has_ended_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    delivers: list[Callable[[Any], None]] = []
+    monkeypatch.setattr(DataServer, "expect", lambda data, address, name, deliver: delivers.append(deliver))
+    loop = asyncio.new_event_loop()
+    exchange = _Exchange("graph", "parameters", 8, (8,), loop)
+    with DataServer(RunKeys.make()) as data:
+        exchange.expect("rows", data, "graph", "result")
+    loop.close()
+    (deliver,) = delivers
+    deliver((np.zeros(3),))
+    assert not exchange.complete
 
 
 @pytest.mark.parametrize("reason", ["died", "timeout", "refused", "throttled"])

@@ -88,6 +88,14 @@ def test_draining_ends_a_pause(deadline: float | None) -> None:
         clock.jump(1e9)  # nothing is left on the clock
 
 
+def test_an_attempt_that_is_throttled_after_its_deadline_counts_who_runs_then(caplog: pytest.LogCaptureFixture) -> None:
+    """It has no slot any more; the attempt that took its place has."""
+    with VirtualClock() as clock:
+        asked = Asked(clock, {0: [Act("throttle", 5.0), Act("answer", 2.0)]}, deadline=4.0)
+        assert clock.run(asked.run(0)) == [(0, 1)]
+    assert "a call beside 1 others was throttled" in caplog.text
+
+
 def test_a_relaunch_that_is_throttled_leaves_the_straggler_alone() -> None:
     with VirtualClock() as clock:
         asked = Asked(clock, {0: [Act("answer", 20.0), THROTTLE]}, threshold=5.0)

@@ -32,7 +32,8 @@ def test_a_response_holds_the_answer(answer: bytes | None) -> None:
     ("change", "message"),
     [
         ({"settings": "{}"}, "'settings' must be those of a sandbox"),
-        ({"settings": 3}, "'settings' must be a text"),
+        ({"settings": 3}, "'settings' must be those of a sandbox"),
+        ({"settings": {"token": KEYS.token.hex()}}, "'settings' must be those of a sandbox"),
         ({"event": 7}, "'event' must be base64 or null"),
         ({"event": "é"}, "'event' must be base64 or null"),
         ({"format": "other"}, "'format' must be 'dorylax invocation'"),
@@ -43,7 +44,15 @@ def test_refuses_what_is_no_invocation_and_shows_no_key(change: dict[str, object
     document = json.loads(Invocation(SETTINGS, b"event").encode()) | change
     with pytest.raises(WireError, match=message) as caught:
         Invocation.read(document)
-    assert KEYS.worker_secret.decode() not in str(caught.value)
+    for secret in (KEYS.worker_secret.decode(), KEYS.token.hex()[:8]):
+        assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("document", [None, [], 3, Invocation(SETTINGS, None).encode().decode()])
+def test_what_is_no_object_is_not_shown(document: object) -> None:
+    with pytest.raises(WireError, match=r"^an invocation must be an object, got a ") as caught:
+        Invocation.read(document)
+    assert len(str(caught.value)) < 60
 
 
 def test_another_version_is_named() -> None:

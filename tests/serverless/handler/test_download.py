@@ -66,6 +66,12 @@ def test_only_the_web(url: str) -> None:
     assert "is fetched by http or https" in refused(url)
 
 
+def test_what_is_no_url() -> None:
+    assert "this is none" in refused("http://[::1/a?c0ffee")
+    assert "InvalidURL" in refused("http://host:port/a?c0ffee")
+    assert "InvalidURL" in refused("http://127.0.0.1:1/a b?c0ffee")  # the error of the library quotes it
+
+
 def test_shown_is_without_query_and_fragment() -> None:
     assert (
         shown("https://bucket.s3.amazonaws.com/a/b?X-Amz-Signature=c0ffee#d") == "https://bucket.s3.amazonaws.com/a/b"

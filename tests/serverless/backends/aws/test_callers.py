@@ -65,6 +65,19 @@ def test_lowered_before_they_are_needed_there_are_fewer() -> None:
     callers.close(LONG)
 
 
+def test_a_thread_that_the_system_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    callers = Callers(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(InvokeError, match=r"can't start new thread for a call: lower tensor\.workers"):
+            callers.submit(lambda: None)
+    assert callers.submit(lambda: 7).result(LONG) == 7
+    callers.close(LONG)
+
+
 def test_errors_go_to_whoever_asked() -> None:
     def work() -> None:
         raise KeyboardInterrupt

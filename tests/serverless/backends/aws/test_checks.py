@@ -8,6 +8,7 @@ import pytest
 
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.serverless.backends.aws.errors import AwsError
+from dorylax.serverless.config import TensorConfigError
 
 READY: dict[str, Any] = {
     "FunctionName": "dorylax",
@@ -35,13 +36,14 @@ def test_names(text: str, expected: tuple[str, str | None]) -> None:
         "FunctionName": expected[0],
         **({} if expected[1] is None else {"Qualifier": expected[1]}),
     }
+    assert found.region == ("eu-central-1" if text.startswith("arn:") else None)
 
 
 @pytest.mark.parametrize(
     "text", ["", ":", "a:", "a:b:c", ":b", "arn:aws:lambda", f"{ARN}:a:b", "arn:aws:lambda:r:1:function:"]
 )
 def test_what_is_no_name(text: str) -> None:
-    with pytest.raises(AwsError, match=r"tensor\.function must be a name, name:alias or a function's ARN"):
+    with pytest.raises(TensorConfigError, match=r"^tensor\.function must be a name, name:alias or a function's ARN"):
         FunctionName.of(text)
 
 

@@ -10,6 +10,7 @@ import botocore.session
 import pytest
 from botocore import exceptions
 from botocore.exceptions import ClientError
+from botocore.retries import standard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,6 +156,16 @@ def test_every_error_that_the_api_names_means_something() -> None:
         assert CODES[code][0] == statuses[code], code
 
 
+def test_what_boto3_would_repeat_is_repeated() -> None:
+    """It is the controller that does, and waits: these are no mistakes."""
+    transient = standard.TransientRetryableChecker
+    codes = [*transient._TRANSIENT_ERROR_CODES, *standard.ThrottledRetryableChecker._THROTTLED_ERROR_CODES]
+    # Of DynamoDB alone.
+    others = {"ProvisionedThroughputExceededException", "TransactionInProgressException"}
+    assert {meaning(error_of(code)) for code in set(codes) - others} == {"throttled"}
+    assert {meaning(error_of("Unheard", status)) for status in transient._TRANSIENT_STATUS_CODES} == {"throttled"}
+
+
 @pytest.mark.parametrize(
     ("status", "expected"), [(429, "throttled"), (500, "throttled"), (503, "throttled"), (400, "fatal"), (0, "fatal")]
 )
@@ -205,6 +216,7 @@ def test_a_reply_without_anything() -> None:
         (exceptions.HTTPClientError(error=SECRET), "died"),
         (exceptions.SSLError(endpoint_url=URL, error="certificate"), "fatal"),
         (exceptions.NoRegionError(), "fatal"),
+        (exceptions.InvalidRegionError(region_name="a b"), "fatal"),
         (exceptions.NoCredentialsError(), "fatal"),
         (exceptions.PartialCredentialsError(provider="env", cred_var="x"), "fatal"),
         (exceptions.CredentialRetrievalError(provider="x", error_msg=SECRET), "fatal"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from support.aws import SECRET, Cloud, Sandboxes, ThrottledError, cloud
 from support.backends import need_emulator
 from support.faults import CALL_FAULTS, Faulty
 from support.leftovers import nothing_left
-from support.local_runs import State, check, compiled_quickly, config, running, undisturbed_run
+from support.local_runs import Undisturbed, check, config, running
 from support.rie import Emulated, Reply, emulated
 
 from dorylax.pipeline.config import PipelineConfig
@@ -25,19 +25,7 @@ from dorylax.serverless.backends.aws import make
 
 EPOCHS = 6
 
-Undisturbed = Callable[[int], list[State]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
-    with compiled_quickly():
-        yield
-
-
-@pytest.fixture(scope="module")
-def undisturbed(quick_compilation: None) -> Iterator[Undisturbed]:
-    with undisturbed_run() as until:
-        yield until
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -178,10 +178,11 @@ def test_kill_ends_all_even_what_has_stopped(start: Start) -> None:
     assert process.wait(LONG)
 
 
-def test_what_cannot_be_imported_says_why(start: Start) -> None:
-    with pytest.raises(InvokeError, match=r"cannot start(.|\n)*this cannot be imported") as caught:
+def test_what_cannot_be_imported_says_why(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InvokeError, match=r"cannot start: .*this cannot be imported.*are in the log$") as caught:
         start(BROKEN="1")
     assert caught.value.reason == "refused"
+    assert "in import_module" in caplog.text  # the traceback
 
 
 def test_a_start_that_takes_too_long(start: Start) -> None:
@@ -191,61 +192,44 @@ def test_a_start_that_takes_too_long(start: Start) -> None:
     assert caught.value.reason == "timeout"
 
 
-_TAKES = """#!/bin/sh
-# The emulator, which finds its port taken so many times.
-folder=$(dirname "$0")
-count=$(cat "$folder/count")
-if [ "$count" -gt 0 ]; then
-  echo $((count - 1)) > "$folder/count"
-  echo "panic: listen tcp 127.0.0.1:1: bind: address already in use" >&2
-  exit 2
-fi
-exec "$folder/real" "$@"
+_PANICS = """#!/bin/sh
+echo "panic: listen tcp 127.0.0.1:1: bind: address already in use" >&2
+echo "goroutine 1 [running]:" >&2
+exit 2
 """
 
 
-def taken(folder: Path, times: int) -> Path:
-    shutil.copy(os.environ["DORYLAX_RIE"], folder / "real")
-    (folder / "count").write_text(str(times))
+def test_what_an_emulator_says_that_ends_at_once_is_logged(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InvokeError, match=r"ended with exit status 2 while starting; its last lines are in") as caught:
+        start(emulator=script(tmp_path, _PANICS))
+    assert caught.value.reason == "refused"
+    assert "\n" not in str(caught.value)
+    assert "address already in use\ngoroutine 1" in caplog.text
+
+
+def script(folder: Path, text: str) -> Path:
     program = folder / "emulator"
-    program.write_text(_TAKES)
+    program.write_text(text)
     program.chmod(0o755)
     return program
 
 
-def test_ports_that_somebody_takes_first_are_chosen_again(start: Start, tmp_path: Path) -> None:
-    assert ask(start(emulator=taken(tmp_path, 2)), "pid")
-    assert (tmp_path / "count").read_text().strip() == "0"
-
-
-def test_ports_that_are_always_taken(start: Start, tmp_path: Path) -> None:
-    with pytest.raises(InvokeError, match=r"cannot start: .*exit status 2(.|\n)*address already in use"):
-        start(emulator=taken(tmp_path, 100))
-    assert (tmp_path / "count").read_text().strip() == "95"
-
-
-def test_nothing_is_started_again_once_somebody_has_ended_it(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = start(emulator=taken(tmp_path, 100), ready=False)
-    last_lines = process._last_lines
-
-    def meanwhile() -> str:
-        process.kill()
-        return last_lines()
-
-    monkeypatch.setattr(process, "_last_lines", meanwhile)
-    with pytest.raises(InvokeError, match="an emulated sandbox was ended while starting") as caught:
-        process.wait_ready(LONG)
-    assert caught.value.reason == "died"
-    assert (tmp_path / "count").read_text().strip() == "99"
+def test_while_it_starts_nobody_else_gets_its_port(start: Start, tmp_path: Path) -> None:
+    process = start(emulator=script(tmp_path, "#!/bin/sh\nexec sleep 1000\n"), ready=False)
+    with socket.socket() as other:
+        with pytest.raises(OSError, match="in use"):
+            other.bind(process.address)
+        process.end()
+        other.bind(process.address)
 
 
 def test_an_emulator_of_another_machine(start: Start, tmp_path: Path) -> None:
     program = tmp_path / "emulator"
     program.write_bytes(b"\x7fELF of something else")
     program.chmod(0o755)
-    with pytest.raises(InvokeError, match=r"cannot start(.|\n)*Exec format error"):
+    with pytest.raises(InvokeError, match=r"cannot start: .*exit status 127 while starting \(.*Exec format error"):
         start(emulator=program)
 
 

@@ -1,0 +1,49 @@
+"""`Pool`: sandboxes in processes of this machine, as an `Invoker`; `local` and `emulator` say what the processes are."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import final
+
+from dorylax.serverless.backends.crew import Crew, Sandboxed
+
+
+@final
+class Pool:
+    """A number of sandboxes that take events one after the other; an `Invoker`.
+
+    They start when they are needed, or with `warm`, and end when nobody has the pool any more.
+
+    Args:
+        workers: how many, ≥ 1.
+        start: makes one.
+        start_seconds: that one may take to be ready.
+
+    Raises:
+        ValueError: fewer than 1 worker.
+    """
+
+    def __init__(self, workers: int, start: Callable[[], Sandboxed], start_seconds: float) -> None:
+        if workers < 1:
+            raise ValueError(f"workers must be ≥ 1, got {workers}")
+        self._crew = Crew(workers, start, start_seconds)
+        # Also when nobody closes it: at the end of the process, or when nobody has it any more.
+        self._close = weakref.finalize(self, self._crew.close)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the sandboxes that run now; what they have started is below them."""
+        return self._crew.pids
+
+    async def invoke(self, event: bytes, timeout: float) -> bytes:
+        """See `Invoker` and `Crew.invoke`."""
+        return await self._crew.invoke(event, timeout)
+
+    async def warm(self) -> None:
+        """See `Crew.warm`."""
+        await self._crew.warm()
+
+    def close(self) -> None:
+        """See `Crew.close`."""
+        self._close()
