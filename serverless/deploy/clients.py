@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar, final
 
+from dorylax.serverless.backends.aws.clients import region_of
 from dorylax.serverless.deploy.errors import DeployError
 
 T = TypeVar("T")
@@ -44,9 +45,9 @@ class Clients:
 
     def __init__(self, region: str | None) -> None:
         with in_plain_words():
-            self._session = _library("boto3.session").Session(region_name=region)
+            self._session = _library("boto3.session").Session(region_name=region_of(region))
         if self._session.region_name is None:
-            raise DeployError("no AWS region is set: give --region, or set AWS_DEFAULT_REGION", user_error=True)
+            raise DeployError("no AWS region is set: give --region, or set AWS_REGION", user_error=True)
         self.region: str = self._session.region_name
         self._made: dict[str, Any] = {}
 

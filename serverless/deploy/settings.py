@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, final
 
 from dorylax.serverless.backends.aws.artefacts import Location
-from dorylax.serverless.backends.aws.errors import AwsError
+from dorylax.serverless.config import TensorConfigError
 
 Architecture = Literal["x86_64", "arm64"]
 ARCHITECTURES: tuple[str, ...] = typing.get_args(Architecture)
@@ -159,7 +159,7 @@ class Deployment:
 def _location(text: str) -> Location:
     try:
         return Location.of(text)
-    except AwsError:
+    except TensorConfigError:
         raise DeploymentError("artefacts", f"must be s3://bucket/prefix, got {text!r}") from None
 
 

@@ -279,7 +279,7 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
             "--image and --base exclude each other: one takes an image, ",
         ),
         (("status", "--region", "europe"), "region must be one of AWS, as in us-east-1, got 'europe'"),
-        (("deploy", "--dry-run"), "no AWS region is set: give --region, or set AWS_DEFAULT_REGION"),
+        (("deploy", "--dry-run"), "no AWS region is set: give --region, or set AWS_REGION"),
         (("deplyo",), "no such command 'deplyo': did you mean deploy?"),
         (("image", "--root", "a", "--context", "b"), "--context and --root exclude each other"),
     ],

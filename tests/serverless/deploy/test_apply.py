@@ -441,9 +441,9 @@ def test_the_deployer_s_policy_allows_every_call_that_is_made(aws: MockedAws, cl
 
 
 def test_errors_in_plain_words(aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DeployError, match=r"^no AWS region is set: give --region, or set AWS_DEFAULT_REGION$"):
+    with pytest.raises(DeployError, match=r"^no AWS region is set: give --region, or set AWS_REGION$"):
         Clients(None)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.setenv("AWS_REGION", REGION)
     from botocore.exceptions import ClientError
 
     found = Clients(None)
