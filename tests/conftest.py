@@ -31,7 +31,7 @@ install_import_hook(
     + [f"dorylax.serverless.{n}" for n in ("backends", "controller", "data", "handler", "rows", "wire")]
     + [f"dorylax.pipeline.{n}" for n in WITHOUT_TASKS]
     + [f"dorylax.program.{n}" for n in WITH_ARRAYS],
-    "beartype.beartype",
+    "type_checks.checked",
 )
 
 # A shared machine may stall for longer than any deadline; examples come from a fixed seed so that CI does not flake.

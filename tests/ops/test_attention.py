@@ -180,8 +180,9 @@ def test_derivatives_of_second_order(small, x64):
         def steepness(z, s, t):
             return sum((gradient**2).sum() for gradient in jax.grad(energy, (0, 1, 2))(z, s, t))
 
-        both = jax.hessian(energy, (0, 1, 2))(z, s, t), jax.grad(steepness, (0, 1, 2))(z, s, t)
-        return jax.tree.leaves(both)  # forward over reverse, and reverse over reverse
+        # Forward over reverse, and reverse over reverse; as one program: an eager call compiles every operation.
+        both = jax.jit(lambda *at: (jax.hessian(energy, (0, 1, 2))(*at), jax.grad(steepness, (0, 1, 2))(*at)))
+        return jax.tree.leaves(both(z, s, t))
 
     for actual, expected in zip(of(fused), of(in_pieces), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-8)

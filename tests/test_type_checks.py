@@ -1,0 +1,55 @@
+"""Functions inside functions are checked, each by its own annotations, and their checks are compiled once."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+import type_checks
+from jaxtyping import TypeCheckError, jaxtyped
+
+
+def adder(number: int, kind: Any, default: Any = None) -> Callable[..., Any]:
+    def add(other: kind = default) -> kind:
+        return number + other if isinstance(number, type(other)) else "wrong"
+
+    return jaxtyped(add, typechecker=type_checks.checked)
+
+
+def test_arguments_and_results_of_inner_functions_are_checked() -> None:
+    for number in (1, 2):
+        add = adder(number, int)
+        assert add(3) == number + 3
+        with pytest.raises(TypeCheckError, match="parameter 'other'"):
+            add("3")
+        with pytest.raises(TypeCheckError, match="return value"):
+            adder(1.5, int)(3)
+
+
+def test_annotations_that_depend_on_the_call_are_told_apart() -> None:
+    assert adder(1, int)(3) == 4
+    assert adder("a", str)("b") == "ab"
+    with pytest.raises(TypeCheckError):
+        adder("a", str)(3)
+
+
+def test_each_has_its_own_default() -> None:
+    assert adder(1, int, 2)() == 3
+    assert adder(1, int, 5)() == 6
+
+
+def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    adder(1, int)
+    monkeypatch.setattr(type_checks, "beartype", None)
+    assert adder(2, int)(3) == 5
+
+
+def test_what_has_no_hash_is_checked() -> None:
+    with pytest.raises(TypeCheckError):
+        adder(1, Annotated[int, ["a list"]])("3")
+
+
+def test_the_package_is_checked() -> None:
+    from dorylax.clock.base import Timed
+
+    with pytest.raises(TypeCheckError):
+        Timed(None, "now", 1.0)  # type: ignore[arg-type]
