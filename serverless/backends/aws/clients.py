@@ -45,8 +45,15 @@ def s3_client(region: str | None) -> Any:
     Raises:
         AwsError: boto3 is not installed, or there is no region.
     """
-    # The newest signature: older ones name no region, which some need.
-    return _client("s3", region, signature_version="s3v4", retries={"mode": "standard", "total_max_attempts": 5})
+    # URLs name the region, in signature and host, with the bucket in the path: S3's global host sends on to it who asks for
+    # a new bucket, and cannot be reached from a VPC that has but a gateway; hosts of buckets with dots have no certificate.
+    return _client(
+        "s3",
+        region,
+        signature_version="s3v4",
+        s3={"addressing_style": "path", "us_east_1_regional_endpoint": "regional"},
+        retries={"mode": "standard", "total_max_attempts": 5},
+    )
 
 
 def region_of(region: str | None) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -41,6 +42,16 @@ def test_the_region(
     for client in (lambda_client(region, calls=1, seconds=1.0), s3_client(region)):
         with contextlib.closing(client):
             assert client.meta.region_name == expected
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
+@pytest.mark.parametrize("bucket", ["stages", "our.stages"])
+def test_urls_of_artefacts_name_the_region(monkeypatch: pytest.MonkeyPatch, region: str, bucket: str) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    with contextlib.closing(s3_client(region)) as client:
+        url = urlsplit(client.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a/b"}))
+    assert (url.scheme, url.netloc, url.path) == ("https", f"s3.{region}.amazonaws.com", f"/{bucket}/a/b")
 
 
 @pytest.mark.parametrize(("region", "expected"), [(None, "ap-south-1"), ("eu-north-1", "eu-north-1")])
