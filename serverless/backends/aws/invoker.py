@@ -92,7 +92,7 @@ class LambdaFunctions:
 
         Raises:
             AwsError: it is not there or not usable, or this machine's credentials may not look at or invoke it.
-            InvokeError: no sandbox could be started.
+            InvokeError: no sandbox could be started, for another reason than that there is no room just now.
         """
         await self._do(self._check)
         found = await asyncio.gather(
@@ -105,13 +105,14 @@ class LambdaFunctions:
         if not failed:
             return
         started, last = len(found) - len(failed), failed[-1]
-        if not started:
-            name = self._function.name
-            raise InvokeError(
-                last.reason, f"of {len(found)} sandboxes of the function {name} none could be started: {last}"
-            )
-        # The calls of tasks are repeated; that one of a thousand connections breaks now must not end a run either.
-        _log.warning("%d of %d sandboxes were started; of the others the last said: %s", started, len(found), last)
+        if started or all(one.reason == "throttled" for one in failed):
+            # Calls of tasks wait for room and are repeated; that one of a thousand connections breaks must not end a run.
+            _log.warning("%d of %d sandboxes were started; of the others the last said: %s", started, len(found), last)
+            return
+        name = self._function.name
+        raise InvokeError(
+            last.reason, f"of {len(found)} sandboxes of the function {name} none could be started: {last}"
+        )
 
     def close(self) -> None:
         """Refuses events that wait; sandboxes end by themselves. A second call does nothing."""

@@ -264,15 +264,30 @@ def test_some_warm_ups_may_fail(
     assert f"1 of 3 sandboxes were started; of the others the last said: {text}" in caplog.text
 
 
-def test_all_warm_ups_throttled_is_an_error(aws: Cloud, make: Make) -> None:
+def test_a_run_begins_where_there_is_no_room_yet(aws: Cloud, make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """Its calls wait for it, and end the run where there comes to be none."""
+
     def refuse(_: bytes) -> Reply:
         raise ThrottledError
 
     aws.answer = refuse
-    message = f"^of 3 sandboxes of the function {aws.function} none could be started: AWS throttles"
+    asyncio.run(make(calls=3).warm())
+    assert "0 of 3 sandboxes were started; of the others the last said: AWS throttles" in caplog.text
+
+
+def test_none_started_is_an_error(aws: Cloud, make: Make) -> None:
+    once = threading.Semaphore(1)
+
+    def refuse(_: bytes) -> Reply:
+        if once.acquire(blocking=False):
+            raise ThrottledError
+        return Reply(b'{"errorType": "Runtime.ExitError", "errorMessage": "x"}', "Unhandled")
+
+    aws.answer = refuse
+    message = f"^of 3 sandboxes of the function {aws.function} none could be started: "
     with pytest.raises(InvokeError, match=message) as caught:
         asyncio.run(make(calls=3).warm())
-    assert caught.value.reason == "throttled"
+    assert caught.value.reason in ("died", "throttled")
 
 
 def test_a_broken_image_is_found_before_the_run(aws: Cloud, make: Make) -> None:
