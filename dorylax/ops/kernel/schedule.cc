@@ -19,7 +19,7 @@ constexpr int64_t kRows = 1024;
 // Bytes of vertices' rows that stay near all threads while they are read again and again: what two cores can count on of a
 // cache that they share with others; and what they may hope for.
 constexpr int64_t kNear = 6 << 20;
-constexpr int64_t kHopedNear = 24 << 20;
+constexpr int64_t kHopedNear = 32 << 20;
 // Entries per row below which a sweep costs more than it saves: each reads and writes every row's accumulators.
 constexpr int64_t kSweepLeast = 6;
 
