@@ -109,6 +109,8 @@ class LambdaFunctions:
             # Calls of tasks wait for room and are repeated; that one of a thousand connections breaks must not end a run.
             _log.warning("%d of %d sandboxes were started; of the others the last said: %s", started, len(found), last)
             return
+        # Why it is hopeless, not that there was no room as well.
+        last = next(one for one in failed if one.reason != "throttled")
         name = self._function.name
         raise InvokeError(
             last.reason, f"of {len(found)} sandboxes of the function {name} none could be started: {last}"
