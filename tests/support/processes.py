@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from dorylax.serverless.backends.emulator.supervisor import Running, running
 
@@ -14,7 +13,7 @@ LONG = 60.0
 
 def alive() -> list[Running]:
     """Processes that have not ended, whether or not somebody has waited for those that have."""
-    return [one for one in running() if _state(one.pid) not in ("Z", "X", "")]
+    return [one for one in running() if not one.ended]
 
 
 def members(*sessions: int) -> set[int]:
@@ -28,10 +27,3 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except OSError:
-        return ""

@@ -35,6 +35,9 @@ _LISTENING_SECONDS = 0.005
 _GRACE_SECONDS = 5.0
 """For the supervisor to end all below it: milliseconds, unless the machine is very busy."""
 
+_DYING_SECONDS = 0.002
+"""Between two looks whether all that was killed is gone: the system takes a moment to give back a process's memory."""
+
 _LAST_LINES = 20
 
 
@@ -142,7 +145,9 @@ class EmulatedProcess:
         process.terminate()
         if not self.wait(_GRACE_SECONDS) or process.returncode < 0:
             # What could not end all below it: the emulator dies with it, but not a runtime that is busy.
-            _kill_session(process)
+            deadline = time.monotonic() + _GRACE_SECONDS
+            while _kill_session(process) and time.monotonic() < deadline:
+                time.sleep(_DYING_SECONDS)
         process.wait()
         process.stdin.close()
         self._printed = process.stdout.read(supervisor.LAST_BYTES)
@@ -228,11 +233,13 @@ def _reserve_port() -> socket.socket:
     return found
 
 
-def _kill_session(leader: subprocess.Popen[bytes]) -> None:
-    """Kills a process that was started in a session of its own, and all others of the session."""
-    members = [process.pid for process in supervisor.running() if process.session == leader.pid]
-    if leader.poll() is not None and leader.pid in members:
-        return  # the session has ended, and its number is another's
+def _kill_session(leader: subprocess.Popen[bytes]) -> bool:
+    """Kills a process that was started in a session of its own, and all others of the session; whether any was there."""
+    gone = leader.poll() is not None  # asked first: it may end while the others are looked for
+    members = [one.pid for one in supervisor.running() if one.session == leader.pid and not one.ended]
+    if gone and leader.pid in members:
+        return False  # the session has ended, and its number is another's
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    return bool(members)

@@ -27,21 +27,22 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 
 
 class Running(NamedTuple):
-    """A process of this machine: its id, its parent's and its session's."""
+    """A process of this machine: its id, its parent's and its session's, and whether it only waits to be waited for."""
 
     pid: int
     parent: int
     session: int
+    ended: bool
 
 
 def running() -> Iterator[Running]:
-    """All processes."""
+    """All processes, those that have ended and that nobody has waited for among them."""
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
                 # After the name, which may hold spaces and brackets: state, parent, group, session.
                 fields = file.read().rpartition(")")[2].split()
-                yield Running(int(name), int(fields[1]), int(fields[3]))
+                yield Running(int(name), int(fields[1]), int(fields[3]), fields[0] in "ZX")
 
 
 def main(command: list[str]) -> int:
