@@ -5,8 +5,10 @@
 
 Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch and SciPy have no unweighted
 sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR with int32 indices, and
-all threads (SciPy uses one). A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, so that
-noise of the machine meets all alike; the table gives medians. Peers that are not installed are left out, and named.
+all threads (SciPy uses one). Results are written where the last one was (a donated array for JAX, `out=` for torch; SciPy
+has no such thing), as inside a step that is compiled as a whole: with `--fresh` they are allocated, and the system then
+clears their pages on first use. A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, so
+that noise of the machine meets all alike; the table gives medians. Peers that are not installed are left out, and named.
 
 The **limit** is what the machine reads at most: `row_read.cc`, built with the compiler that builds the kernel, adds the same
 rows in the same order into registers, on all cores, and does nothing else. It has the better of two medians, with and
@@ -75,32 +77,50 @@ def copy_bandwidth(megabytes: int = 256, repeats: int = 5) -> float:
     return workers * 2 * pairs[0][0].nbytes / statistics.median(seconds) / 1e9
 
 
-def dorylax_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
-    on_device, values = jax.device_put(graph), jnp.asarray(x)
-    forward = jax.jit(ops.gather)
-    backward = jax.jit(lambda g, x, ct: jax.vjp(lambda x: ops.gather(g, x), x)[1](ct)[0])
-    return (
-        lambda: forward(on_device, values).block_until_ready(),
-        lambda: backward(on_device, values, values).block_until_ready(),
-    )
+def jax_runs(forward: Callable[..., jax.Array], graph: object, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
+    """Of `forward(x, graph)` and its derivative, compiled; `graph` holds arrays on the device."""
+    values = jnp.asarray(x)
+
+    def backward(x: jax.Array, graph: object, ct: jax.Array) -> jax.Array:
+        return jax.vjp(lambda x: forward(x, graph), x)[1](ct)[0]
+
+    def run(compute: Callable[..., jax.Array], *arguments: object) -> Run:
+        if fresh:
+            compiled = jax.jit(compute)
+            return lambda: compiled(*arguments).block_until_ready()
+        # XLA writes the result where an array was that is given away and not read.
+        into = jax.jit(lambda _, *arguments: compute(*arguments), donate_argnums=0, keep_unused=True)
+        last = jnp.zeros_like(values)
+
+        def again() -> jax.Array:
+            nonlocal last
+            place = last.unsafe_buffer_pointer()
+            last = into(last, *arguments).block_until_ready()
+            if last.unsafe_buffer_pointer() != place:
+                raise SystemExit("JAX did not reuse the result's memory; measure with --fresh")
+            return last
+
+        return again
+
+    return run(forward, values, graph), run(backward, values, graph, values)
 
 
-def segment_sum_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
+def dorylax_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
+    return jax_runs(lambda x, graph: ops.gather(graph, x), jax.device_put(graph), x, fresh=fresh)
+
+
+def segment_sum_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
     targets = jnp.asarray(np.repeat(np.arange(graph.num_vertices, dtype=np.int32), np.diff(graph.incoming.offsets)))
-    sources, values = jnp.asarray(graph.incoming.neighbours), jnp.asarray(x)
+    sources = jnp.asarray(graph.incoming.neighbours)
 
-    def gather(x: jax.Array, sources: jax.Array, targets: jax.Array) -> jax.Array:
+    def gather(x: jax.Array, ends: tuple[jax.Array, jax.Array]) -> jax.Array:
+        sources, targets = ends
         return jax.ops.segment_sum(x[sources], targets, x.shape[0], indices_are_sorted=True)
 
-    forward = jax.jit(gather)
-    backward = jax.jit(lambda x, s, t, ct: jax.vjp(lambda x: gather(x, s, t), x)[1](ct)[0])
-    return (
-        lambda: forward(values, sources, targets).block_until_ready(),
-        lambda: backward(values, sources, targets, values).block_until_ready(),
-    )
+    return jax_runs(gather, (sources, targets), x, fresh=fresh)
 
 
-def torch_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
+def torch_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
     import warnings
 
     import torch
@@ -109,18 +129,22 @@ def torch_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
     torch.set_num_threads(os.cpu_count() or 1)
     values = torch.from_numpy(x)
 
-    def matrix(rows: object) -> torch.Tensor:
+    def run(rows: object) -> Run:
         # int32 throughout: MKL's own index type, 5 to 50 % faster here than int64.
         offsets = torch.from_numpy(rows.offsets.astype(np.int32))
         columns = torch.from_numpy(rows.neighbours)
         shape = (graph.num_vertices, graph.num_vertices)
-        return torch.sparse_csr_tensor(offsets, columns, torch.ones(graph.num_edges), shape, check_invariants=False)
+        matrix = torch.sparse_csr_tensor(offsets, columns, torch.ones(graph.num_edges), shape, check_invariants=False)
+        if fresh:
+            return lambda: matrix @ values
+        last = torch.zeros_like(values)
+        return lambda: torch.mm(matrix, values, out=last)
 
-    a, transposed = matrix(graph.incoming), matrix(graph.outgoing)
-    return lambda: a @ values, lambda: transposed @ values
+    return run(graph.incoming), run(graph.outgoing)
 
 
-def scipy_runs(graph: Graph, x: np.ndarray) -> tuple[Run, Run]:
+def scipy_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
+    del fresh  # they always are
     from scipy.sparse import csr_matrix
 
     def matrix(rows: object) -> csr_matrix:
@@ -173,15 +197,18 @@ def _row_read() -> ctypes.CDLL | None:
 PEERS = {"dorylax": dorylax_runs, "torch CSR": torch_runs, "SciPy CSR": scipy_runs, "segment_sum": segment_sum_runs}
 
 
-def measure(graph: Graph, width: int, rounds: int, peers: dict[str, Callable[..., tuple[Run, Run]]]) -> list[dict]:
+def measure(
+    graph: Graph, width: int, rounds: int, peers: dict[str, Callable[..., tuple[Run, Run]]], *, fresh: bool
+) -> list[dict]:
     """One row per peer and pass."""
     x = np.random.default_rng(0).standard_normal((graph.num_vertices, width)).astype(np.float32)
     runs = {
         (name, which): run
         for name, make in peers.items()
-        for which, run in zip(("forward", "backward"), make(graph, x), strict=True)
+        for which, run in zip(("forward", "backward"), make(graph, x, fresh=fresh), strict=True)
     }
-    reference = {which: np.asarray(runs["dorylax", which]()) for which in ("forward", "backward")}
+    # Copies: of memory that is written again, and that JAX gives away only if nobody looks at it.
+    reference = {which: np.array(runs["dorylax", which]()) for which in ("forward", "backward")}
     for (name, which), run in runs.items():  # also the warm-up
         error = np.abs(np.asarray(run()) - reference[which]).max() / np.abs(reference[which]).max()
         if error > 1e-4:
@@ -221,6 +248,9 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=16_000_000)
     parser.add_argument("--widths", type=int, nargs="+", default=[16, 41, 47, 64, 100, 128, 256, 602])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--fresh", action="store_true", help="allocate each result anew, its pages cleared on first use"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
@@ -248,7 +278,7 @@ def main() -> None:
         edges = min(arguments.edges, int(_MOST_BYTES / (4 * width)))
         if edges not in graphs:
             graphs = {edges: power_law_graph(arguments.vertices, edges, arguments.seed)}
-        measured = measure(graphs[edges], width, arguments.rounds, peers)
+        measured = measure(graphs[edges], width, arguments.rounds, peers, fresh=arguments.fresh)
         rows += measured
         for which in ("forward", "backward"):
             cells = [
@@ -259,7 +289,13 @@ def main() -> None:
                 flush=True,
             )
     if arguments.json:
-        summary = {"copy_gb_per_s": bandwidth, "rounds": arguments.rounds, "cpus": os.cpu_count(), "rows": rows}
+        summary = {
+            "copy_gb_per_s": bandwidth,
+            "rounds": arguments.rounds,
+            "fresh": arguments.fresh,
+            "cpus": os.cpu_count(),
+            "rows": rows,
+        }
         arguments.json.write_text(json.dumps(summary, indent=1) + "\n")
 
 

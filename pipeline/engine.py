@@ -31,7 +31,7 @@ from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.interval_data import interval_data
 from dorylax.pipeline.parameters import Applied, ParameterServers
 from dorylax.pipeline.prepare import Prepared, prepare
-from dorylax.pipeline.resources import Resources, cores
+from dorylax.pipeline.resources import Resources, cores, shares
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller
 from dorylax.pipeline.setup import check_counts, check_state, layout_for
 from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
@@ -282,7 +282,9 @@ class Pipeline:
         """Computes what is computed once, brings back what was saved, and lets intervals come to the gate."""
         clock = self._running
         constants = interval_data(self._prepared, self._data, self._shards, sizes)
-        clock.run(backend.warm())
+        if (room := clock.run(backend.warm())) is not None:
+            for server, slots in zip(self._servers, shares(room, len(self._servers)), strict=True):
+                server.lower_slots(slots)
         free = clock.run(self._run_once(constants))
         self._drain_calls()
         self._driver = Driver(

@@ -93,6 +93,13 @@ class GraphServer:
         """Intervals of this server."""
         return self.shard.num_intervals
 
+    def lower_slots(self, most: int) -> None:
+        """Begins no more than this many tensor tasks at a time, ≥ 1, from now on."""
+        limit = self.controller.limit
+        limit.set(min(limit.slots, most))
+        if self.autotuner is not None:
+            self.autotuner.lower(most)
+
     def changing_buffers(self) -> list[tuple[int, RowBuffer]]:
         """The buffers of what is not the same in every epoch, by number of the publication."""
         entries = zip(self.fabric.plan.publications, self.buffers, strict=True)

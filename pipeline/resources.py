@@ -49,6 +49,16 @@ class Resources(NamedTuple):
         return cls(threads, slots, workers)
 
 
+def shares(room: int, servers: int) -> list[int]:
+    """How many of the calls that can run at a time each server may begin: as equal as can be, and one at least.
+
+    Args:
+        room: calls at a time, ≥ 0.
+        servers: how many there are, ≥ 1.
+    """
+    return [max(1, room // servers + (server < room % servers)) for server in range(servers)]
+
+
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

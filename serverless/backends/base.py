@@ -27,8 +27,12 @@ class Backend(Protocol):
         """
         ...
 
-    async def warm(self) -> None:
+    async def warm(self) -> int | None:
         """Starts workers, so that the first tasks find them ready.
+
+        Returns:
+            How many tasks of all graph servers can run at a time, where it is up to others and may be fewer than were asked
+            for: more than these would only wait, and be taken for slow. None: as many as were asked for.
 
         Raises:
             InvokeError: one could not be started.
@@ -61,8 +65,11 @@ class Invoker(Protocol):
         """
         ...
 
-    async def warm(self) -> None:
+    async def warm(self) -> int | None:
         """Starts sandboxes, so that the first events find them ready.
+
+        Returns:
+            As of `Backend.warm`.
 
         Raises:
             InvokeError: they could not be started.

@@ -106,9 +106,9 @@ class RemoteBackend:
                 self._end(task, exchange)
         return TensorResult(values, start, self._clock.now())
 
-    async def warm(self) -> None:
+    async def warm(self) -> int | None:
         """See `Backend`."""
-        await self._invoker.warm()
+        return await self._invoker.warm()
 
     def close(self) -> None:
         """Ends sandboxes and endpoints."""

@@ -71,6 +71,11 @@ class Autotuner:
         self._state = _next(self._state, queued, self._least, self._most)
         return self._state.limit
 
+    def lower(self, most: int) -> None:
+        """Keeps the limit to this many, ≥ 1, from now on, where it could be more."""
+        self._most = max(self._least, min(self._most, most))
+        self.restore(self._state)
+
     def state(self) -> AutotunerState:
         """What it knows, for a checkpoint."""
         return self._state

@@ -87,14 +87,19 @@ class LambdaFunctions:
             raise InvokeError("died", "the function was given an event, and answered as if there were none")
         return answer
 
-    async def warm(self) -> None:
+    async def warm(self) -> int | None:
         """Checks that the function can do what will be asked of it, and starts as many sandboxes as there are calls.
+
+        Returns:
+            How many calls AWS lets run at a time, if they are fewer than were asked for.
 
         Raises:
             AwsError: it is not there or not usable, or this machine's credentials may not look at or invoke it.
             InvokeError: no sandbox could be started, for another reason than that there is no room just now.
         """
+        asked = self.calls
         await self._do(self._check)
+        room = self.calls if self.calls < asked else None
         found = await asyncio.gather(
             *(self._do(lambda: self._call(None)) for _ in range(self.calls)), return_exceptions=True
         )
@@ -103,12 +108,12 @@ class LambdaFunctions:
             if isinstance(one, BaseException) and not isinstance(one, InvokeError):
                 raise one
         if not failed:
-            return
+            return room
         started, last = len(found) - len(failed), failed[-1]
         if started or all(one.reason == "throttled" for one in failed):
             # Calls of tasks wait for room and are repeated; that one of a thousand connections breaks must not end a run.
             _log.warning("%d of %d sandboxes were started; of the others the last said: %s", started, len(found), last)
-            return
+            return room
         # Why it is hopeless, not that there was no room as well.
         last = next(one for one in failed if one.reason != "throttled")
         name = self._function.name
@@ -145,8 +150,8 @@ class LambdaFunctions:
         most = shared_calls(self._ask("get_account_settings")) if reserved is None else reserved
         if most < self.calls:
             _log.warning(
-                "AWS lets %d calls of the function %s run at a time, not %d (tensor.slots of all graph servers): "
-                "the others wait; reserve more for it, or ask AWS for more",
+                "AWS lets %d calls of the function %s run at a time, not %d: graph servers begin no more than that "
+                "together; reserve more for it, or ask AWS for more",
                 most,
                 self._function.name,
                 self.calls,

@@ -103,6 +103,17 @@ def test_a_checkpoint_of_other_bounds_is_cut_to_these() -> None:
     assert other.limit == 10
 
 
+@given(QUEUES, QUEUES)
+def test_it_may_be_lowered(before: list[int], after: list[int]) -> None:
+    tuner = Autotuner(start=50, most=100)
+    follow(tuner, before)
+    tuner.lower(7)
+    assert tuner.limit <= 7
+    assert max(follow(tuner, after), default=0) <= 7
+    tuner.lower(9)
+    assert max(follow(tuner, [0] * 100)) == 7
+
+
 @pytest.mark.parametrize("bounds", [(0, 1, 2), (3, 2, 4), (1, 5, 4)])
 def test_refuses_bounds_in_disorder(bounds: tuple[int, int, int]) -> None:
     least, start, most = bounds

@@ -226,7 +226,7 @@ def test_warming_lowers_the_calls_to_what_aws_lets_run(
 ) -> None:
     aws.unreserved = 3
     functions = make(calls=5)
-    asyncio.run(functions.warm())
+    assert asyncio.run(functions.warm()) == 3
     assert (functions.calls, aws.invoked) == (3, 3)
     (text,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert text.startswith(f"AWS lets 3 calls of the function {aws.function} run at a time, not 5")
@@ -238,7 +238,7 @@ def test_reserved_concurrency_counts_and_the_account_s_does_not(aws: Cloud, make
     client.put_function_concurrency(FunctionName=aws.function, ReservedConcurrentExecutions=2)
     try:
         functions = make(calls=2)
-        asyncio.run(functions.warm())
+        assert asyncio.run(functions.warm()) is None
         assert functions.calls == 2
     finally:
         client.delete_function_concurrency(FunctionName=aws.function)

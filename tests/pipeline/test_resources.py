@@ -1,0 +1,71 @@
+"""How many tensor tasks run at a time, where others let fewer run than are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from support.pipelines import make_pipeline, messy_data
+
+from dorylax.pipeline import tensor_calls
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.resources import shares
+from dorylax.serverless.backends.inline import InlineBackend
+from dorylax.serverless.config import TensorConfig
+from dorylax.serverless.task import TensorResult, TensorTask
+
+
+def test_shares() -> None:
+    assert shares(7, 3) == [3, 2, 2]
+    assert shares(4, 2) == [2, 2]
+    # Each has one at least: without it would never begin anything.
+    assert shares(1, 3) == shares(0, 3) == [1, 1, 1]
+
+
+class Counted:
+    """A backend that lets no more than so many tasks run at a time, and sees how many of each server are begun."""
+
+    def __init__(self, room: int | None, inner: InlineBackend) -> None:
+        self.room, self.inner = room, inner
+        self.running, self.most = Counter[int](), Counter[int]()
+
+    async def run(self, task: TensorTask, attempt: int) -> TensorResult:
+        self.running[task.server] += 1
+        self.most[task.server] = max(self.most[task.server], self.running[task.server])
+        try:
+            return await self.inner.run(task, attempt)
+        finally:
+            self.running[task.server] -= 1
+
+    async def warm(self) -> int | None:
+        return self.room
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@pytest.mark.parametrize("autotune", [False, True])
+@pytest.mark.parametrize(("room", "most"), [(3, {0: 2, 1: 1}), (None, {0: 4, 1: 4})])
+def test_servers_begin_no_more_together_than_the_backend_has_room_for(
+    monkeypatch: pytest.MonkeyPatch, room: int | None, most: dict[int, int], autotune: bool
+) -> None:
+    """More would wait behind others' calls, where the wait counts as theirs: into bills, and into what is late."""
+    made: list[Counted] = []
+
+    def counted(*arguments: Any, **options: Any) -> Counted:
+        made.append(Counted(room, InlineBackend(*arguments, **options)))
+        return made[-1]
+
+    monkeypatch.setattr(tensor_calls, "InlineBackend", counted)
+    tensor = TensorConfig(slots=4, autotune=autotune)
+    config = PipelineConfig(servers=2, intervals=8, clock="virtual", tensor=tensor)
+    pipeline, parts = make_pipeline("gcn", messy_data(), config)
+    pipeline.start(parts.params, None, parts.state)
+    try:
+        pipeline.barrier(2)
+        for _ in range(2):
+            pipeline.run_epoch()
+    finally:
+        pipeline.close()
+    assert made[0].most == most
