@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
+import jax
 import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -37,6 +40,18 @@ install_import_hook(
 # A shared machine may stall for longer than any deadline; examples come from a fixed seed so that CI does not flake.
 settings.register_profile("dorylax", deadline=None, derandomize=True)
 settings.load_profile("dorylax")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets JAX keep what it has compiled: many tests make the same functions anew, and compiling is most of their time.
+
+    For this process alone and until its end: nothing comes from another version, or from a process that was stopped.
+    """
+    folder = tempfile.mkdtemp(prefix="dorylax-tests-compiled-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture(scope="session")
