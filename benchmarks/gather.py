@@ -1,14 +1,15 @@
 """The gather kernel beside its peers and the machine's limit: GB/s of gathered rows, on one power-law graph.
 
-    python benchmarks/gather.py                  # the full table, about ten minutes on two cores
+    python benchmarks/gather.py                  # the full table, half an hour on two cores
     python benchmarks/gather.py --widths 64 128 --rounds 3 --json gather.json
 
 Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch and SciPy have no unweighted
 sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR with int32 indices, and
 all threads (SciPy uses one). Results are written where the last one was (a donated array for JAX, `out=` for torch; SciPy
 has no such thing), as inside a step that is compiled as a whole: with `--fresh` they are allocated, and the system then
-clears their pages on first use. A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, so
-that noise of the machine meets all alike; the table gives medians. Peers that are not installed are left out, and named.
+clears their pages on first use. A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, each
+after a run of its own that does not count, so that noise of the machine meets all alike; the table gives medians. Peers that
+are not installed are left out, and named.
 
 The **limit** is what the machine reads at most: `row_read.cc`, built with the compiler that builds the kernel, adds the same
 rows in the same order into registers, on all cores, and does nothing else. It has the better of two medians, with and
@@ -221,6 +222,8 @@ def measure(
     for _ in range(rounds):
         for key, run in runs.items():
             time.sleep(_SETTLE)
+            if key[1] == "forward":
+                run()  # not timed: while the others ran, its arrays have become cold, down to the system's page tables
             start = time.perf_counter()
             run()
             seconds[key].append(time.perf_counter() - start)
