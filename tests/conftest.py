@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -47,6 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     For this process alone and until its end: nothing comes from another version, or from a process that was stopped.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background: tests send it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = tempfile.mkdtemp(prefix="dorylax-tests-compiled-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     jax.config.update("jax_compilation_cache_dir", folder)
