@@ -49,7 +49,8 @@ def test_what_has_no_hash_is_checked() -> None:
 
 
 def test_the_package_is_checked() -> None:
-    from dorylax.clock.base import Timed
+    from dorylax.memory.estimate import gibibytes
 
+    assert gibibytes(2**30) == "1.0 GiB"
     with pytest.raises(TypeCheckError):
-        Timed(None, "now", 1.0)  # type: ignore[arg-type]
+        gibibytes("a lot")  # type: ignore[arg-type]
