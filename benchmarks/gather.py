@@ -7,9 +7,9 @@ Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and se
 sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR with int32 indices, and
 all threads (SciPy uses one). Results are written where the last one was (a donated array for JAX, `out=` for torch; SciPy
 has no such thing), as inside a step that is compiled as a whole: with `--fresh` they are allocated, and the system then
-clears their pages on first use. A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, each
-after a run of its own that does not count, so that noise of the machine meets all alike; the table gives medians. Peers that
-are not installed are left out, and named.
+clears their pages on first use. A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, so
+that noise of the machine meets all alike, and each begins with a forward run that does not count; the table gives medians.
+Peers that are not installed are left out, and named.
 
 The **limit** is what the machine reads at most: `row_read.cc`, built with the compiler that builds the kernel, adds the same
 rows in the same order into registers, on all cores, and does nothing else. It has the better of two medians, with and

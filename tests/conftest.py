@@ -44,12 +44,11 @@ settings.load_profile("dorylax")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Lets JAX keep what it has compiled: many tests make the same functions anew, and compiling is most of their time.
-
-    For this process alone and until its end: nothing comes from another version, or from a process that was stopped.
-    """
+    """Sets up the process: Ctrl-C, and what JAX has compiled."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background: tests send it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Many tests make the same functions anew, and compiling is most of their time: JAX keeps what it has compiled. For this
+    # process alone and until its end, so that nothing comes from another version or from a process that was stopped.
     folder = tempfile.mkdtemp(prefix="dorylax-tests-compiled-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     jax.config.update("jax_compilation_cache_dir", folder)

@@ -48,10 +48,11 @@ def test_no_such_function(dorylax, aws: Cloud) -> None:
 
 def test_no_sandbox(dorylax, aws: Cloud) -> None:
     aws.answer = lambda _: Reply(b'{"errorType": "Runtime.ExitError", "errorMessage": "x"}', "Unhandled")
-    code, line = train(dorylax, **ON_AWS, function=aws.function)
-    assert code == 1
-    assert line.startswith(f"error: of 2 sandboxes of the function {aws.function} none could be started: ")
-    assert "Runtime.ExitError" in line
+    assert train(dorylax, **ON_AWS, function=aws.function) == (
+        1,
+        f"error: of 2 sandboxes of the function {aws.function} none could be started: the function's sandbox failed "
+        "(Runtime.ExitError: x); it may need more memory: dorylax aws deploy with a larger memory_mb",
+    )
 
 
 @pytest.mark.parametrize(

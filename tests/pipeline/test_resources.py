@@ -19,7 +19,7 @@ from dorylax.serverless.task import TensorResult, TensorTask
 def test_shares() -> None:
     assert shares(7, 3) == [3, 2, 2]
     assert shares(4, 2) == [2, 2]
-    # Each has one at least: without it would never begin anything.
+    # Each has one at least: a server without any would never begin a task.
     assert shares(1, 3) == shares(0, 3) == [1, 1, 1]
 
 
