@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final
 
-from dorylax.jax_internals import JaxprEqn, Var, is_literal
+from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
 from dorylax.ops.primitives.base import Direction
 from dorylax.ops.row_operators import Role, is_push, roles, rows_side
 from dorylax.program.describe import task_label
@@ -23,7 +23,7 @@ from dorylax.program.symbols import Space
 from dorylax.program.task import Task
 from dorylax.serverless.task import OperandSource, ResultTarget
 
-Kind = Literal["stage", "gather", "push", "driver"]
+Kind = Literal["stage", "gather", "push", "driver", "sum"]
 
 
 @final
@@ -69,7 +69,8 @@ class Step:
     Attributes:
         index: the number of the task in the program.
         kind: "stage"; "gather" for graph operators that compute an interval's own rows or in-edges; "push" for those that
-            sum what in-edges hold per source, which are summed by the destinations' servers first; "driver".
+            sum what in-edges hold per source, which are summed by the destinations' servers first; "driver"; "sum", which
+            completes sums over all rows.
         label: in the paper's vocabulary: GA, AV, SC, AE, ∇….
         reads, writes: values that cross the task's boundary, without the graph's arrays.
         space: whose rows it writes; None for the driver.
@@ -78,7 +79,8 @@ class Step:
         operands: of a graph operator.
         equations: what it computes.
         publishes: numbers of the publications of what it writes.
-        sums: those of its writes that are sums over rows, to be pushed to the parameter servers.
+        sums: those of its writes that are pushed to the parameter servers: sums over rows, and whole values without rows that
+            the gradient or the model's new state is made of.
         forget: private values that no later step of the epoch reads.
     """
 
@@ -161,6 +163,7 @@ class _Planner:
         params = [var for var, entry in entries if entry.role == "param"]
         self._leaves = {var: leaf for leaf, var in enumerate(params)}
         self._publications: dict[tuple[Var, Direction], Publication] = {}
+        self._pushed: set[Var] = set()
 
     def plan(self) -> Plan:
         self._check_outputs()
@@ -177,8 +180,10 @@ class _Planner:
         numbers = {key: number for number, key in enumerate(self._publications)}
         last_read: dict[Var, int] = {}
         for k, interface in enumerate(program.interfaces):
-            if k not in before:
+            if k not in before and k not in after:
                 last_read.update(dict.fromkeys(interface.reads, k))
+        self._pushed = {var for k in after for var in program.interfaces[k].reads}
+        self._pushed.update(variables(program.traced.step.jaxpr.outvars))
         steps: dict[str, list[Step]] = {"once": [], "epoch": []}
         for k, task in pairs:
             if task.kind != "driver" or k in between or task.when == "once":
@@ -213,7 +218,7 @@ class _Planner:
         entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
         free = {var for var, entry in entries if isinstance(self._types[var], Free) or entry.role == "constant"}
         for k, task in enumerate(program.tasks):
-            if task.when == "once" and task.kind == "driver":
+            if task.when == "once" and task.kind in ("driver", "sum"):
                 free.update(program.interfaces[k].writes)
         before: list[int] = []
         rest: list[int] = []
@@ -259,7 +264,7 @@ class _Planner:
         return [
             var
             for var in dict.fromkeys((*interface.reads, *interface.writes))
-            if var not in lasting and isinstance(self._types[var], Rows) and last_read.get(var, index) == index
+            if var not in lasting and last_read.get(var, index) == index
         ]
 
     def _step(
@@ -268,7 +273,7 @@ class _Planner:
         program = self._program
         interface = program.interfaces[index]
         operands: list[Operand] = []
-        kind: Kind = "driver" if task.kind == "driver" else "stage"
+        kind: Kind = task.kind if task.kind in ("driver", "sum") else "stage"
         if task.kind == "graph":
             equation = task.equations[0]
             push = is_push(equation.primitive.name, equation.params)
@@ -292,7 +297,7 @@ class _Planner:
             operands=tuple(operands),
             equations=task.equations,
             publishes=tuple(publishes),
-            sums=tuple(var for var in interface.writes if isinstance(self._types[var], Summed)),
+            sums=tuple(v for v in interface.writes if v in self._pushed and not isinstance(self._types[v], Rows)),
             forget=tuple(forget),
         )
 

@@ -20,6 +20,7 @@ from dorylax.jax_internals import (
     is_literal,
     make_jaxpr_of,
 )
+from dorylax.program.complete_sums import complete_sums
 from dorylax.program.constants import constants_as_inputs
 from dorylax.program.differentiate import differentiate, undifferentiated
 from dorylax.program.epoch_rng import epoch_rng
@@ -31,13 +32,12 @@ from dorylax.program.model.kinds import take_apart
 from dorylax.program.places import Places
 from dorylax.program.program import Program
 from dorylax.program.rows.check import infer
-from dorylax.program.rows.errors import misused_sum
-from dorylax.program.rows.types import Rows, RowType, Summed
+from dorylax.program.rows.types import Rows, RowType
 from dorylax.program.simplify import simplify
 from dorylax.program.source import where_raised
 from dorylax.program.spec import DataSpec
 from dorylax.program.symbols import Dimensions, new_dimensions
-from dorylax.program.traced import Input, Output, Traced
+from dorylax.program.traced import Input, Output, Traced, whole_outputs
 
 RowFunction = Callable[[Any, Any], Any]
 """`(model's output, labels) -> rows [V, …]`."""
@@ -188,6 +188,7 @@ def _trace(
     flat = simplify(flatten(closed, custom=False, places=Places.of(inputs), fused=fused))
     flat, entries, constants = constants_as_inputs(flat, tuple(inputs), ())
     opened = flatten(flat, custom=True, places=Places.of(entries), fused=fused)
+    opened = complete_sums(opened, entries, whole=whole_outputs(outputs))
     types = infer(opened.jaxpr, [entry.row_type for entry in entries])
     _check_keys(opened, types)
     _check_outputs(opened, types, outputs)
@@ -214,12 +215,9 @@ def _check_keys(closed: ClosedJaxpr, types: Mapping[Var, RowType]) -> None:
 
 
 def _check_outputs(closed: ClosedJaxpr, types: Mapping[Var, RowType], outputs: Sequence[Output]) -> None:
-    """Refuses what no part of the rows can give: sums that are not part of the loss, and state with rows."""
+    """Refuses state with rows, which no server could keep for all."""
     for atom, output in zip(closed.jaxpr.outvars, outputs, strict=True):
         found = None if is_literal(atom) else types[atom]
-        if isinstance(found, Summed) and output.role in ("state", "output"):
-            kept = f"The model keeps it as its state {output.name}"
-            raise misused_sum(found, None, kept if output.role == "state" else "The model returns it")
         if isinstance(found, Rows) and output.role == "state":
             raise SplitError(
                 f"the model keeps a row for each {found.space} as its state {output.name}: compute such rows anew in every "

@@ -26,6 +26,7 @@ from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import put_back, take_apart
 from dorylax.trainer import Trainer
 from support.graphs import messy_graph
+from support.summing_models import SUMMING
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "gcn": {"dropout": 0.5, "hidden_features": 8},
@@ -75,13 +76,19 @@ def in_dtype(data: Dataset, dtype: str) -> Dataset:
 
 
 def make_model(name: str, data: Dataset, dtype: str = "float32", seed: int = 0) -> nnx.Module:
-    """A small model with dropout, its parameters of this dtype."""
-    model = registry.build(
-        name, data.num_features, data.num_classes, OPTIONS[name], nnx.Rngs(params=seed, dropout=seed)
-    )
+    """A small model with dropout (of `OPTIONS`), or one that takes sums over all vertices (of `SUMMING`)."""
+    if name in SUMMING:
+        model = SUMMING[name].make(jnp.dtype(dtype))
+    else:
+        rngs = nnx.Rngs(params=seed, dropout=seed)
+        model = registry.build(name, data.num_features, data.num_classes, OPTIONS[name], rngs)
     parts = take_apart(model)
-    put_back(model, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parts.params), parts.state)
+    put_back(model, *(jax.tree.map(lambda leaf: _cast(leaf, dtype), tree) for tree in (parts.params, parts.state)))
     return model
+
+
+def _cast(leaf: Any, dtype: str) -> Any:
+    return jnp.asarray(leaf, dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
 def train_single(name: str, data: Dataset, epochs: int, *, dtype: str = "float32", seed: int = 0) -> Trained:

@@ -13,7 +13,6 @@ from dorylax.program.source import where_written
 from dorylax.program.symbols import Space
 
 
-@final
 class RowError(SplitError):
     """An operation for which it is not proved that rows are computed independently.
 
@@ -47,6 +46,11 @@ class RowError(SplitError):
         )
 
 
+@final
+class MisusedSumError(RowError):
+    """A sum over rows that something reads which its parts cannot go through one by one."""
+
+
 def place_of(equation: JaxprEqn, callers: Sequence[JaxprEqn]) -> str:
     """Where an operation is written; where it is called if it is inside a library's function, as that of `jnp.sort`."""
     return next(filter(None, map(where_written, (equation, *reversed(callers)))), "")
@@ -59,7 +63,7 @@ def mixing(space: Space) -> str:
 
 def misused_sum(
     total: Summed, use: JaxprEqn | None, why: str, *, callers: Sequence[JaxprEqn] = (), phase: str = ""
-) -> RowError:
+) -> MisusedSumError:
     """The error for a sum over rows that something else than the loss is made of.
 
     Args:
@@ -79,7 +83,7 @@ def misused_sum(
     used = "" if use is None else place_of(use, callers)
     if use is not None and used not in ("", taken):
         why = f"{why} [{use.primitive.name}{used}]"
-    return RowError(
+    return MisusedSumError(
         origin.equation,
         origin.how,
         f"{why}. {advice.sums(origin.space)}",
