@@ -1,11 +1,10 @@
-"""Before a pipeline starts: does the configuration fit graph and model, and which vertices go where."""
+"""Before a pipeline starts: does the configuration fit the graph, and which vertices go where."""
 
 from __future__ import annotations
 
 from dorylax.graph.graph import Graph
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
-from dorylax.pipeline.plan import Plan
 
 
 def check_counts(config: PipelineConfig, num_vertices: int) -> None:
@@ -21,21 +20,6 @@ def check_counts(config: PipelineConfig, num_vertices: int) -> None:
             "intervals",
             f"= {config.intervals} on {config.servers} servers are {config.intervals * config.servers} intervals, more "
             f"than the graph's {num_vertices} vertices: give fewer",
-        )
-
-
-def check_state(plan: Plan, config: PipelineConfig) -> None:
-    """Refuses to train asynchronously what changes state of its own.
-
-    Raises:
-        PipelineConfigError: names the state.
-    """
-    changing = [output.name for output in plan.program.traced.outputs if output.role == "state"]
-    if changing and not config.synchronous:
-        raise PipelineConfigError(
-            "mode",
-            f"= async cannot train {plan.program.traced.name}, whose state {changing[0]} changes with every epoch: "
-            "intervals stand in different epochs. Choose pipe",
         )
 
 

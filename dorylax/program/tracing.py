@@ -196,7 +196,7 @@ def _trace(
         kept = tuple(outputs)
         derived = undifferentiated(flat, entries, constants, kept, fused=fused)
     else:
-        flat, kept = _without_unchanged_state(flat, tuple(outputs))
+        flat, kept = _without_unchanged_state(flat, entries, tuple(outputs))
         derived = differentiate(flat, entries, constants, kept, input_gradients=True, fused=fused)
     return Traced(parts.name, spec, dimensions, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
 
@@ -268,14 +268,15 @@ def _masked_sum(rows: Any, counted: Any) -> Any:
 
 
 def _without_unchanged_state(
-    forward: ClosedJaxpr, outputs: tuple[Output, ...]
+    forward: ClosedJaxpr, inputs: Sequence[Input], outputs: tuple[Output, ...]
 ) -> tuple[ClosedJaxpr, tuple[Output, ...]]:
-    """Drops the outputs that are an input as it came: state that the model only reads."""
-    given = set(forward.jaxpr.invars)
+    """Drops the outputs that are state as it came, which the model only reads."""
+    pairs = zip(inputs, forward.jaxpr.invars, strict=True)
+    given = {entry.name: var for entry, var in pairs if entry.role == "state"}
     kept = [
         k
         for k, (entry, atom) in enumerate(zip(outputs, forward.jaxpr.outvars, strict=True))
-        if entry.role != "state" or is_literal(atom) or atom not in given
+        if entry.role != "state" or atom is not given.get(entry.name)
     ]
     consts = dict(zip(forward.jaxpr.constvars, forward.consts, strict=True))
     chosen = [forward.jaxpr.outvars[k] for k in kept]

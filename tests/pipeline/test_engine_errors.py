@@ -4,7 +4,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -18,18 +17,6 @@ from dorylax.program.errors import SplitError
 from dorylax.program.model.flax_nnx import take_apart
 
 GRAPH = messy_data(32, 120)
-
-
-class Counting(nnx.Module):
-    """A model with state: how often it was called."""
-
-    def __init__(self) -> None:
-        self.enter = nnx.Linear(GRAPH.num_features, GRAPH.num_classes, rngs=nnx.Rngs(0))
-        self.calls = nnx.Variable(jnp.int32(0))
-
-    def __call__(self, graph: Any, x: Any) -> Any:
-        self.calls[...] += 1
-        return ops.gather(graph, self.enter(x))
 
 
 class Normalising(nnx.Module):
@@ -93,26 +80,6 @@ def test_no_partition_there(tmp_path: Path) -> None:
 def test_a_model_that_cannot_be_split() -> None:
     with pytest.raises(SplitError):
         make(Normalising(), servers=2, intervals=2)
-
-
-def test_state_that_changes_has_no_place_where_intervals_stand_in_different_epochs() -> None:
-    with pytest.raises(
-        PipelineConfigError, match=r"= async cannot train .*state calls changes .* Choose pipe"
-    ) as caught:
-        make(Counting(), servers=2, intervals=2, mode="async", staleness=0)
-    assert caught.value.key == "pipeline.mode"
-
-
-@pytest.mark.parametrize("mode", ["pipe", "no-pipe"])
-def test_state_that_changes_is_kept_where_epochs_are_synchronous(mode: Any) -> None:
-    parts = take_apart(Counting())
-    config = PipelineConfig(servers=2, intervals=2, mode=mode, clock="virtual")
-    pipeline = Pipeline.of(parts, GRAPH, optimizer(), config, seed=0)
-    pipeline.start(parts.params, None, parts.state)
-    try:
-        assert [int(pipeline.run_epoch().state["calls"]) for _ in range(3)] == [1, 2, 3]
-    finally:
-        pipeline.close()
 
 
 def test_what_is_not_started_cannot_run() -> None:

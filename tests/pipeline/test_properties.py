@@ -42,9 +42,9 @@ from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
 
-ASYNCHRONOUS = {"gcn": 44, "sage": 12, "gat": 4}
-SYNCHRONOUS = {"gcn": 14, "sage": 4, "gat": 2}
-"""How many runs of each model, 80 in all."""
+ASYNCHRONOUS = {"gcn": 44, "sage": 12, "gat": 4, "drifting": 12}
+SYNCHRONOUS = {"gcn": 14, "sage": 4, "gat": 2, "drifting": 4}
+"""How many runs of each model, 96 in all."""
 
 NO_SHRINK = [Phase.explicit, Phase.generate]  # it would take minutes, and cases are small
 EDGE_CHUNK = 40
@@ -248,7 +248,7 @@ class Witness:
         self._unanswered: dict[Pair, set[Any]] = {}
         self._applied = Counter[Pair]()
         self._pulled: dict[Pair, int] = {}
-        self._versions: dict[int, list[np.ndarray]] = {}  # parameters, then the optimizer's state
+        self._versions: dict[int, list[np.ndarray]] = {}  # parameters, state, the optimizer's state
         self._holders = Counter[int]()
         self._stages: dict[Pair, set[int]] = {}
         self._parameters: ParameterServers | None = None
@@ -293,7 +293,7 @@ class Witness:
         self._pulled[interval, epoch] = pulled.version
         finished = max(0, epoch - self.ahead(epoch))
         assert pulled.version >= self.updates_before(finished), "weights lack finished epochs"
-        self._same(pulled.version, jax.tree.leaves(pulled.params))
+        self._same(pulled.version, jax.tree.leaves((pulled.params, pulled.state)))
         self.stashes()
 
     def stashes(self) -> None:
@@ -301,13 +301,13 @@ class Witness:
         assert self._parameters.live_stashes <= self.case.intervals
 
     def computes(self, number: int, place: int, operand: Any) -> None:
-        """A stage reads a parameter."""
+        """A stage reads a parameter, or the model's state."""
         call, here = CALL.get(), HERE.get()
         assert here is not None
         # A call for a worker says whose it is: whoever has it made again may be in another interval's context.
         pair = (here[1].number, here[1].epoch) if call is None else (call.interval, call.epoch)
         assert np.array_equal(self._versions[self._pulled[pair]][place], operand), (
-            "a stage has weights of another version"
+            "a stage has weights or state of another version"
         )
         self._stages.setdefault(pair, set()).add(number)
 
@@ -376,7 +376,8 @@ class Witness:
     def holds(self, state: ServerState) -> None:
         """A parameter server has come to a version."""
         self._holders[state.version] += 1
-        self._same(state.version, jax.tree.leaves((state.params, state.opt_state)))
+        self._same(state.version, jax.tree.leaves((state.params, state.state, state.opt_state)))
+        assert state.state.get("calls", state.version) == state.version, "state has not advanced once per version"
 
     def _same(self, version: int, leaves: list[Any]) -> None:
         arrays = [np.asarray(leaf) for leaf in leaves]
@@ -421,7 +422,7 @@ class Witness:
         def parameters(params: Any, *args: Any, **options: Any) -> ParameterServers:
             self._parameters = ParameterServers(params, *args, **options)
             state = self._parameters.newest()
-            self._same(0, jax.tree.leaves((state.params, state.opt_state)))
+            self._same(0, jax.tree.leaves((state.params, state.state, state.opt_state)))
             return self._parameters
 
         patch.setattr(engine, "find_cluster", lambda name: self.case.cluster)
@@ -497,15 +498,16 @@ class Witness:
 
         def watched(prepared: Prepared, sizes: Any, *, of_workers: bool) -> dict[int, Any]:
             traced = prepared.plan.program.traced
-            inputs = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
-            places = {var: k for k, var in enumerate(var for var, entry in inputs if entry.role == "param")}
+            inputs = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
+            held = [var for role in ("param", "state") for var, entry in inputs if entry.role == role]
+            places = {var: k for k, var in enumerate(held)}
 
             def wrap(index: int, function: Any) -> Any:
                 reads = prepared.plan.program.interfaces[index].reads
-                parameters = [(k, places[var]) for k, var in enumerate(reads) if var in places]
+                read = [(k, places[var]) for k, var in enumerate(reads) if var in places]
 
                 def call(*operands: Any) -> Any:
-                    for k, place in parameters:
+                    for k, place in read:
                         self.computes(index, place, operands[k])
                     return function(*operands)
 

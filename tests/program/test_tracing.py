@@ -109,6 +109,32 @@ def test_new_state_comes_out() -> None:
     assert int(result.state["calls"]) == 5
 
 
+class HandingOn(nnx.Module):
+    """Its new state is something that is there already: other state, a parameter, or the state itself."""
+
+    def __init__(self) -> None:
+        self.enter = nnx.Linear(F, C, rngs=nnx.Rngs(0))
+        self.now, self.before = nnx.Variable(jnp.float32(2)), nnx.Variable(jnp.float32(1))
+        self.bias, self.same = nnx.Variable(jnp.ones(C)), nnx.Variable(jnp.float32(5))
+
+    def __call__(self, graph: Any, x: Any) -> Any:
+        self.now[...], self.before[...] = self.before[...], self.now[...]
+        self.bias[...] = self.enter.bias[...]
+        self.same[...] = self.same[...]
+        return self.enter(x)
+
+
+def test_state_that_becomes_other_state_or_a_parameter() -> None:
+    parts = take_apart(HandingOn(), GRAPH, X)
+    program = trace(HandingOn(), SPEC)
+    changing = [output.name for output in program.traced.outputs if output.role == "state"]
+    assert changing == ["before", "bias", "now"]
+    new = executor_of(program).step(parts.params, parts.streams, parts.state).state
+    _, expected = parts.structure.apply_train(parts.params, parts.streams, parts.state, GRAPH, X)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(new[name], value)
+
+
 class Normed(linen.Module):
     @linen.compact
     def __call__(self, graph: Any, x: Any, train: bool) -> Any:
