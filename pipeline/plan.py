@@ -79,8 +79,8 @@ class Step:
         operands: of a graph operator.
         equations: what it computes.
         publishes: numbers of the publications of what it writes.
-        sums: those of its writes that are pushed to the parameter servers: sums over rows, and whole values without rows that
-            the gradient or the model's new state is made of.
+        sums: those of its writes that are pushed to the parameter servers: sums over rows, and whole values that the gradient
+            or the model's new state is made of.
         forget: private values that no later step of the epoch reads.
     """
 
@@ -261,10 +261,14 @@ class _Planner:
 
     def _forgotten(self, index: int, last_read: Mapping[Var, int], lasting: set[Var]) -> list[Var]:
         interface = self._program.interfaces[index]
+        # What has no rows and is computed once is small, and the driver may read it in every epoch.
+        once = self._program.tasks[index].when == "once"
         return [
             var
             for var in dict.fromkeys((*interface.reads, *interface.writes))
-            if var not in lasting and last_read.get(var, index) == index
+            if var not in lasting
+            and last_read.get(var, index) == index
+            and (isinstance(self._types[var], Rows) or not once)
         ]
 
     def _step(

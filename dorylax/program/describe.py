@@ -82,13 +82,17 @@ def task_label(program: Program, index: int) -> str:
     """A task's name: GA, SC, AV, AE, with ∇ in the backward pass and `AV+∇AV` where both passes are one stage.
 
     Graph operators that only count edges are "count", sums over all rows GS; the driver's tasks are "setup" (once), "begin"
-    and "end" (of an epoch).
+    and "end" (of an epoch), and "between" where it computes with completed sums, or with what is to be completed.
     """
     task = program.tasks[index]
     if task.kind == "driver":
         if task.when == "once":
             return "setup"
-        return "end" if task.phase == "backward" else "begin"
+        written = {var for other in program.tasks[:index] if other.when == "epoch" for var in other.defined}
+        if written.isdisjoint(task.read):
+            return "begin"
+        needed = {var for other in program.tasks[index + 1 :] for var in other.read}
+        return "end" if needed.isdisjoint(task.defined) else "between"
     if task.kind == "graph":
         name = task.equations[0].primitive.name
         if name in COUNTING:

@@ -1,9 +1,9 @@
 """Flattening: one list of equations without calls, so that every graph operator is in sight.
 
 `jit`, `remat` and other plain calls are inlined; a `scan` is unrolled where it holds something that must be seen (a
-graph operator, randomness or ids of rows, a number of rows, a sum over rows) and stays one equation elsewhere. Custom derivatives stay
-opaque until the model has been differentiated and are inlined then. Fused operators, which are made up of others, are
-written out in those, so that each can be cut by itself; on one machine they stay.
+graph operator, randomness or ids of rows, a number of rows, a sum over rows) and stays one equation elsewhere. Custom
+derivatives stay opaque until the model has been differentiated and are inlined then. Fused operators, which are made up of
+others, are written out in those, so that each can be cut by itself; on one machine they stay.
 """
 
 from __future__ import annotations

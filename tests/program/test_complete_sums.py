@@ -162,7 +162,7 @@ def test_of_a_matrix_of_products_only_what_is_read_is_shipped() -> None:
     ],
 )
 def test_what_is_no_sum_is_still_refused(mix: Any) -> None:
-    with pytest.raises(SplitError, match="test_complete_sums.py"):
+    with pytest.raises(SplitError, match=r"test_complete_sums\.py"):
         trace(lambda params, graph, x: mix(x) @ params["w"], spec(), params=W)
 
 

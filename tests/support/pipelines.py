@@ -102,12 +102,24 @@ def in_dtype(data: Dataset, dtype: str) -> Dataset:
     return copy
 
 
+class OfFunction(nnx.Module):
+    """A plain function and its parameters as a module."""
+
+    def __init__(self, function: Any, params: dict[str, Any]) -> None:
+        self.function = function
+        self.params = nnx.Dict({name: nnx.Param(jnp.asarray(value)) for name, value in params.items()})
+
+    def __call__(self, graph: Any, x: Any) -> Any:
+        return self.function({name: param[...] for name, param in self.params.items()}, graph, x)
+
+
 def make_model(name: str, data: Dataset, dtype: str = "float32", seed: int = 0) -> nnx.Module:
     """A small model with dropout (of `OPTIONS`, or "drifting"), or one that takes sums over all vertices (of `SUMMING`)."""
     rngs = nnx.Rngs(params=seed, dropout=seed)
     model: nnx.Module
     if name in SUMMING:
-        model = SUMMING[name].make(jnp.dtype(dtype))
+        made = SUMMING[name].make(jnp.dtype(dtype))
+        model = OfFunction(*made) if isinstance(made, tuple) else made
     elif name == "drifting":
         model = Drifting(data.num_features, data.num_classes, rngs=rngs)
     else:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen, nnx
-from support.zoo import C, Case, D, F
 
 from dorylax import ops
+from support.zoo import C, Case, D, F
 
 
 class BatchNormGCN(nnx.Module):
@@ -19,8 +20,7 @@ class BatchNormGCN(nnx.Module):
     def __init__(self, dtype: Any, *, layers: int = 2, width: int = 4, dropout: float = 0.0) -> None:
         rngs = nnx.Rngs(1)
         widths = [F, *[width] * (layers - 1), C]
-        pairs = list(zip(widths[:-1], widths[1:], strict=True))
-        self.convs = nnx.List([nnx.Linear(a, b, param_dtype=dtype, rngs=rngs) for a, b in pairs])
+        self.convs = nnx.List([nnx.Linear(a, b, param_dtype=dtype, rngs=rngs) for a, b in itertools.pairwise(widths)])
         self.norms = nnx.List(
             [nnx.BatchNorm(width, dtype=dtype, param_dtype=dtype, rngs=rngs) for width in widths[1:-1]]
         )
