@@ -13,15 +13,15 @@ def many(space: Space) -> str:
 
 
 def sums(space: Space) -> str:
-    """For a sum over rows that is used for something else than the loss."""
+    """For a sum over rows that is taken and used where its parts cannot meet."""
     if space == "edge":
         return (
-            "Sum the edges of each vertex with dorylax.ops.gather_edges or gather; "
-            "sums over all edges may only be part of a loss"
+            "Take sums over all edges outside loops, branches and functions with derivatives of their own; "
+            "sum the edges of each vertex with dorylax.ops.gather_edges or gather"
         )
     return (
-        "Use LayerNorm or RMSNorm, which normalise each vertex by itself (BatchNorm works with running averages); "
-        "sum over neighbours with dorylax.ops.gather; sums over all vertices may only be part of a loss"
+        "Take sums over all vertices outside loops, branches and functions with derivatives of their own, with "
+        "dorylax.ops.global_sum or x.sum(axis=0); sum over neighbours with dorylax.ops.gather"
     )
 
 
