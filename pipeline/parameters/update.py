@@ -87,9 +87,7 @@ class OptimizerStep:
         if self._advance is not None:  # of the newest state, not of a stashed one: no version's change may be lost
             state = self._advance(last.params, state, update.epoch, update.statistics)
         epoch = update.epoch if self._by_epoch else None
-        params, opt_state = self._step(
-            last.params, last.opt_state, update.gradients, loss, epoch, factor=update.factor
-        )
+        params, opt_state = self._step(last.params, last.opt_state, update.gradients, loss, epoch, factor=update.factor)
         return ServerState(update.number, *jax.block_until_ready((params, opt_state, state)))
 
     def _try(self, params: Tree) -> None:

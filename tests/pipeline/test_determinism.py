@@ -108,7 +108,9 @@ def test_latencies_have_a_part_in_what_an_asynchronous_run_learns() -> None:
     """So the equality above is not that of runs for which the order of things makes no difference."""
     found = []
     for slots in (1, 3):
-        pipeline = begin("gcn", config(mode="async", staleness=1, update="per_interval", tensor=TensorConfig(slots=slots)))
+        pipeline = begin(
+            "gcn", config(mode="async", staleness=1, update="per_interval", tensor=TensorConfig(slots=slots))
+        )
         found.append(bits(run(pipeline, 4)[-1]))
     assert found[0] != found[1]
 
@@ -184,7 +186,11 @@ def test_without_what_was_saved_the_first_epoch_fills_the_ghosts() -> None:
     pipeline = begin("gcn", config(mode="async", staleness=1, update="per_interval"))
     pipeline.barrier(3)
     stopped = stop(pipeline, run(pipeline, 3)[-1])
-    bare = begin("gcn", config(mode="async", staleness=1, update="per_interval"), after=Stopped(stopped.last, Saved({}, stopped.saved.record)))
+    bare = begin(
+        "gcn",
+        config(mode="async", staleness=1, update="per_interval"),
+        after=Stopped(stopped.last, Saved({}, stopped.saved.record)),
+    )
     before = bare.counters()["stale_rows"]
     bare.barrier(4)
     assert run(bare, 1)[0].epoch == 3
