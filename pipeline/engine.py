@@ -34,7 +34,7 @@ from dorylax.pipeline.parameters.messages import Sums
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.resources import Resources, cores, shares
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller
-from dorylax.pipeline.setup import check_counts, layout_for
+from dorylax.pipeline.setup import check_counts, check_optimizer, layout_for
 from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
@@ -126,7 +126,7 @@ class Pipeline:
             seed: of dropout, of the partition and of virtual latencies.
 
         Raises:
-            PipelineConfigError: the configuration does not fit the graph or the model; names the key.
+            PipelineConfigError: the configuration does not fit the graph or the optimizer; names the key.
             SplitError: the model cannot be split.
         """
         begin = time.perf_counter()
@@ -134,6 +134,7 @@ class Pipeline:
         billed = virtual or config.tensor.backend != "inline"
         prices = find_cluster(config.cluster) if billed else None
         check_counts(config, data.graph.num_vertices)
+        check_optimizer(optimizer, parts.params, config)
         prepared = prepare(parts, data, config.passes)
         layout = layout_for(data.graph, config, seed)
         graph = data.graph.reorder(layout.order)

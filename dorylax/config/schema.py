@@ -161,8 +161,7 @@ class PipelineSection(Section):
     )
     update: Literal["per_epoch", "per_interval"] | None = Field(
         None,
-        description="one optimizer step per epoch, or one per interval and epoch (async only); "
-        "null: per_interval with async, else per_epoch",
+        description="one optimizer step per epoch, or one per interval and epoch (async only); null: per_epoch",
     )
     interval_step_scaling: bool = Field(
         True, description="scale the steps of per_interval so that those of an epoch move as far as one of per_epoch"

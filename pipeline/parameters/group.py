@@ -82,7 +82,7 @@ class ParameterServers:
         self._homes = [Address("graph", home) for home in homes]
         self._transport = transport
         self.num_bytes = payload_bytes(params)
-        step = OptimizerStep(optimizer, params, advance)
+        step = OptimizerStep(optimizer, params, advance, by_epoch=update == "per_interval")
         sequencer = Sequencer(
             len(homes),
             update,

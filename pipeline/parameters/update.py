@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from dorylax.pipeline.parameters.messages import Advance, ServerState, Tree, Update
+from dorylax.pipeline.parameters.step_counts import with_epoch
 
 
 class _NeedsLossFunctionError(Exception):
@@ -34,6 +35,7 @@ class OptimizerStep:
         optimizer: an optax transformation, or one that cloudpickle has made bytes of.
         params: parameters to be updated, or their shapes.
         advance: makes the model's new state; None where it has none that changes.
+        by_epoch: schedules stand at the epoch of an update, however many updates an epoch has (see `step_counts`).
 
     Attributes:
         pickled: the optimizer, as it is sent to a server in another process.
@@ -43,14 +45,19 @@ class OptimizerStep:
     """
 
     def __init__(
-        self, optimizer: optax.GradientTransformation | bytes, params: Tree, advance: Advance | None = None
+        self,
+        optimizer: optax.GradientTransformation | bytes,
+        params: Tree,
+        advance: Advance | None = None,
+        *,
+        by_epoch: bool = False,
     ) -> None:
         self.pickled = optimizer if isinstance(optimizer, bytes) else _pickled(optimizer)
         # Always what was shipped, so that what does not survive shipping shows on one machine already.
         self._optimizer, self._step = _loaded(self.pickled)
         # Losses are sums of many intervals' parts: float32 at least, float64 where the parameters are.
         floats = [leaf.dtype for leaf in jax.tree.leaves(params) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-        self._advance = advance
+        self._advance, self._by_epoch = advance, by_epoch
         self._loss_type = jnp.result_type(jnp.float32, *floats)
         self._try(params)
 
@@ -79,7 +86,8 @@ class OptimizerStep:
         state = last.state
         if self._advance is not None:  # of the newest state, not of a stashed one: no version's change may be lost
             state = self._advance(last.params, state, update.epoch, update.statistics)
-        params, opt_state = self._step(last.params, last.opt_state, update.gradients, loss, factor=update.factor)
+        epoch = update.epoch if self._by_epoch else None
+        params, opt_state = self._step(last.params, last.opt_state, update.gradients, loss, epoch, factor=update.factor)
         return ServerState(update.number, *jax.block_until_ready((params, opt_state, state)))
 
     def _try(self, params: Tree) -> None:
@@ -101,7 +109,11 @@ def _loaded(pickled: bytes) -> tuple[optax.GradientTransformationExtraArgs, Call
     """The optimizer and its jitted step: one for the same bytes, so that many servers and seeds compile it once."""
     optimizer = optax.with_extra_args_support(cloudpickle.loads(pickled))
 
-    def step(params: Tree, opt_state: Tree, gradients: Tree, loss: Any, *, factor: int = 1) -> tuple[Tree, Tree]:
+    def step(
+        params: Tree, opt_state: Tree, gradients: Tree, loss: Any, epoch: Any = None, *, factor: int = 1
+    ) -> tuple[Tree, Tree]:
+        if epoch is not None:
+            opt_state = with_epoch(opt_state, epoch)
         if factor != 1:
             gradients, loss = _scaled(gradients, float(factor)), loss * factor
         updates, new_opt_state = optimizer.update(

@@ -131,7 +131,12 @@ def test_any_key_of_it_makes_a_pipeline_with_all_keys(given: dict[str, object]) 
 
 
 def test_a_pipeline_comes_back_from_its_file() -> None:
-    given = {"pipeline.mode": "async", "pipeline.servers": 4, "pipeline.switch_margin": 0.1}
+    given = {
+        "pipeline.mode": "async",
+        "pipeline.servers": 4,
+        "pipeline.switch_margin": 0.1,
+        "pipeline.update": "per_interval",
+    }
     config = RunConfig.resolve({**given, "train.target_accuracy": 0.8})
     expected = PipelineConfig(mode="async", servers=4, staleness=0, update="per_interval", switch_margin=0.1)
     assert config.to_dict()["pipeline"] == expected.to_dict()

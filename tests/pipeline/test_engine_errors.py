@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from support.pipelines import make_model, messy_data, optimizer
@@ -80,6 +81,26 @@ def test_no_partition_there(tmp_path: Path) -> None:
 def test_a_model_that_cannot_be_split() -> None:
     with pytest.raises(SplitError):
         make(Normalising(), servers=2, intervals=2)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "counts"),
+    [
+        (optax.MultiSteps(optax.sgd(0.1), 2).gradient_transformation(), "MultiStepsState.mini_step"),
+        (optax.chain(optax.adam(0.1), optax.contrib.reduce_on_plateau()), "ReduceLROnPlateauState.plateau_count"),
+    ],
+)
+def test_an_optimizer_that_counts_steps_where_an_epoch_is_several(optimizer: Any, counts: str) -> None:
+    parts = take_apart(make_model("gcn", GRAPH))
+    options: dict[str, Any] = {"servers": 2, "intervals": 3, "mode": "async"}
+    with pytest.raises(PipelineConfigError) as caught:
+        Pipeline.of(parts, GRAPH, optimizer, PipelineConfig(update="per_interval", **options))
+    assert caught.value.key == "pipeline.update"
+    assert str(caught.value) == (
+        f"pipeline.update = per_interval makes 6 steps an epoch, which the optimizer would count as epochs ({counts}): "
+        "choose pipeline.update=per_epoch"
+    )
+    assert Pipeline.of(parts, GRAPH, optimizer, PipelineConfig(**options)).passes
 
 
 def test_what_is_not_started_cannot_run() -> None:
