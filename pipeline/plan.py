@@ -79,7 +79,7 @@ class Step:
         operands: of a graph operator.
         equations: what it computes.
         publishes: numbers of the publications of what it writes.
-        sums: those of its writes that are pushed to the parameter servers: sums over rows, and whole values that the gradient
+        sums: those of its writes that parameter servers get: sums over rows, and whole values that the gradient
             or the model's new state is made of.
         forget: private values that no later step of the epoch reads.
     """

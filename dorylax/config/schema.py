@@ -61,7 +61,9 @@ class ModelConfig(Section):
     attention_dropout: Fraction | None = Field(
         None, description="probability that an attention coefficient is dropped in training"
     )
-    norm: Literal["none", "layer", "rms"] | None = Field(None, description="normalisation after each hidden layer")
+    norm: Literal["none", "layer", "rms", "batch", "graph", "pair"] | None = Field(
+        None, description="normalisation after each hidden layer"
+    )
     residual: bool | None = Field(None, description="add a layer's input to its output")
     jk: Literal["none", "concat", "max"] | None = Field(
         None, description="jumping knowledge: how the rows of all layers are joined for a linear output layer"

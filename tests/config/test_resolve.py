@@ -197,8 +197,11 @@ def test_pipelines_that_cannot_be(given: dict[str, object], key: str, message: s
         ({"model.dropout": 1}, "model.dropout must be ≥ 0 and < 1, got 1"),
         ({"model.dropout": None}, "model.dropout must be a number ≥ 0 and < 1, got null"),
         ({"model.residual": 1}, "model.residual must be true or false, got 1"),
-        ({"model.norm": "lyer"}, "model.norm must be one of none, layer, rms, got 'lyer' (did you mean layer?)"),
-        ({"model.norm": 3}, "model.norm must be one of none, layer, rms, got 3"),
+        (
+            {"model.norm": "lyer"},
+            "model.norm must be one of none, layer, rms, batch, graph, pair, got 'lyer' (did you mean layer?)",
+        ),
+        ({"model.norm": 3}, "model.norm must be one of none, layer, rms, batch, graph, pair, got 3"),
         ({"optimizer.learning_rate": 0}, "optimizer.learning_rate must be > 0, got 0"),
         ({"optimizer.learning_rate": float("inf")}, "optimizer.learning_rate must be finite, got inf"),
         ({"optimizer.learning_rate": float("nan")}, "optimizer.learning_rate must be finite, got nan"),
