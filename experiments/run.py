@@ -79,6 +79,7 @@ def command(
         return 0
     if name is None:
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
+    from dorylax.experiments.confounding import confounders
     from dorylax.experiments.folder import check_folder, locked
     from dorylax.experiments.runner import check_data
     from dorylax.experiments.sweep import select
@@ -91,6 +92,8 @@ def command(
     conditions = [_condition(text) for text in only]
     sweep = select(whole, conditions)
     check_folder(folder, sweep)
+    for line in confounders(sweep):
+        click.echo(f"warning: {line}", err=True)
     if dry_run:
         return _dry_run(sweep, folder, jobs)
     if tensorboard:
