@@ -22,6 +22,7 @@ if __name__ == "__main__" and not __package__:
 import click
 
 from dorylax.cli.app import run as run_command
+from dorylax.cli.app import traceback_option
 from dorylax.cli.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.config.errors import ConfigError, did_you_mean
 
@@ -58,6 +59,7 @@ _DEFAULT = "flagship"
 @click.option("--tensorboard", is_flag=True, help="Runs also write DIR/runs/KEY/tensorboard, for TensorBoard.")
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
 @click.option("--dry-run", is_flag=True, help="Say what would run, and for how long by earlier runs.")
+@traceback_option
 def command(
     *,
     name: str | None,
