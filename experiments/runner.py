@@ -116,7 +116,7 @@ def check_data(sweep: Sweep) -> None:
             continue
         sizes = [entry.size_name for entry in described if entry.name == name and entry.size_name is not None]
         if not sizes:
-            raise ConfigError(f"data.size {size!r}: {name} comes in one size, leave data.size away")
+            raise ConfigError(f"data.size {size!r}: {name} comes in one size, omit data.size")
         if size not in sizes:
             raise ConfigError(f"unknown data.size {size!r} of {name}: {did_you_mean(size, sizes)}")
 
@@ -160,9 +160,12 @@ def run_one(run: Run, folder: Path, observer: Observer, cache: DataCache, option
             trainer = Trainer.from_config(run.config, data, run_directory=path, resume=True, observers=observers)
             result = trainer.fit()
     except Exception as error:
-        line = user_line(error)
-        last = "" if line is None else f"\n{line}: {in_one_sentence(error)}\n"
-        return fail(folder, run, traceback.format_exc() + last)
+        text, line = traceback.format_exc(), user_line(error)
+        if line is not None:
+            text += f"\n{line}: {in_one_sentence(error)}\n"
+        elif hasattr(error, "__notes__"):  # JAX's, that it hides its frames, would be the last line
+            text += f"\n{in_one_sentence(error)}\n"
+        return fail(folder, run, text)
     error_file(folder, run).unlink(missing_ok=True)
     if result.stopped == "signal":
         return RunOutcome(run, "open")
