@@ -60,10 +60,8 @@ def explain(error: Exception, spec: DataSpec, found: OnNumbers | None) -> SplitE
         spec: the data.
         found: the same model on numbers; None where they are not known.
     """
-    sizes: dict[int, Space] = {}
-    for size, space in ((spec.num_edges, "edge"), (spec.num_vertices, "vertex")):
-        if size is not None and size > 1:
-            sizes[size] = "edge" if space == "edge" else "vertex"
+    counts: tuple[tuple[int | None, Space], ...] = ((spec.num_edges, "edge"), (spec.num_vertices, "vertex"))
+    sizes = {size: space for size, space in counts if size is not None and size > 1}
     culprit = None if found is None else next(_culprits(found, sizes), None)
     if culprit is None:
         return SplitError(_in_words(error, sizes))
