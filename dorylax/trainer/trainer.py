@@ -49,6 +49,7 @@ from dorylax.trainer.validate import (
     check_run_directory,
 )
 from dorylax.trainer.vertex_order import Order
+from dorylax.user_code import user_line_noted
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
@@ -98,8 +99,10 @@ class Trainer:
     Raises:
         ValueError: an argument out of range, arguments that exclude each other, or a model whose output is not `[V, C]`.
         TypeError: an argument of the wrong kind.
+        Exception: what the model itself raises, with a note that names its line.
     """
 
+    @user_line_noted()
     def __init__(
         self,
         model: Any,
@@ -160,6 +163,7 @@ class Trainer:
         self._trained: LoopState | None = None
 
     @classmethod
+    @user_line_noted()
     def from_config(
         cls,
         config: RunConfig,
@@ -206,6 +210,7 @@ class Trainer:
         trainer._settings = from_config.settings(config)
         return trainer
 
+    @user_line_noted()
     def fit(self) -> TrainResult:
         """Trains, from the model as it was given or, with `resume`, from the newest whole checkpoint.
 
@@ -256,6 +261,7 @@ class Trainer:
             requests.pass_on(stopped=result.stopped == "signal")
         return result
 
+    @user_line_noted()
     def predict(self, epoch: Literal["best", "last"] = "best") -> Float32[np.ndarray, "V C"]:
         """The model's outputs for every vertex, by an exact forward without dropout.
 

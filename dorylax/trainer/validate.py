@@ -13,12 +13,16 @@ import jax.numpy as jnp
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
-from dorylax.program.model.base import ModelParts
+from dorylax.program.model.base import ModelKindError, ModelParts
 from dorylax.program.program import Gathered
 from dorylax.trainer.observer import Observer
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.step import StepFunctions
 from dorylax.trainer.vertex_order import Order
+
+
+class ModelOutputError(ValueError):
+    """A model whose output has another shape than the data ask for."""
 
 
 def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers: Sequence[Any]) -> None:
@@ -107,16 +111,16 @@ def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | Abs
         output, state = functions.output_shapes(*_shapes(*model, data.graph, data.features))
     if not isinstance(output, jax.ShapeDtypeStruct) or not jnp.issubdtype(output.dtype, jnp.floating):
         got = f"{output.dtype} {list(output.shape)}" if isinstance(output, jax.ShapeDtypeStruct) else repr(output)
-        raise TypeError(f"{name}(graph, x) must return one floating-point array [V, num_classes], got {got}")
+        raise ModelKindError(f"{name}(graph, x) must return one floating-point array [V, num_classes], got {got}")
     wanted = (data.graph.num_vertices, data.num_classes)
     if output.shape != wanted:
-        raise ValueError(
+        raise ModelOutputError(
             f"{name}(graph, x) must return [V, num_classes] = {list(wanted)}, got {list(output.shape)}"
             + (f": give it out_features={wanted[1]}" if output.shape[:1] == wanted[:1] else "")
         )
     same_structure: bool = jax.tree.structure(state) == jax.tree.structure(parts.state)  # type: ignore[operator]
     if not same_structure:
-        raise TypeError(
+        raise ModelKindError(
             f"{name} adds or removes variables while it runs: make all of them in __init__ "
             "(values sown as nnx.Intermediate are fine, and dropped)"
         )

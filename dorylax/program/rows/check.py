@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from dorylax.jax_internals import Jaxpr, JaxprEqn, Var, is_literal
+from dorylax.program.rows import advice
 from dorylax.program.rows.axes import RowAxisError, read_axis, row_axis, shown
 from dorylax.program.rows.errors import MisusedSumError, RowError
 from dorylax.program.rows.guards import hides_something, is_free, refuse_after, refuse_before
@@ -135,7 +136,7 @@ def _equation(equation: JaxprEqn, operands: Sequence[RowType], scope: Scope) -> 
     if is_free(op) and (rule is not None or not hides_something(op)):
         return [Free(zero=is_zero(op))] * len(equation.outvars)
     if rule is None:
-        op.unsupported(f"dorylax has no rule for the operation {op.name}")
+        op.unsupported(f"dorylax has no rule for the operation {op.name}", advice.unknown(op.name))
     results = rule(op)
     refuse_after(op, results)
     return results
