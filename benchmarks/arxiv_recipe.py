@@ -35,9 +35,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "pipe, 4 servers × 2 intervals, 2 parameter servers": {
         "pipeline": PipelineConfig(servers=4, intervals=2, parameter_servers=2)
     },
-    "pipe, 2 servers × 4 intervals, local workers": {
-        "pipeline": PipelineConfig(servers=2, intervals=4, tensor=LOCAL)
-    },
+    "pipe, 2 servers × 4 intervals, local workers": {"pipeline": PipelineConfig(servers=2, intervals=4, tensor=LOCAL)},
     "async, S = 0": {"pipeline": PipelineConfig(servers=2, intervals=4, mode="async", staleness=0)},
     "async, S = 1": {"pipeline": PipelineConfig(servers=2, intervals=4, mode="async", staleness=1)},
 }
