@@ -63,7 +63,7 @@ def messy_graph() -> Graph:
 
 @pytest.fixture(scope="session")
 def permute(edges: Callable[[Graph], np.ndarray]) -> Callable[[Graph, np.ndarray], Graph]:
-    """The same graph with vertex `order[r]` in row r, which remembers the ids of its vertices and the places of its edges."""
+    """The same graph with vertex `order[r]` in row r, with the ids of its vertices and the places of its edges."""
 
     def permuted(graph: Graph, order: np.ndarray) -> Graph:
         rank = np.argsort(order)

@@ -24,7 +24,11 @@ SPEC = DataSpec(
     (RowSpec("vertex", (3,), name="features"), RowSpec("edge", (2,), name="edges")),
     RowSpec("vertex", (), "int32", "labels"),
 )
-X, EDGES, LABELS = np.ones((V, 3), np.float32), np.arange(2.0 * E, dtype=np.float32).reshape(E, 2), np.zeros(V, np.int32)
+X, EDGES, LABELS = (
+    np.ones((V, 3), np.float32),
+    np.arange(2.0 * E, dtype=np.float32).reshape(E, 2),
+    np.zeros(V, np.int32),
+)
 DATA = RunData(GRAPH, (X, EDGES), LABELS, training_weights(np.arange(V) < 4))
 PARAMS: dict[str, Any] = {"b": [np.ones(2, np.float32)], "a": {"x": np.ones((3, 2), np.float32), "y": np.ones((2,))}}
 OFFSET = np.arange(2, dtype=np.float32)
