@@ -169,7 +169,7 @@ def test_to_slots_and_back(case: Any) -> None:
 
 def test_a_graph_whose_places_are_its_slots_converts_nothing() -> None:
     graph = Graph.from_coo([2, 0, 1], [0, 1, 1], 3)
-    e = np.arange(3.0)
+    e = jnp.arange(3.0)
     assert to_slots(graph, e) is e
     assert from_slots(graph, e) is e
 
