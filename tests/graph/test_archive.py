@@ -34,6 +34,7 @@ def test_values_of_an_archive_are_in_order_of_its_indices(tmp_path):
 def test_ids_are_stored_only_where_they_are_not_the_places(tmp_path):
     for graph, stored in [
         (Graph.from_coo([0, 0, 1], [1, 2, 0]), False),
+        (Graph.from_coo([0, 0, 1], [0, 1, 1]), False),  # in order of targets, which is that of sources
         (Graph.from_coo([1, 0, 0], [0, 1, 2]), True),
         (Graph.from_coo([1, 0, 0], [0, 1, 2], edge_ids=False), False),
     ]:
