@@ -16,7 +16,8 @@ import numpy.typing as npt
 from jaxtyping import Float32
 
 from dorylax.aligned import empty, rows_of
-from dorylax.graph import build, npz
+from dorylax.graph import npz
+from dorylax.graph.archive import from_archive, graph_arrays
 from dorylax.graph.graph import Graph
 from dorylax.graph.mapped import release
 from dorylax.graph.reorder import reorder, user_order
@@ -129,7 +130,7 @@ class Dataset:
         """
         with npz.open_npz(path) as archive:
             _require_data(archive)
-            graph = build.from_archive(archive)
+            graph = from_archive(archive)
             labels = archive.fetch("labels")
             num_vertices = graph.num_vertices
             _check_label_form(labels, num_vertices)
@@ -156,15 +157,11 @@ class Dataset:
         """
         restore = user_order(self.graph)
         data = self if restore is None else self.reorder(restore)
-        by_source = data.graph.incoming if data.graph.symmetric else data.graph.outgoing
         arrays = {name: getattr(data, name) for name in ("features", "labels", *MASKS)}
         npz.write_npz(
             path,
             {
-                "indptr": by_source.offsets,
-                "indices": by_source.neighbours,
-                "directed": np.array(not data.graph.symmetric),
-                "self_loops": np.array(data.graph.self_loops),
+                **graph_arrays(data.graph),
                 "num_classes": np.array(self.num_classes),
                 "name": np.array(self.name),
                 **arrays,

@@ -3,6 +3,8 @@
 Arrays:
     indptr: int64 `[V+1]`, indices: int32 `[E]`. Compressed rows by *source*: row u lists the targets of u's out-edges.
         An undirected graph stores both directions.
+    edge_<name>: values of the edges, `[E, …]` in order of `indices`: `Graph.edge_data`; any number of them.
+    edge_ids: int32 `[E]`, the id of each edge in order of `indices`, all different; optional: otherwise its place there.
     features: `[V, F]`, or compressed rows `features_indptr`, `features_indices`, `features_data`, `features_shape`.
     labels: int `[V]`, or `[V, C]` of zeros and ones (multi-label).
     directed: false where every edge comes with its reverse, which saves sorting; optional.
@@ -65,6 +67,11 @@ class Archive:
 
     def __contains__(self, name: str) -> bool:
         return name in self._file.files
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What arrays there are."""
+        return tuple(self._file.files)
 
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""

@@ -11,6 +11,7 @@ import numpy as np
 from dorylax.aligned import ALIGNMENT
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Adjacency, Graph, SelfLoops
 from dorylax.graph.mapped import mapping_of
 from dorylax.graph.transpose import edge_ids_fit
@@ -35,7 +36,10 @@ class DataShape:
         symmetric: whether both directions share their rows.
         self_loops: as `Graph.self_loops`.
         multilabel: whether labels are `[V, C]`.
-        reordered: whether the graph carries `vertex_ids` already, and `edge_ids` if they are read.
+        reordered: whether the graph carries `vertex_ids` already, and `edge_order` if edge ids are read.
+        own_edge_order: whether it carries an `edge_order` although it was not reordered: edges that came neither in order of
+            their targets nor of their sources.
+        own_edge_ids: whether its edges' ids are other than 0 … E-1, as after `symmetrise`.
         edge_ids: whether the model reads edge ids; see `Graph.without_edge_ids`.
         origin: how it is loaded.
         features_in: how features lie once they are loaded.
@@ -51,6 +55,8 @@ class DataShape:
     self_loops: SelfLoops = "some"
     multilabel: bool = False
     reordered: bool = False
+    own_edge_order: bool = False
+    own_edge_ids: bool = False
     edge_ids: bool = True
     origin: Origin = "archive"
     features_in: Storage = "elsewhere"
@@ -69,6 +75,8 @@ class DataShape:
             self_loops=data.graph.self_loops,
             multilabel=data.multilabel,
             reordered=data.graph.vertex_ids is not None,
+            own_edge_order=not isinstance(data.graph.placed, str),
+            own_edge_ids=data.graph.edge_ids_fit and data.graph.edge_ids is not None,
             features_in=_storage(data.features),
             graph_in=_storage(data.graph.incoming.neighbours),
         )
@@ -98,7 +106,8 @@ class DataShape:
             "reversed graph": 0 if self.symmetric else 8 * (V + 1) + 4 * E,
             "order of reversed edges": 4 * E if self.edge_ids_fit else 0,
             "vertex ids": 4 * V if ids else 0,
-            "edge ids": 4 * E if ids and self.edge_ids_fit else 0,
+            "edge ids": 4 * E if self.own_edge_ids and self.edge_ids_fit else 0,
+            "edge order": 4 * E if (ids or self.own_edge_order) and self.edge_ids_fit else 0,
             "labels": 4 * V * (self.num_classes if self.multilabel else 1),
             "masks": 3 * V,
         }
@@ -132,7 +141,8 @@ def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> Abstrac
         symmetric=shape.symmetric,
         self_loops=shape.self_loops,
         vertex_ids=array(np.int32, V) if ids else None,
-        edge_ids=array(np.int32, E) if ids and shape.edge_ids_fit else None,
+        placed=BySlot(array(np.int32, E)) if (ids or shape.own_edge_order) and shape.edge_ids_fit else "source",
+        edge_ids=array(np.int32, E) if shape.own_edge_ids and shape.edge_ids_fit else None,
         without_edge_ids=not shape.edge_ids_fit,
     )
     labels = array(np.float32, V, shape.num_classes) if shape.multilabel else array(np.int32, V)

@@ -69,7 +69,8 @@ def archive_shape(path: Path) -> DataShape:
         symmetric = "directed" in archive and not archive.fetch("directed")
         float32 = not sparse and archive.header("features")[1] == np.float32
         # Rows by source serve as rows by target where the archive says so; otherwise they are sorted, and others.
-        as_stored = symmetric and index == np.int32
+        own_ids = "edge_ids" in archive
+        as_stored = symmetric and index == np.int32 and not own_ids
         return DataShape(
             num_vertices,
             num_edges,
@@ -78,6 +79,7 @@ def archive_shape(path: Path) -> DataShape:
             symmetric=symmetric,
             self_loops=_self_loops(archive),
             multilabel=len(labels) == 2,
+            own_edge_order=own_ids,
             features_in="mapped" if float32 and archive.maps("features") else "elsewhere",
             graph_in="mapped" if as_stored and archive.maps("indices") else "elsewhere",
             stored_bytes=_stored(archive, sparse=sparse) + max(0, index.itemsize - 4) * num_edges,
