@@ -4,11 +4,14 @@ Arrays:
     indptr: int64 `[V+1]`, indices: int32 `[E]`. Compressed rows by *source*: row u lists the targets of u's out-edges.
         An undirected graph stores both directions.
     features: `[V, F]`, or compressed rows `features_indptr`, `features_indices`, `features_data`, `features_shape`.
-    labels: int `[V]`, or `[V, C]` of zeros and ones (multi-label).
+    labels: int `[V]`, -1 where unlabelled, or `[V, C]` of zeros and ones (multi-label); floating, and without
+        num_classes, targets `[V]` or `[V, T]`.
     directed: false where every edge comes with its reverse, which saves sorting; optional.
     self_loops: "none", "some" or "all" vertices have an edge to themselves, which saves guessing what a run will need;
         optional.
     num_classes: C; optional.
+    multilabel: whether labels `[V, C]` are any number of classes; optional where a vertex has more than one.
+    vertex_<name>: `[V, …]`, a further input of the model by that name; any number of them.
     train_mask, val_mask, test_mask: bool `[V]`; optional.
     name: optional.
 
@@ -27,7 +30,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -39,6 +42,9 @@ _LARGE = 1 << 22  # bytes; smaller arrays are read
 _LOCAL_HEADER = 30  # bytes of a zip member's header before its name
 _ZIP64_FIELD = 20  # bytes of the field that zipfile adds to it
 _PADDING_FIELD = 0xD935  # a number that zip tools use for padding and skip
+
+VERTEX_PREFIX = "vertex_"
+"""Of the names of further inputs per vertex."""
 
 _SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
 # What zipfile and NumPy raise on damaged bytes: of the archive, a member, an array's header (a shape too large, too).
@@ -66,11 +72,16 @@ class Archive:
     def __contains__(self, name: str) -> bool:
         return name in self._file.files
 
+    @property
+    def names(self) -> list[str]:
+        """Of all arrays."""
+        return list(self._file.files)
+
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""
         absent = [name for name in names if name not in self]
         if absent:
-            raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self._file.files)}")
+            raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self.names)}")
 
     def fetch(self, name: str) -> np.ndarray:
         """Reads one array, or memory-maps it (read-only) where it is large and stored for it.
@@ -165,6 +176,24 @@ def read_features(archive: Archive) -> np.ndarray:
     archive.require(*_SPARSE)
     indptr, indices, data, shape = (archive.fetch(name) for name in _SPARSE)
     return dense_rows(indptr, indices, data, shape)
+
+
+def read_vertex_inputs(archive: Archive) -> dict[str, np.ndarray]:
+    """The further inputs per vertex by name, `[V, …]` each, as they are stored."""
+    stored = [name for name in archive.names if name.startswith(VERTEX_PREFIX)]
+    return {name.removeprefix(VERTEX_PREFIX): archive.fetch(name) for name in stored}
+
+
+def fetch_one(archive: Archive, name: str) -> Any:
+    """A single value, truth or text or number.
+
+    Raises:
+        GraphError: it is not there, or is an array of several.
+    """
+    array = archive.fetch(name)
+    if array.ndim:
+        raise GraphError(f"{name} must be a single value, got {array.dtype} {list(array.shape)}")
+    return array.item()
 
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:

@@ -21,7 +21,7 @@ def _directed() -> Dataset:
     data = dorylax.load("communities", size="tiny")
     graph = Graph.from_coo(rng.integers(0, 1000, 5000), rng.integers(0, 1000, 5000), 1000)
     indicators = np.eye(4, dtype=np.float32)[data.labels]
-    return dataclasses.replace(data, graph=graph, labels=indicators)
+    return dataclasses.replace(data, graph=graph, labels=indicators, multilabel=True)
 
 
 @pytest.fixture(params=["symmetric", "reordered", "directed, multi-label"])

@@ -11,7 +11,7 @@ from typing import Any
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import communities, download, local, ogb, planetoid, reddit, shchur
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
-from dorylax.graph.splits import seeded_split
+from dorylax.graph.splits import default_split
 
 _LOG = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def _load_published(entry: Published, split_seed: int) -> Dataset:
     if entry.slow and parsed.is_file():
         return Dataset.from_npz(parsed, split_seed=split_seed)
     found = entry.read(download.fetch(entry.name, entry.sources))
-    masks = found.masks or seeded_split(found.graph.num_vertices, split_seed, found.labels)
+    masks = found.masks or default_split(found.labels, split_seed)
     data = Dataset(entry.name, found.graph, found.features, found.labels, found.num_classes, *masks)
     if entry.slow:
         try:
