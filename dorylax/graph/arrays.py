@@ -35,7 +35,8 @@ def as_array(name: str, value: Any, text: str = "give numbers") -> np.ndarray:
             return array.astype(np.float32)
         if kind == "V" and array.dtype.name.startswith(("int", "uint")):
             return array.astype(np.int32)
-        raise GraphError(f"{name} {_what_is_wrong(array, text)}")
+        wrong = _what_is_wrong(array, text)
+        raise GraphError(f"{name}{wrong}" if wrong.startswith("[") else f"{name} {wrong}")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -79,18 +80,24 @@ def _converted(name: str, value: Any) -> np.ndarray:
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         if isinstance(error, ValueError) and "inhomogeneous" in str(error):
             raise GraphError(f"{name} has rows of different lengths: give every row as many numbers") from error
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise GraphError(f"{name} ({type(value).__name__}) cannot be read as an array: {reason}") from error
+        raise _unreadable(name, value, error) from error
     return array
 
 
+def _unreadable(name: str, value: Any, error: Exception) -> GraphError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return GraphError(f"{name} ({type(value).__name__}) cannot be read as an array: {reason}")
+
+
 def _of_torch(name: str, tensor: Any) -> np.ndarray:
-    tensor = tensor.detach().cpu()
-    if str(getattr(tensor, "layout", "torch.strided")) != "torch.strided":
-        tensor = _dense(name, tensor, tensor.to_dense)
-    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no such type
-        tensor = tensor.float()
-    return np.asarray(tensor.resolve_conj().numpy() if hasattr(tensor, "resolve_conj") else tensor.numpy())
+    try:
+        tensor = tensor.detach()
+        if str(getattr(tensor, "layout", "torch.strided")) != "torch.strided":
+            tensor = _dense(name, tensor, tensor.to_dense)
+        tensor = tensor.cpu()
+        return np.asarray((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
+    except (RuntimeError, TypeError) as error:  # on the meta device, quantised, conjugated
+        raise _unreadable(name, tensor, error) from error
 
 
 def _of_sparse(name: str, matrix: Any) -> np.ndarray:
@@ -130,7 +137,7 @@ def _of_pandas(name: str, table: Any) -> np.ndarray:
             continue
         missing = np.flatnonzero(np.asarray((table.iloc[:, k] if table.ndim == 2 else table).isna()))
         if missing.size:
-            raise GraphError(f"{label}[{missing[0]}] is missing (NA): fill it (fillna) or drop it")
+            raise GraphError(f"{label}[{missing[0]}] is missing (NA): fill it (fillna)")
     common = np.result_type(*(_numpy_dtype(dtype) for _, dtype in columns)) if columns else np.dtype(np.float32)
     return np.asarray(table.to_numpy(dtype=common))
 
@@ -165,10 +172,18 @@ def _what_is_wrong(array: np.ndarray, text: str) -> str:
         return f"holds dates or times ({dtype}): give numbers"
     if dtype.names is not None:
         return "is a structured array: give plain columns (numpy.lib.recfunctions.structured_to_unstructured)"
+    if kind == "O" and array.ndim == 0:
+        return f"is of type {type(array.item()).__name__}: give an array or a list, one entry per row"
     if kind == "O":
-        found = next((x for x in array.flat if not isinstance(x, (int, float, np.number))), None)
-        if isinstance(found, str):
-            return f"holds text ({found!r}): {text}"
-        what = "None" if found is None else type(found).__name__
-        return f"holds Python objects ({what}): give numbers, or .astype(np.float32) where all are"
+        return _what_is_no_number(array, text)
     return f"must hold real numbers, got {dtype}"
+
+
+def _what_is_no_number(array: np.ndarray, text: str) -> str:
+    for index, element in np.ndenumerate(array):
+        if isinstance(element, str):
+            return f"holds text ({element!r}): {text}"
+        if not isinstance(element, (int, float, np.number, np.bool_)):
+            kind = "None" if element is None else f"an object of type {type(element).__name__}"
+            return f"[{', '.join(map(str, index))}] is {kind}: give a number"
+    return "has the dtype object: all its elements are numbers, .astype(np.float64) says so"

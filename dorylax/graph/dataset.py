@@ -24,7 +24,8 @@ from dorylax.graph.graph import Graph
 from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
 from dorylax.graph.labels import checked_labels, stored_labels
 from dorylax.graph.mapped import release
-from dorylax.graph.masks import MASKS, checked_masks
+from dorylax.graph.masks import checked_masks
+from dorylax.graph.npz import MASKS
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.splits import Split, default_split
 from dorylax.graph.validate import GraphError, as_integers, check_finite, check_length, check_permutation
@@ -167,6 +168,7 @@ class Dataset:
         """
         with npz.open_npz(path) as archive:
             _require_data(archive)
+            npz.check_names(archive)
             graph = build.from_archive(archive)
             labels = stored_labels(archive, graph.num_vertices)
             masks: Mapping[str, Any] = {name: archive.fetch(name) for name in MASKS if name in archive}

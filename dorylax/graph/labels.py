@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from dorylax.graph.arrays import as_array, category_codes
-from dorylax.graph.npz import Archive, fetch_one
+from dorylax.graph.npz import Archive
 from dorylax.graph.rows import spans
 from dorylax.graph.validate import MAX_CLASSES, GraphError, check_binary, check_finite, check_length
 
@@ -47,7 +47,7 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
     Raises:
         GraphError: they are none of the forms, do not fit `num_classes`, or could be meant in two ways.
     """
-    given = None if num_classes is None else _checked_num_classes(num_classes)
+    given = None if num_classes is None else checked_num_classes(num_classes)
     array = as_array("labels", category_codes("labels", labels), _TEXT)
     if array.ndim not in (1, 2):
         raise GraphError(f"{_FORMS}, got shape {list(array.shape)}")
@@ -71,7 +71,7 @@ def stored_labels(archive: Archive, num_vertices: int) -> Labels:
         GraphError: as `checked_labels`, or they are not there.
     """
     num_classes = archive.fetch("num_classes") if "num_classes" in archive else None
-    multilabel = bool(fetch_one(archive, "multilabel")) if "multilabel" in archive else None
+    multilabel = bool(archive.fetch("multilabel")) if "multilabel" in archive else None
     return checked_labels(archive.fetch("labels"), num_vertices, num_classes, multilabel)
 
 
@@ -81,7 +81,12 @@ def labelled(labels: np.ndarray) -> Bool[np.ndarray, " V"]:
     return labels >= 0 if classes else np.ones(len(labels), bool)
 
 
-def _checked_num_classes(value: Any) -> int:
+def checked_num_classes(value: Any) -> int:
+    """C, a whole number ≥ 1 that labels of int32 can count to.
+
+    Raises:
+        GraphError: it is something else.
+    """
     number = np.asarray(value)
     if number.ndim != 0 or number.dtype.kind not in "iu":
         raise GraphError(f"num_classes must be one integer, got {number.dtype} {number.tolist()!r}")
@@ -140,7 +145,7 @@ def _chunks(array: np.ndarray) -> Any:
 
 
 def _indicators(array: np.ndarray, given: int | None, multilabel: bool | None) -> Labels:
-    num_classes = _checked_num_classes(array.shape[1]) if given is None else given
+    num_classes = checked_num_classes(array.shape[1]) if given is None else given
     if array.shape[1] != num_classes:
         raise GraphError(
             f"labels [V, C] has {array.shape[1]} columns: expected one per class, num_classes = {num_classes}"

@@ -10,9 +10,8 @@ from jaxtyping import Bool
 
 from dorylax.graph.arrays import as_array
 from dorylax.graph.labels import labelled
+from dorylax.graph.npz import MASKS
 from dorylax.graph.validate import GraphError, check_disjoint, check_length
-
-MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def as_mask(name: str, value: Any, num_vertices: int) -> Bool[np.ndarray, " V"]:
@@ -89,24 +88,15 @@ def _of_integers(name: str, array: np.ndarray, num_vertices: int) -> np.ndarray:
     distinct = bool(inside.all()) and int(np.count_nonzero(mask)) == len(array)
     truths = len(array) == num_vertices and bool(((array == 0) | (array == 1)).all())
     if distinct and truths:
-        raise GraphError(
-            f"{name} = {array.tolist()} may be a mask or vertex numbers: give truth values, {name}.astype(bool) if it is a "
-            "mask"
-        )
+        raise GraphError(f"{name} = {array.tolist()} may be a mask or a list of vertices: give truth values")
     if truths:
         return array.astype(bool)
     if distinct:
         return mask
-    raise GraphError(f"{name} has {len(array)} integers that are {_why_neither(array, inside, num_vertices)}")
-
-
-def _why_neither(array: np.ndarray, inside: np.ndarray, num_vertices: int) -> str:
-    no_mask = f"no mask (zeros and ones, {num_vertices} of them)"
+    neither = f"{name} is neither a mask ({num_vertices} zeros and ones) nor a list of vertices"
     if not inside.all():
         k = int(np.flatnonzero(~inside)[0])
-        return f"{no_mask} and no vertex numbers ([{k}] = {array[k]} is not in 0 … {num_vertices - 1})"
+        raise GraphError(f"{neither}: {name}[{k}] = {array[k]} is not in 0 … {num_vertices - 1}")
     _, first = np.unique(array, return_index=True)
-    again = np.ones(len(array), bool)
-    again[first] = False
-    k = int(np.flatnonzero(again)[0])
-    return f"{no_mask} and no vertex numbers ([{k}] = {array[k]} comes again): give bool [V]"
+    k = int(np.setdiff1d(np.arange(len(array)), first)[0])
+    raise GraphError(f"{neither}: {name}[{k}] = {array[k]} comes again, give each vertex once")

@@ -22,6 +22,7 @@ take memory only where and while they are used, and XLA reads them in place (`do
 
 from __future__ import annotations
 
+import difflib
 import os
 import struct
 import tokenize
@@ -30,7 +31,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -46,7 +47,11 @@ _PADDING_FIELD = 0xD935  # a number that zip tools use for padding and skip
 VERTEX_PREFIX = "vertex_"
 """Of the names of further inputs per vertex."""
 
+_SINGLE = ("directed", "self_loops", "multilabel", "name")
 _SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
+MASKS = ("train_mask", "val_mask", "test_mask")
+_NAMES = ("indptr", "indices", "features", *_SPARSE, "labels", "num_classes", *_SINGLE, *MASKS)
+_OF_OTHERS = ("edge_", "num_self_loops")  # beginnings of names that are near to ours and mean something else
 # What zipfile and NumPy raise on damaged bytes: of the archive, a member, an array's header (a shape too large, too).
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -81,13 +86,13 @@ class Archive:
         """Raises a `GraphError` that says which of `names` are not there."""
         absent = [name for name in names if name not in self]
         if absent:
-            raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self.names)}")
+            raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self.names) or 'none'}")
 
     def fetch(self, name: str) -> np.ndarray:
         """Reads one array, or memory-maps it (read-only) where it is large and stored for it.
 
         Raises:
-            GraphError: it is not there, is damaged, or holds Python objects.
+            GraphError: it is not there, is damaged, holds Python objects, or several values where one is meant.
         """
         self.require(name)
         try:
@@ -95,7 +100,10 @@ class Archive:
             if array is None:
                 array = self._file[name]
         except _DAMAGE as error:
-            raise GraphError(f"array {name} cannot be read ({error})") from error
+            reason = "it holds Python objects: save numbers" if "Object arrays" in str(error) else error
+            raise GraphError(f"array {name} cannot be read ({reason})") from error
+        if name in _SINGLE and array.ndim:
+            raise GraphError(f"{name} must be a single value, got {array.dtype} {list(array.shape)}")
         return array
 
     def maps(self, name: str) -> bool:
@@ -159,7 +167,8 @@ def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:
         try:
             file = np.load(stream, allow_pickle=False)
         except _DAMAGE as error:
-            raise GraphError(f"{os.fspath(path)}: not an npz archive ({error})") from error
+            reason = "it is another kind of file" if "pickle" in str(error) else error
+            raise GraphError(f"{os.fspath(path)}: not an npz archive ({reason}): np.savez writes one") from error
         if isinstance(file, np.ndarray):
             raise GraphError(f"{os.fspath(path)}: not an npz archive but one array, as np.save writes: use np.savez")
         with file:
@@ -173,27 +182,29 @@ def read_features(archive: Archive) -> np.ndarray:
     """The features `[V, F]`, dense; compressed ones come out as float32."""
     if not any(name in archive for name in _SPARSE):
         return archive.fetch("features")
+    if "features" in archive:
+        raise GraphError("has features and, in compressed rows, features_data: leave out one of them")
     archive.require(*_SPARSE)
     indptr, indices, data, shape = (archive.fetch(name) for name in _SPARSE)
     return dense_rows(indptr, indices, data, shape)
+
+
+def check_names(archive: Archive) -> None:
+    """Refuses arrays that are named almost as those of the layout: not to be read is not what they are there for.
+
+    Raises:
+        GraphError: there is one; says what it may be meant for.
+    """
+    for name in archive.names:
+        meant = difflib.get_close_matches(name, _NAMES, 1, cutoff=0.75)
+        if name not in _NAMES and meant and not name.startswith((VERTEX_PREFIX, *_OF_OTHERS)):
+            raise GraphError(f"has an array {name}, which is not read: name it {meant[0]}, or leave it out")
 
 
 def read_vertex_inputs(archive: Archive) -> dict[str, np.ndarray]:
     """The further inputs per vertex by name, `[V, …]` each, as they are stored."""
     stored = [name for name in archive.names if name.startswith(VERTEX_PREFIX)]
     return {name.removeprefix(VERTEX_PREFIX): archive.fetch(name) for name in stored}
-
-
-def fetch_one(archive: Archive, name: str) -> Any:
-    """A single value, truth or text or number.
-
-    Raises:
-        GraphError: it is not there, or is an array of several.
-    """
-    array = archive.fetch(name)
-    if array.ndim:
-        raise GraphError(f"{name} must be a single value, got {array.dtype} {list(array.shape)}")
-    return array.item()
 
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:

@@ -13,8 +13,8 @@ from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of
 from dorylax.graph.graph import SelfLoops
 from dorylax.graph.inputs import held_dtype
-from dorylax.graph.labels import Labels, stored_labels
-from dorylax.graph.npz import VERTEX_PREFIX, Archive, fetch_one, open_npz
+from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
+from dorylax.graph.npz import VERTEX_PREFIX, Archive, open_npz
 from dorylax.memory.shapes import DataShape, InputShape
 
 
@@ -59,7 +59,7 @@ def archive_shape(path: Path) -> DataShape | None:
     """The sizes of the data set in an archive, by its headers.
 
     Returns:
-        The shape; None where an array has another number of dimensions than the layout says (loading it says which).
+        The shape; None where an array has another form than the layout says (loading it says which).
 
     Raises:
         GraphError: it is not an npz archive, lacks `indptr`, `indices`, `labels` or features, or its labels are none.
@@ -75,7 +75,7 @@ def archive_shape(path: Path) -> DataShape | None:
             return None
         num_vertices = offsets[0] - 1
         labels = _labels(archive, num_vertices)
-        symmetric = "directed" in archive and not fetch_one(archive, "directed")
+        symmetric = "directed" in archive and not archive.fetch("directed")
         float32 = not sparse and archive.header("features")[1] == np.float32
         # Rows by source serve as rows by target where the archive says so; otherwise they are sorted, and others.
         as_stored = symmetric and index == np.int32
@@ -98,14 +98,14 @@ def archive_shape(path: Path) -> DataShape | None:
 def _width(archive: Archive, *, sparse: bool) -> int | None:
     """F; None where that is not what the features' form says."""
     shape = archive.fetch("features_shape") if sparse else np.array(archive.header("features")[0])
-    return int(shape[1]) if shape.shape == (2,) and shape.dtype.kind in "iu" else None
+    return int(shape[1]) if shape.shape == (2,) and shape.dtype.kind in "iu" and shape[1] > 0 else None
 
 
 def _labels(archive: Archive, num_vertices: int) -> Labels:
     """What the labels are; by their header alone where they are classes and it is said how many."""
     shape, dtype = archive.header("labels")
     if len(shape) == 1 and dtype.kind in "iu" and "num_classes" in archive:
-        return Labels(np.zeros(0, np.int32), int(fetch_one(archive, "num_classes")), multilabel=False)
+        return Labels(np.zeros(0, np.int32), checked_num_classes(archive.fetch("num_classes")), multilabel=False)
     return stored_labels(archive, num_vertices)
 
 
@@ -118,7 +118,7 @@ def _further(archive: Archive) -> Iterator[InputShape]:
 
 def _self_loops(archive: Archive) -> SelfLoops:
     """As the archive says; what takes most where it does not, or says what loading it will refuse."""
-    said = str(fetch_one(archive, "self_loops")) if "self_loops" in archive else "some"
+    said = str(archive.fetch("self_loops")) if "self_loops" in archive else "some"
     return "none" if said == "none" else "all" if said == "all" else "some"
 
 

@@ -89,7 +89,10 @@ def test_one_of_several_that_came_along():
         (lambda: random_split(5, 0, (0.8, 0.2, 0.2)), r"add up to at most 1, got \(0\.8"),
         (lambda: random_split(5, 0, (-0.1, 0.2, 0.2)), r"in 0 … 1"),
         (lambda: random_split(5, 0, (0.5, 0.5)), r"must be three, of train, validation and test, got \(0\.5, 0\.5\)"),
-        (lambda: random_split(5, 0, among=[9]), r"among has 1 integers that are no mask"),
+        (
+            lambda: random_split(5, 0, among=[9]),
+            r"among is neither a mask \(5 zeros and ones\) nor a list of vertices: among\[0\] = 9 is not in 0 … 4",
+        ),
         (
             lambda: stratified_split(np.eye(4), 0),
             r"labels must be classes, integers \[V\], to split by class, got float64",

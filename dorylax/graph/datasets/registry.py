@@ -47,6 +47,8 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: A
     if options:
         raise DatasetError(f"{name} takes no option {next(iter(options))!r}: only {communities.NAME!r} is generated")
     if name.endswith(".npz"):
+        if Path(name).is_dir():
+            raise DatasetError(f"{name} is a folder: give the path of an npz archive, as Dataset.save_npz writes")
         if not Path(name).is_file():
             raise DatasetError(
                 f"there is no file {name}: give the path of an npz archive, or one of {', '.join(names())}"
@@ -56,6 +58,8 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: A
         data = Dataset.from_npz(file, split_seed=split_seed)
         return data if data.name == name else dataclasses.replace(data, name=name)  # archives spell names as they like
     if name not in PUBLISHED:
+        if name and Path(name).exists():
+            raise DatasetError(f"{name} is no file that ends in .npz: Dataset.save_npz writes one")
         raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
     return _load_published(PUBLISHED[name], split_seed)
 
