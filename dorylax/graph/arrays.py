@@ -151,7 +151,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
 def _check_index(name: str, table: Any) -> None:
     """Refuses rows that are numbered in another order than they lie in: either could be meant."""
     index = getattr(table, "index", None)
-    if index is None or type(index).__name__ == "RangeIndex" or getattr(index.dtype, "kind", "O") not in "iu":
+    if index is None or getattr(index.dtype, "kind", "O") not in "iu":
         return
     numbers = np.asarray(index)
     rows = np.arange(len(numbers))

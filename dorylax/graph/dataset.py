@@ -213,9 +213,8 @@ class Dataset:
 
 
 def _require_data(archive: npz.Archive) -> None:
-    wanted = ["labels"] if "features_indptr" in archive else ["features", "labels"]
     try:
-        archive.require(*wanted)
+        archive.require(*npz.feature_names(archive), "labels")
     except GraphError as error:
         raise GraphError(f"{error}. Without features and labels it is only a graph: Graph.from_npz reads it") from error
 

@@ -178,9 +178,14 @@ def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:
                 raise GraphError(f"{os.fspath(path)}: {error}") from error
 
 
+def feature_names(archive: Archive) -> tuple[str, ...]:
+    """Names of the arrays that hold the features: one, or those of compressed rows where there is any of them."""
+    return _SPARSE if any(name in archive for name in _SPARSE) else ("features",)
+
+
 def read_features(archive: Archive) -> np.ndarray:
     """The features `[V, F]`, dense; compressed ones come out as float32."""
-    if not any(name in archive for name in _SPARSE):
+    if feature_names(archive) != _SPARSE:
         return archive.fetch("features")
     if "features" in archive:
         raise GraphError("has features and, in compressed rows, features_data: leave out one of them")

@@ -14,7 +14,7 @@ from dorylax.graph.datasets.registry import PUBLISHED, archive_of
 from dorylax.graph.graph import SelfLoops
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
-from dorylax.graph.npz import VERTEX_PREFIX, Archive, open_npz
+from dorylax.graph.npz import VERTEX_PREFIX, Archive, feature_names, open_npz
 from dorylax.memory.shapes import DataShape, InputShape
 
 
@@ -66,8 +66,9 @@ def archive_shape(path: Path) -> DataShape | None:
         OSError: it cannot be opened.
     """
     with open_npz(path) as archive:
-        sparse = "features_shape" in archive
-        archive.require("indptr", "indices", "labels", *(() if sparse else ("features",)))
+        names = feature_names(archive)
+        archive.require("indptr", "indices", "labels", *names)
+        sparse = names != ("features",)
         offsets, edges = archive.header("indptr")[0], archive.header("indices")
         width = _width(archive, sparse=sparse)
         (num_edges,), index = edges if len(edges[0]) == 1 else ((-1,), edges[1])

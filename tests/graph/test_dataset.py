@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph import Dataset, Graph, GraphError
+from dorylax.graph import Dataset, Graph, GraphError, random_split
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -38,7 +39,7 @@ def _dataset(many: bool = False, directed: bool = True, **changes) -> Dataset:
 def _assert_same(a: Dataset, b: Dataset) -> None:
     for field in dataclasses.fields(Dataset):
         if field.name != "graph":
-            np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name))
+            jax.tree.map(np.testing.assert_array_equal, getattr(a, field.name), getattr(b, field.name))
     np.testing.assert_array_equal(a.graph.incoming.offsets, b.graph.incoming.offsets)
     np.testing.assert_array_equal(a.graph.incoming.neighbours, b.graph.incoming.neighbours)
     assert a.graph.symmetric == b.graph.symmetric
@@ -142,6 +143,41 @@ def test_row_normalised_divides_by_row_sums_of_at_least_one():
     assert data.features[0, 1] == 3  # the original is as it was
 
 
+def test_what_has_the_right_type_is_not_copied():
+    pos, weight = np.ones((V, 2), np.float32), np.ones(14, bool)
+    data = _dataset(vertex_inputs={"pos": pos}, edge_inputs={"weight": weight})
+    assert data.vertex_inputs["pos"] is pos
+    assert data.edge_inputs["weight"] is weight
+    assert data.train_mask is dataclasses.replace(data, name="other").train_mask
+
+
+def test_further_inputs_of_vertices_move_and_those_of_edges_stay():
+    data = _dataset(vertex_inputs={"pos": np.arange(2 * V).reshape(V, 2)}, edge_inputs={"w": np.arange(14)})
+    moved = data.reorder([3, 1, 5, 0, 2, 4])
+    np.testing.assert_array_equal(moved.vertex_inputs["pos"], data.vertex_inputs["pos"][[3, 1, 5, 0, 2, 4]])
+    np.testing.assert_array_equal(moved.edge_inputs["w"], np.arange(14))
+
+
+def test_edges_without_ids_have_no_inputs():
+    graph = _dataset().graph.without_edge_ids()
+    with pytest.raises(GraphError, match="the edges of this graph have no ids"):
+        _dataset(graph=graph, edge_inputs={"w": np.ones(14)})
+
+
+def test_replacing_keeps_what_labels_are():
+    data = _dataset(many=True)
+    assert dataclasses.replace(data, name="other").multilabel
+    targets = _dataset(labels=np.linspace(0, 1, V), num_classes=None)
+    assert (dataclasses.replace(targets, name="other").num_classes, targets.labels.dtype) == (None, np.float32)
+
+
+def test_another_split():
+    data = _dataset()
+    found = data.with_split(random_split(V, 0, (0.5, 0.0, 0.5)))
+    assert [int(mask.sum()) for mask in (found.train_mask, found.val_mask, found.test_mask)] == [3, 0, 3]
+    assert found.features is data.features
+
+
 @FEW
 @given(st.permutations(range(V)), st.booleans())
 def test_reorder_moves_every_array_together(order, multilabel):
@@ -165,6 +201,29 @@ def test_archive_round_trip_in_the_users_order(tmp_path, multilabel, directed, r
         assert bool(archive["directed"]) is directed
         sources = np.repeat(np.arange(V), np.diff(archive["indptr"]))
     np.testing.assert_array_equal(np.sort(sources), np.sort(data.graph.incoming.neighbours))  # rows are sources
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": np.linspace(0, 1, V), "num_classes": None},
+        {"labels": np.linspace(0, 1, 2 * V).reshape(V, 2), "num_classes": None},
+        {"labels": np.eye(C)[np.arange(V) % C], "multilabel": True},
+        {"labels": _at(V, 0, -1, np.int64), "train_mask": [1], "val_mask": None, "test_mask": None},
+        {"vertex_inputs": {"pos": np.ones((V, 2, 3)), "ids": np.arange(V)}},
+    ],
+    ids=["targets", "several targets", "one-hot, said", "unlabelled", "further inputs"],
+)
+def test_archive_round_trip_of_other_forms(tmp_path, changes):
+    data = _dataset(**changes)
+    data.reorder([3, 1, 5, 0, 2, 4]).save_npz(tmp_path / "mine.npz")
+    _assert_same(Dataset.from_npz(tmp_path / "mine.npz"), data)
+
+
+def test_only_labelled_vertices_of_an_archive_are_split(tmp_path):
+    _save(tmp_path / "a.npz", labels=np.array([-1, 1]))
+    data = Dataset.from_npz(tmp_path / "a.npz")
+    assert (data.train_mask.tolist(), data.num_classes) == ([False, True], 2)
 
 
 def _save(path, drop=(), **arrays) -> None:
