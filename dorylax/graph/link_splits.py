@@ -134,7 +134,8 @@ def _parts(pool: np.ndarray, seed: int, fractions: Sequence[float], apart: float
 
 def _keys(graph: Graph, sources: np.ndarray, targets: np.ndarray) -> Int64[np.ndarray, " N"]:
     """One number for each pair of vertices."""
-    return sources * np.int64(graph.num_vertices) + targets
+    keys: np.ndarray = sources * np.int64(graph.num_vertices) + targets
+    return keys
 
 
 def _links(graph: Graph, edges: np.ndarray, others: np.ndarray) -> Links:

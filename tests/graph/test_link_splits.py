@@ -76,10 +76,10 @@ def test_parts_have_their_shares():
 
 def test_all_that_is_no_edge_may_be_asked_for():
     graph = Graph.from_coo([0, 1, 2, 3], [1, 2, 3, 0], 4).symmetrise()
-    split = link_split(graph, 0, (1, 0, 0), apart=0.0, negatives=0.5)
+    split = link_split(graph, 0, (1.0, 0.0, 0.0), apart=0.0, negatives=0.5)
     assert set(_split_pairs(split.train)[1]) == {(0, 2), (1, 3)}
     with pytest.raises(GraphError, match=r"ask for 4 pairs that are no edges, and there are 2: lower negatives"):
-        link_split(graph, 0, (1, 0, 0), apart=0.0)
+        link_split(graph, 0, (1.0, 0.0, 0.0), apart=0.0)
 
 
 @pytest.mark.parametrize("few", [0, 1 << 22])
