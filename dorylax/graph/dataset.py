@@ -18,7 +18,8 @@ import numpy.typing as npt
 from jaxtyping import Float32
 
 from dorylax.aligned import empty, rows_of
-from dorylax.graph import build, npz
+from dorylax.graph import npz
+from dorylax.graph.archive import from_archive, graph_arrays
 from dorylax.graph.arrays import as_array
 from dorylax.graph.graph import Graph
 from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
@@ -169,7 +170,7 @@ class Dataset:
         with npz.open_npz(path) as archive:
             _require_data(archive)
             npz.check_names(archive)
-            graph = build.from_archive(archive)
+            graph = from_archive(archive)
             labels = stored_labels(archive, graph.num_vertices)
             masks: Mapping[str, Any] = {name: archive.fetch(name) for name in MASKS if name in archive}
             if not masks:
@@ -182,7 +183,7 @@ class Dataset:
                 labels.array,
                 labels.num_classes,
                 multilabel=labels.multilabel,
-                vertex_inputs=npz.read_vertex_inputs(archive),
+                vertex_inputs={name: archive.fetch(stored) for name, stored in npz.vertex_names(archive).items()},
                 **masks,
             )
 
@@ -194,17 +195,13 @@ class Dataset:
         """
         restore = user_order(self.graph)
         data = self if restore is None else self.reorder(restore)
-        by_source = data.graph.incoming if data.graph.symmetric else data.graph.outgoing
         arrays = {name: getattr(data, name) for name in ("features", "labels", *MASKS)}
         if self.num_classes is not None:
             arrays |= {"num_classes": np.array(self.num_classes), "multilabel": np.array(self.multilabel)}
         npz.write_npz(
             path,
             {
-                "indptr": by_source.offsets,
-                "indices": by_source.neighbours,
-                "directed": np.array(not data.graph.symmetric),
-                "self_loops": np.array(data.graph.self_loops),
+                **graph_arrays(data.graph, data.edge_inputs),
                 "name": np.array(self.name),
                 **arrays,
                 **{f"{npz.VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()},

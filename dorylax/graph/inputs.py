@@ -54,7 +54,7 @@ def checked_edge_inputs(graph: Graph, given: Any) -> dict[str, np.ndarray]:
         GraphError: as `checked_inputs`, or there are inputs and the edges have no ids.
     """
     _check_mapping("edge_inputs", given)
-    every = {**getattr(graph, "edge_data", {}), **given}
+    every = {**graph.edge_data, **given}
     if every:
         graph.require_edge_ids()
     return checked_inputs("edge_inputs", every, graph.num_edges, "one row per edge")

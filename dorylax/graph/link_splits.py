@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from dorylax.graph.assemble import assemble
 from dorylax.graph.graph import Graph, as_int64
-from dorylax.graph.rows import all_rows, offsets_without
+from dorylax.graph.rows import all_rows
 from dorylax.graph.splits import shares, shuffled
+from dorylax.graph.transform import part
 from dorylax.graph.validate import GraphError
 
 _FEW_PAIRS = 1 << 22  # so many pairs of vertices are all listed; of more, pairs are drawn
@@ -66,7 +66,8 @@ def link_split(
         negatives: pairs that are no edges for each that is one, all distinct.
 
     Returns:
-        The graph of messages, which holds no edge of validation, test or, with `apart`, training; and the links. Messages
+        The graph of messages, whose edges keep ids and values (`edge_inputs[name][split.graph.edge_ids]` are those of
+        others), and which holds no edge of validation, test or, with `apart`, training; and the links. Messages
         come from training pairs only, in validation and test too.
 
     Raises:
@@ -84,14 +85,14 @@ def link_split(
     parts = _parts(np.flatnonzero(linked), seed, fractions, apart)
 
     messages = np.isin(pair_of, parts[0]) | is_loop
-    rows = offsets_without(offsets, np.flatnonzero(~messages)), sources[messages]
+    left = part(graph, messages, dict(graph.edge_data), symmetric=graph.symmetric or None, self_loops=graph.self_loops)
     found = []
-    for part in parts[1:]:
+    for chosen in parts[1:]:
         if graph.symmetric:
-            found.append(pairs[part])
+            found.append(pairs[chosen])
         else:
-            chosen = np.isin(pair_of, part)
-            found.append(np.unique(_keys(graph, sources[chosen], targets[chosen])))
+            of_part = np.isin(pair_of, chosen)
+            found.append(np.unique(_keys(graph, sources[of_part], targets[of_part])))
     edges = pairs[linked] if graph.symmetric else np.unique(_keys(graph, sources, targets)[~is_loop])
     wanted = [round(negatives * len(links)) for links in found]
     drawn = _no_edges(graph, edges, sum(wanted), seed)
@@ -99,7 +100,7 @@ def link_split(
     made = (
         _links(graph, links, drawn[start:stop]) for links, start, stop in zip(found, cuts[:-1], cuts[1:], strict=True)
     )
-    return LinkSplit(assemble(*rows, symmetric=graph.symmetric or None, self_loops=graph.self_loops), *made)
+    return LinkSplit(left, *made)
 
 
 def _check(graph: Graph, fractions: Sequence[float], apart: float, negatives: float) -> None:

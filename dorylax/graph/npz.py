@@ -3,6 +3,8 @@
 Arrays:
     indptr: int64 `[V+1]`, indices: int32 `[E]`. Compressed rows by *source*: row u lists the targets of u's out-edges.
         An undirected graph stores both directions.
+    edge_<name>: values of the edges, `[E, …]` in order of `indices`: `Graph.edge_data`; any number of them.
+    edge_ids: int32 `[E]`, the id of each edge in order of `indices`, all different; optional: otherwise its place there.
     features: `[V, F]`, or compressed rows `features_indptr`, `features_indices`, `features_data`, `features_shape`.
     labels: int `[V]`, -1 where unlabelled, or `[V, C]` of zeros and ones (multi-label); floating, and without
         num_classes, targets `[V]` or `[V, T]`.
@@ -78,9 +80,9 @@ class Archive:
         return name in self._file.files
 
     @property
-    def names(self) -> list[str]:
-        """Of all arrays."""
-        return list(self._file.files)
+    def names(self) -> tuple[str, ...]:
+        """What arrays there are."""
+        return tuple(self._file.files)
 
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""
@@ -206,10 +208,9 @@ def check_names(archive: Archive) -> None:
             raise GraphError(f"has an array {name}, which is not read: name it {meant[0]}, or leave it out")
 
 
-def read_vertex_inputs(archive: Archive) -> dict[str, np.ndarray]:
-    """The further inputs per vertex by name, `[V, …]` each, as they are stored."""
-    stored = [name for name in archive.names if name.startswith(VERTEX_PREFIX)]
-    return {name.removeprefix(VERTEX_PREFIX): archive.fetch(name) for name in stored}
+def vertex_names(archive: Archive) -> dict[str, str]:
+    """Of further inputs per vertex: their name → that of the array that holds them."""
+    return {name.removeprefix(VERTEX_PREFIX): name for name in archive.names if name.startswith(VERTEX_PREFIX)}
 
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:

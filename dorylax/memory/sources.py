@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from dorylax.config.schema import DataConfig
+from dorylax.graph.archive import edge_names
 from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of
 from dorylax.graph.graph import SelfLoops
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
-from dorylax.graph.npz import VERTEX_PREFIX, Archive, feature_names, open_npz
+from dorylax.graph.npz import Archive, feature_names, open_npz, vertex_names
 from dorylax.memory.shapes import DataShape, InputShape
 
 
@@ -23,7 +25,7 @@ def shape_of(config: DataConfig) -> DataShape | None:
 
     Of an archive only headers are read, and single numbers; its labels where it does not say how many classes there
     are. An archive that does not say whether its graph is directed, or has self-loops, is taken for one that is and has
-    some: that takes more.
+    some, and edges that have ids for some that need them: that takes more.
 
     Returns:
         The shape; None where there is no such data set, or it is none (loading it says why).
@@ -87,9 +89,14 @@ def archive_shape(path: Path) -> DataShape | None:
             labels.num_classes,
             symmetric=symmetric,
             self_loops=_self_loops(archive),
+            placed="other" if "edge_ids" in archive else "source",
+            numbered="edge_ids" in archive,
             multilabel=labels.multilabel,
             targets=labels.array.shape[1:] if labels.num_classes is None else (),
-            further=tuple(_further(archive)),
+            further=(
+                *_further(archive, "vertex", vertex_names(archive)),
+                *_further(archive, "edge", edge_names(archive)),
+            ),
             features_in="mapped" if float32 and archive.maps("features") else "elsewhere",
             graph_in="mapped" if as_stored and archive.maps("indices") else "elsewhere",
             stored_bytes=_stored(archive, sparse=sparse) + max(0, index.itemsize - 4) * num_edges,
@@ -110,11 +117,10 @@ def _labels(archive: Archive, num_vertices: int) -> Labels:
     return stored_labels(archive, num_vertices)
 
 
-def _further(archive: Archive) -> Iterator[InputShape]:
-    for name in archive.names:
-        if name.startswith(VERTEX_PREFIX):
-            shape, dtype = archive.header(name)
-            yield InputShape(name.removeprefix(VERTEX_PREFIX), "vertex", shape[1:], held_dtype(dtype).name)
+def _further(archive: Archive, space: Literal["vertex", "edge"], names: Mapping[str, str]) -> Iterator[InputShape]:
+    for name, stored in names.items():
+        shape, dtype = archive.header(stored)
+        yield InputShape(name, space, shape[1:], held_dtype(dtype).name)
 
 
 def _self_loops(archive: Archive) -> SelfLoops:

@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import communities, download, local, ogb, planetoid, reddit, shchur
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
@@ -111,7 +112,8 @@ def _load_published(entry: Published, split_seed: int) -> Dataset:
         return Dataset.from_npz(parsed, split_seed=split_seed)
     found = entry.read(download.fetch(entry.name, entry.sources))
     masks = found.masks or default_split(found.labels, split_seed)
-    data = Dataset(entry.name, found.graph, found.features, found.labels, found.num_classes, *masks)
+    graph = numbered_by_source(found.graph)  # as it is once it was kept, or comes from an archive
+    data = Dataset(entry.name, graph, found.features, found.labels, found.num_classes, *masks)
     if entry.slow:
         try:
             parsed.parent.mkdir(parents=True, exist_ok=True)
