@@ -7,7 +7,7 @@ Named data sets come from `dorylax.graph.datasets`; this knows only the arrays a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
@@ -186,6 +186,125 @@ class Dataset:
                 vertex_inputs={name: archive.fetch(stored) for name, stored in npz.vertex_names(archive).items()},
                 **masks,
             )
+
+    @staticmethod
+    def from_pyg(
+        data: Any,
+        name: str = "pyg",
+        *,
+        features: Any = "x",
+        labels: Any = "y",
+        num_classes: int | None = None,
+        multilabel: bool | None = None,
+        split: int | None = None,
+        ignore: Collection[str] = (),
+    ) -> Dataset:
+        """Of a homogeneous `torch_geometric.data.Data`.
+
+        Its masks are masks, what else it has per node are `vertex_inputs`, and what it has per edge are `edge_inputs`.
+
+        Args:
+            data: with an `edge_index`; column k is edge k.
+            name: what reports call the data set.
+            features: the name of what is per node, a list of names (columns side by side), or an array.
+            labels: likewise.
+            num_classes: as in `Dataset`.
+            multilabel: as in `Dataset`.
+            split: which column of masks `[V, K]`.
+            ignore: names to leave out; of the whole graph there can be nothing else.
+
+        Raises:
+            GraphError: something has no place in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
+        """
+        from dorylax.graph.importers import pyg, roles
+
+        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
+        return roles.data_set(name, pyg.read(data, ignore=ignore), ignore, features=features, labels=labels, **given)
+
+    @staticmethod
+    def from_dgl(
+        graph: Any,
+        name: str = "dgl",
+        *,
+        features: Any = "feat",
+        labels: Any = "label",
+        num_classes: int | None = None,
+        multilabel: bool | None = None,
+        split: int | None = None,
+        ignore: Collection[str] = (),
+    ) -> Dataset:
+        """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`."""
+        from dorylax.graph.importers import dgl, roles
+
+        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
+        return roles.data_set(name, dgl.read(graph, ignore=ignore), ignore, features=features, labels=labels, **given)
+
+    @staticmethod
+    def from_networkx(
+        graph: Any,
+        name: str = "networkx",
+        *,
+        features: Any,
+        labels: Any,
+        nodes: Sequence[Hashable] | None = None,
+        num_classes: int | None = None,
+        multilabel: bool | None = None,
+        split: int | None = None,
+        ignore: Collection[str] = (),
+    ) -> Dataset:
+        """Of a networkx graph, by the attributes of its nodes and edges; `nodes` as in `Graph.from_networkx`.
+
+        Other arguments and errors as in `from_pyg`; arrays are in the order of vertices.
+        """
+        from dorylax.graph.importers import networkx_graph, roles
+
+        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
+        read = networkx_graph.read(graph, nodes, ignore=ignore)
+        return roles.data_set(name, read, ignore, features=features, labels=labels, **given)
+
+    @staticmethod
+    def from_dataframes(
+        vertices: Any,
+        edges: Any,
+        name: str = "dataframes",
+        *,
+        features: Any = None,
+        labels: Any = "label",
+        key: Hashable = None,
+        source: Hashable = "source",
+        target: Hashable = "target",
+        num_classes: int | None = None,
+        multilabel: bool | None = None,
+        split: int | None = None,
+        ignore: Collection[Hashable] = (),
+    ) -> Dataset:
+        """Of two pandas tables, a row per vertex and a row per edge. Other columns of edges are `edge_inputs`.
+
+        Args:
+            vertices: V rows.
+            edges: E rows; row k is edge k.
+            name: what reports call the data set.
+            features: columns of `vertices`, a name or a list; the others are `vertex_inputs`. None: all others are features.
+            labels: a column of `vertices`.
+            key: the column of `vertices` that sources and targets name them by; None where these are row numbers.
+            source: a column of `edges`.
+            target: a column of `edges`.
+            num_classes: as in `Dataset`.
+            multilabel: as in `Dataset`.
+            split: which column of masks `[V, K]`.
+            ignore: columns to leave out, of either table.
+
+        Raises:
+            GraphError: there is no such column, an edge names no vertex, or as `from_pyg`.
+        """
+        from dorylax.graph.importers import roles
+        from dorylax.graph.importers.dataframe import read
+
+        imported = read(vertices, edges, key, source, target, ignore=ignore)
+        if features is None:
+            features = [column for column in imported.vertex_data if column not in (labels, *MASKS)]
+        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
+        return roles.data_set(name, imported, ignore, features=features, labels=labels, **given)
 
     def save_npz(self, path: str | PathLike[str]) -> None:
         """Writes the archive that `from_npz` reads, in the user's vertex order, and all of it or nothing.

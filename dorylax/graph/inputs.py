@@ -31,7 +31,7 @@ def held_dtype(stored: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str, np.ndarray]:
-    """Named arrays, each `[num_rows, …]`, checked and converted to bool, int32 or float32.
+    """Named arrays `[num_rows, …]`, checked and converted to bool, int32 or float32, sorted by name.
 
     Args:
         group: the argument they were given as, for messages.
@@ -44,7 +44,10 @@ def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str,
             that is not finite or does not fit.
     """
     _check_mapping(group, given)
-    return {_checked_name(group, name): _rows(f"{group}[{name!r}]", given[name], num_rows, per) for name in given}
+    return {
+        _checked_name(group, name): _rows(f"{group}[{name!r}]", given[name], num_rows, per)
+        for name in sorted(given, key=str)
+    }
 
 
 def checked_edge_inputs(graph: Graph, given: Any) -> dict[str, np.ndarray]:

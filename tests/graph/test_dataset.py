@@ -220,6 +220,24 @@ def test_archive_round_trip_of_other_forms(tmp_path, changes):
     _assert_same(Dataset.from_npz(tmp_path / "mine.npz"), data)
 
 
+@pytest.mark.parametrize("reordered", [False, True])
+def test_values_of_edges_in_an_archive_stay_with_their_edges(tmp_path, reordered):
+    sources, targets = np.array([3, 0, 2, 0, 5]), np.array([0, 4, 1, 4, 5])  # sorted neither way, two of them equal
+    graph = Graph.from_coo(sources, targets, V, edge_data={"a": np.arange(5)})
+    data = _dataset(graph=graph, edge_inputs={"b": np.arange(5) + 10.5})
+    assert data.edge_inputs.keys() == {"a", "b"}
+    (data.reorder([3, 1, 5, 0, 2, 4]) if reordered else data).save_npz(tmp_path / "mine.npz")
+    found = Dataset.from_npz(tmp_path / "mine.npz")
+    np.testing.assert_array_equal(found.edge_inputs["a"], np.arange(5))
+    np.testing.assert_array_equal(found.edge_inputs["b"], np.arange(5) + 10.5)
+
+
+def test_given_values_of_edges_override_those_of_the_graph():
+    graph = Graph.from_coo([0, 1], [1, 0], V, edge_data={"w": np.zeros(2)})
+    data = _dataset(graph=graph, edge_inputs={"w": [1, 2]})
+    assert data.edge_inputs["w"].tolist() == dataclasses.replace(data, name="b").edge_inputs["w"].tolist() == [1, 2]
+
+
 def test_only_labelled_vertices_of_an_archive_are_split(tmp_path):
     _save(tmp_path / "a.npz", labels=np.array([-1, 1]))
     data = Dataset.from_npz(tmp_path / "a.npz")

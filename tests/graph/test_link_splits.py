@@ -74,6 +74,16 @@ def test_parts_have_their_shares():
     assert [len(links.labels) for links in split[1:]] == [3 * count for count in pairs]
 
 
+def test_messages_keep_ids_and_values_of_their_edges():
+    rng = np.random.default_rng(0)
+    sources, targets = rng.integers(0, 12, (2, 40))
+    graph = Graph.from_coo(sources, targets, 12, edge_data={"weight": np.arange(40.0)})
+    left = link_split(graph, 0).graph
+    ids = np.asarray(left.edge_ids)
+    np.testing.assert_array_equal(left.edge_data["weight"], np.arange(40.0)[ids])
+    assert sorted(zip(sources[ids].tolist(), targets[ids].tolist(), strict=True)) == sorted(_edges(left))
+
+
 def test_all_that_is_no_edge_may_be_asked_for():
     graph = Graph.from_coo([0, 1, 2, 3], [1, 2, 3, 0], 4).symmetrise()
     split = link_split(graph, 0, (1.0, 0.0, 0.0), apart=0.0, negatives=0.5)
