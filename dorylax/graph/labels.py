@@ -151,7 +151,9 @@ def _indicators(array: np.ndarray, given: int | None, multilabel: bool | None) -
             f"labels [V, C] has {array.shape[1]} columns: expected one per class, num_classes = {num_classes}"
         )
     if multilabel is False:
-        raise GraphError("multilabel=False, but labels has shape [V, C]: give one class per vertex, integers [V]")
+        raise GraphError(
+            "multilabel=False, but labels has shape [V, C]: give one class per vertex, integers [V], or multilabel=True"
+        )
     check_binary("labels", array)
     if multilabel is None and num_classes > 1:
         _check_not_one_hot(array)
