@@ -100,6 +100,8 @@ def graph_arrays(graph: Graph, edge_data: Mapping[str, np.ndarray] | None = None
     places = None
     if not graph.by_source:
         places = graph.outgoing.edges if graph.edge_order is None else graph.edge_order[graph.outgoing.edges]
+        if np.array_equal(places, np.arange(graph.num_edges)):  # by target, and so by source
+            places = None
     if places is not None or graph.edge_ids is not None:
         ids = np.arange(graph.num_edges, dtype=np.int32) if graph.edge_ids is None else graph.edge_ids
         arrays[_IDS] = ids if places is None else ids[places]

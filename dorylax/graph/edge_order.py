@@ -37,23 +37,17 @@ def places_of_slots(
     order: Literal["target", "source"] | np.ndarray,
     offsets: Int64[np.ndarray, " V1"],
     sources: Int32[np.ndarray, " E"],
-    vertex_ids: Int32[np.ndarray, " V"] | None,
-) -> Integer[np.ndarray, " E"] | None:
-    """The place of the edge in each slot, `[E]`; None where slot k is place k. Two counting sorts at most, O(V + E).
+    vertex_ids: Int32[np.ndarray, " V"],
+) -> Integer[np.ndarray, " E"]:
+    """The place of the edge in each slot, `[E]`, once vertices were reordered. Two counting sorts, O(V + E).
 
     Args:
         order: the places, see `EdgeOrder`.
         offsets: in-edge row offsets, int64 `[V+1]`.
         sources: source of each in-edge, ascending inside a row, int32 `[E]`.
-        vertex_ids: the id of the vertex in each row; None where row r is vertex r.
+        vertex_ids: the id of the vertex in each row, int32 `[V]`.
     """
-    if vertex_ids is None and not isinstance(order, str):
-        return order
-    if vertex_ids is None and order == "target":
-        return None
-    targets = all_rows(offsets)
-    if vertex_ids is not None:
-        sources, targets = vertex_ids[sources], vertex_ids[targets]
+    sources, targets = vertex_ids[sources], vertex_ids[all_rows(offsets)]
     major, minor = (sources, targets) if isinstance(order, str) and order == "source" else (targets, sources)
     _, _, slots = compress(minor, major, len(offsets) - 1)
     ranks = inverse_permutation(slots)

@@ -181,6 +181,8 @@ class Graph:
         if self.by_source:
             positions = self.outgoing.edges
             return positions if self.symmetric else inverse_permutation(np.asarray(positions))
+        if self.vertex_ids is None:
+            return None if isinstance(self.placed, str) else self.placed
         rows = as_int64(self.incoming.offsets), np.asarray(self.incoming.neighbours)
         return places_of_slots(self.placed, *rows, self.vertex_ids)
 

@@ -118,9 +118,8 @@ def with_self_loops(graph: Graph, loop_data: Mapping[str, Any] | None = None) ->
     loops = {name: _of_loops(name, given[name], array, lacking, graph.num_vertices) for name, array in data.items()}
     return assemble(
         *rows,
-        **known,
+        **known | _ids(np.concatenate([_all_ids(graph), graph.num_edge_ids + lacking]), num_ids),
         placed=order,
-        **_ids(np.concatenate([_all_ids(graph), graph.num_edge_ids + lacking]), num_ids),
         edge_data=_carried(graph, {name: np.concatenate([array, loops[name]]) for name, array in data.items()}),
     )
 
@@ -248,9 +247,8 @@ def part(graph: Graph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: An
     placed = "target" if order is None else ranks if isinstance(graph.placed, BySlot | np.ndarray) else graph.placed
     return assemble(
         *rows,
-        **known,
+        **known | _ids(_all_ids(graph)[chosen], graph.num_edge_ids),
         placed=placed,
-        **_ids(_all_ids(graph)[chosen], graph.num_edge_ids),
         edge_data=_carried(graph, map_values(data, lambda array: array[chosen])),
     )
 

@@ -181,7 +181,7 @@ def _first_use(shape: DataShape, *, community: bool) -> int:
     E = shape.num_edges
     # `transpose`: with ids the carried positions (4) beside the result; without, the result, and a byte carried and moved.
     reversing = 0 if shape.symmetric else (4 if shape.edge_ids_fit else 6) * E
-    # `places_of_slots`: both ends of the edges as the user calls them (8), positions (4), and two sorts' results (8 each).
+    # `edge_order`: both ends of the edges as the user calls them (8), positions (4), and two sorts' results (8 each).
     ids = 28 * E if shape.edge_ids_fit and (community or shape.reordered) else 0
     return max(reversing, ids)
 

@@ -13,14 +13,13 @@ import numpy as np
 from dorylax.aligned import ALIGNMENT
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.edge_order import BySlot, EdgeOrder
+from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Adjacency, Graph, SelfLoops
 from dorylax.graph.mapped import mapping_of
 from dorylax.graph.transpose import edge_ids_fit
 
 Origin = Literal["generated", "archive", "published"]
 """How it comes into memory: drawn by `communities`, read from an npz archive, made from published files."""
-Placed = Literal["target", "source", "other"]
 Storage = Literal["mapped", "aligned", "elsewhere"]
 """How arrays lie in memory: mapped from an archive; where XLA takes them as they are (`dorylax.aligned`); or where it
 copies them."""
@@ -64,9 +63,10 @@ class DataShape:
         multilabel: whether labels are `[V, C]`.
         targets: shape of a row of the labels where they are targets.
         further: further inputs per vertex and per edge.
-        reordered: whether the graph carries `vertex_ids` already, and an order of edges if that is read.
-        placed: what edges are in order of: of their targets, of their sources, or one that the graph carries.
-        numbered: whether edges carry ids, because some are missing.
+        reordered: whether the graph carries `vertex_ids` already, and `edge_order` if edge ids are read.
+        own_edge_order: whether it carries an `edge_order` although it was not reordered: edges that came neither in order of
+            their targets nor of their sources.
+        own_edge_ids: whether its edges' ids are other than 0 … E-1, as after `symmetrise`.
         edge_ids: whether the model reads edge ids; see `Graph.without_edge_ids`.
         origin: how it is loaded.
         features_in: how features lie once they are loaded.
@@ -84,8 +84,8 @@ class DataShape:
     targets: tuple[int, ...] = ()
     further: tuple[InputShape, ...] = ()
     reordered: bool = False
-    placed: Placed = "source"
-    numbered: bool = False
+    own_edge_order: bool = False
+    own_edge_ids: bool = False
     edge_ids: bool = True
     origin: Origin = "archive"
     features_in: Storage = "elsewhere"
@@ -106,8 +106,8 @@ class DataShape:
             targets=data.labels.shape[1:] if data.num_classes is None else (),
             further=(*_inputs("vertex", data.vertex_inputs), *_inputs("edge", data.edge_inputs)),
             reordered=data.graph.vertex_ids is not None,
-            placed=data.graph.placed if isinstance(data.graph.placed, str) else "other",
-            numbered=data.graph.edge_ids_fit and data.graph.edge_ids is not None,
+            own_edge_order=not isinstance(data.graph.placed, str),
+            own_edge_ids=data.graph.edge_ids_fit and data.graph.edge_ids is not None,
             features_in=_storage(data.features),
             graph_in=_storage(data.graph.incoming.neighbours),
         )
@@ -142,9 +142,8 @@ class DataShape:
             "reversed graph": 0 if self.symmetric else 8 * (V + 1) + 4 * E,
             "order of reversed edges": 4 * E if self.edge_ids_fit else 0,
             "vertex ids": 4 * V if ids else 0,
-            "places of edges": 4 * E if self.edge_ids_fit and self.placed == "other" and not ids else 0,
-            "edge order": 4 * E if self.edge_ids_fit and ids else 0,
-            "edge ids": 4 * E if self.edge_ids_fit and self.numbered else 0,
+            "edge ids": 4 * E if self.own_edge_ids and self.edge_ids_fit else 0,
+            "edge order": 4 * E if (ids or self.own_edge_order) and self.edge_ids_fit else 0,
             "labels": 4 * V * math.prod(self.label_row),
             "masks": 3 * V,
             "vertex inputs": V * sum(entry.row_bytes for entry in self.further if entry.space == "vertex"),
@@ -178,17 +177,14 @@ def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> Abstrac
 
     rows = array(np.uint32, V + 1, 2), array(np.int32, E)
     edges = array(np.int32, E) if shape.edge_ids_fit else None
-    placed: EdgeOrder = "source"
-    if ids or shape.placed != "source":
-        placed = BySlot(edges if ids or shape.placed == "other" else None)
     graph = Graph(
         *rows,
         outgoing=Adjacency(*rows, edges),
         symmetric=shape.symmetric,
         self_loops=shape.self_loops,
         vertex_ids=array(np.int32, V) if ids else None,
-        placed=placed,
-        edge_ids=edges if shape.numbered else None,
+        placed=BySlot(array(np.int32, E)) if (ids or shape.own_edge_order) and shape.edge_ids_fit else "source",
+        edge_ids=array(np.int32, E) if shape.own_edge_ids and shape.edge_ids_fit else None,
         edge_data=None,
         without_edge_ids=not shape.edge_ids_fit,
     )

@@ -25,7 +25,7 @@ def shape_of(config: DataConfig) -> DataShape | None:
 
     Of an archive only headers are read, and single numbers; its labels where it does not say how many classes there
     are. An archive that does not say whether its graph is directed, or has self-loops, is taken for one that is and has
-    some, and edges that have ids for some that need them: that takes more.
+    some: that takes more.
 
     Returns:
         The shape; None where there is no such data set, or it is none (loading it says why).
@@ -81,7 +81,8 @@ def archive_shape(path: Path) -> DataShape | None:
         symmetric = "directed" in archive and not archive.fetch("directed")
         float32 = not sparse and archive.header("features")[1] == np.float32
         # Rows by source serve as rows by target where the archive says so; otherwise they are sorted, and others.
-        as_stored = symmetric and index == np.int32
+        own_ids = "edge_ids" in archive
+        as_stored = symmetric and index == np.int32 and not own_ids
         return DataShape(
             num_vertices,
             num_edges,
@@ -89,8 +90,7 @@ def archive_shape(path: Path) -> DataShape | None:
             labels.num_classes,
             symmetric=symmetric,
             self_loops=_self_loops(archive),
-            placed="other" if "edge_ids" in archive else "source",
-            numbered="edge_ids" in archive,
+            own_edge_order=own_ids,
             multilabel=labels.multilabel,
             targets=labels.array.shape[1:] if labels.num_classes is None else (),
             further=(

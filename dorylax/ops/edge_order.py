@@ -27,12 +27,12 @@ def to_slots(graph: Graph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[AnyArr
     return values if graph.edge_order is None else _gathered(values, graph.edge_order)
 
 
-def from_slots(graph: Graph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[AnyArray, "E *rest"]:
+def from_slots(graph: Graph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[Array, "E *rest"]:
     """Values `[E, …]` in order of slots → in order of edge ids; the inverse of `to_slots`."""
     graph.require_edge_ids()
     if graph.by_source:
         return _gathered(values, graph.outgoing.edges)
-    return values if graph.edge_order is None else _scattered(values, graph.edge_order)
+    return jnp.asarray(values) if graph.edge_order is None else _scattered(values, graph.edge_order)
 
 
 def _gathered(values: Any, index: Any) -> Array:

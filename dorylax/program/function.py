@@ -52,7 +52,7 @@ class ProgramFunction:
             [equation for equation in jaxpr.eqns if not any(var in kept for var in equation.outvars)], jaxpr.outvars
         )
         # Values per edge are led from the user's order into slots once, and not in every epoch.
-        kept |= {var: None for equation in rest for var in equation.invars if not is_literal(var) and var in by_edge}
+        kept |= {var: None for equation in rest for var in variables(equation.invars) if var in by_edge}
         before = close(jaxpr.invars, list(kept), live(jaxpr.eqns, kept))
         given = set(program.traced.variables("rows")) - kept.keys()
         self.reads_rows = any(var in given for equation in rest for var in equation.invars if not is_literal(var))

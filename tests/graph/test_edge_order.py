@@ -136,9 +136,12 @@ def test_orders_that_follow_from_rows_are_those_of_a_sort(case):
     rows = graph.incoming.offsets, graph.incoming.neighbours
     sources, targets = graph.incoming.neighbours, np.repeat(np.arange(edges.num_vertices), np.diff(rows[0]))
     slots = np.arange(graph.num_edges)
-    np.testing.assert_array_equal(
-        places_of_slots("source", *rows, None), np.argsort(np.lexsort((slots, targets, sources)))
-    )
+    ids = np.arange(edges.num_vertices, dtype=np.int32)
+    by_source = np.argsort(np.lexsort((slots, targets, sources)))
+    np.testing.assert_array_equal(places_of_slots("source", *rows, ids), by_source)
+    np.testing.assert_array_equal(places_of_slots("target", *rows, ids), slots)
+    order = np.random.default_rng(0).permutation(graph.num_edges).astype(np.int32)
+    np.testing.assert_array_equal(places_of_slots(order, *rows, ids), order)
     assert sorted_by(targets, sources)
     pairs = list(zip(*edges.ends, strict=True))
     assert sorted_by(*edges.ends) is (pairs == sorted(pairs))

@@ -42,8 +42,7 @@ def test_an_archive_of_ours(tmp_path: Path, directed: bool, self_loops: SelfLoop
     data.save_npz(tmp_path / "mine.npz")
     shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
     small = {"features_in": "elsewhere", "graph_in": "elsewhere"}
-    ids = {"placed": "source"} if graph.by_source else {"placed": "other", "numbered": True}
-    assert shape == dataclasses.replace(DataShape.of(data), **small, **ids)
+    assert shape == dataclasses.replace(DataShape.of(data), **small)
 
 
 @pytest.mark.parametrize("directed", [False, True])

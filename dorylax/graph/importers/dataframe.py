@@ -33,7 +33,7 @@ def from_dataframe(
         coalesce: as in `Graph.from_coo`.
 
     Raises:
-        GraphError: there is no such column, vertices are not integers, or another column is no real numbers.
+        GraphError: there is no such column, vertices are not integers, or other columns hold no real numbers or lack some.
     """
     collection("ignore", ignore)
     columns = list(edges.columns)
@@ -43,7 +43,7 @@ def from_dataframe(
                 f"{role}={name!r} must be one column of the table, whose columns are {', '.join(map(repr, columns))}"
             )
     names = (f"column {source!r}", f"column {target!r}")
-    ends = [_values(edges[name]) for name in (source, target)]
+    ends = [_values(name, edges[column]) for name, column in zip(names, (source, target), strict=True)]
     for name, values in zip(names, ends, strict=True):
         if values.dtype.kind not in "iu":
             raise GraphError(
@@ -59,7 +59,7 @@ def from_dataframe(
                 f"column {name!r} must have a name of its own, a text: rename it, or leave it out with ignore"
             )
         remedy = f"convert it, or leave it out with ignore=[{name!r}]"
-        data[name] = numbers(f"column {name!r}", _values(edges[name]), remedy)
+        data[name] = numbers(f"column {name!r}", _values(f"column {name!r}", edges[name]), remedy)
     sources, targets = (as_integers(name, values) for name, values in zip(names, ends, strict=True))
     return from_pairs(sources, targets, names, num_vertices, edge_data=data, coalesce=coalesce)
 
@@ -113,9 +113,11 @@ def _numbered(edges: Any, column: Hashable, number: dict[Any, int], key: Hashabl
     return np.array([number[name] for name in names], np.int64)
 
 
-def _values(column: Any) -> np.ndarray:
-    """A column as NumPy; pandas' own nullable numbers too, where nothing is missing."""
+def _values(name: str, column: Any) -> np.ndarray:
+    """A column as NumPy, where nothing is missing; pandas' own nullable numbers as plain ones."""
+    missing = np.flatnonzero(column.isna())
+    if missing.size:
+        raise GraphError(f"{name} has no value in row {missing[0]} ({missing.size} such rows): fill it or drop the row")
     numpy_dtype = getattr(column.dtype, "numpy_dtype", None)
-    complete = numpy_dtype is not None and not column.isna().any()
-    values: np.ndarray = column.to_numpy(dtype=numpy_dtype) if complete else column.to_numpy()
+    values: np.ndarray = column.to_numpy() if numpy_dtype is None else column.to_numpy(dtype=numpy_dtype)
     return values

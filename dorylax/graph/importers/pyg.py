@@ -63,7 +63,9 @@ def read(data: Any, *, ignore: Collection[str] = ()) -> Imported:
     if getattr(data, "edge_index", None) is None:
         advice = "; it has adj_t: Graph.from_scipy(data.adj_t.t().to_scipy()) takes that" if "adj_t" in data else ""
         raise GraphError(f"data has no edge_index{advice}")
-    edges, vertices, other = {}, {}, {}
+    edges: dict[str, Any] = {}
+    vertices: dict[str, Any] = {}
+    other: dict[str, Any] = {}
     for name in data.keys() if callable(data.keys) else data.keys:
         if name in ignore or name in ("edge_index", "num_nodes"):
             continue
