@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 
 import numpy as np
@@ -46,11 +47,7 @@ def from_archive(archive: Archive) -> Graph:
     """
     archive.require("indptr", "indices")
     offsets, targets = archive.fetch("indptr"), archive.fetch("indices")
-    data = {
-        name.removeprefix(_PREFIX): archive.fetch(name)
-        for name in archive.names
-        if name.startswith(_PREFIX) and name != _IDS
-    }
+    data = {name: archive.fetch(stored) for name, stored in edge_names(archive).items()}
     for name, values in data.items():
         check_length(f"{_PREFIX}{name}", values, len(targets), "one per entry of indices")
     undirected = "directed" in archive and not archive.fetch("directed")
@@ -68,8 +65,18 @@ def from_archive(archive: Archive) -> Graph:
     return graph
 
 
-def graph_arrays(graph: Graph) -> dict[str, np.ndarray]:
+def edge_names(archive: Archive) -> dict[str, str]:
+    """Of values of edges: their name → that of the array that holds them."""
+    stored = (name for name in archive.names if name.startswith(_PREFIX) and name != _IDS)
+    return {name.removeprefix(_PREFIX): name for name in stored}
+
+
+def graph_arrays(graph: Graph, edge_data: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
     """The arrays of an archive that are about the graph, in the user's vertex order.
+
+    Args:
+        graph: the graph.
+        edge_data: values of its edges in order of their ids; by default those that it has.
 
     Raises:
         GraphError: values of edges are called "ids".
@@ -85,7 +92,7 @@ def graph_arrays(graph: Graph) -> dict[str, np.ndarray]:
     }
     if not graph.edge_ids_fit:
         return arrays
-    data = graph.edge_data
+    data = graph.edge_data if edge_data is None else edge_data
     if "ids" in data:
         raise GraphError(
             "edge_data['ids'] cannot be saved, because edge_ids in an archive are the edges' ids: rename it"

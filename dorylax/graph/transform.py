@@ -77,7 +77,7 @@ def coalesce(graph: Graph, values: Coalesce = "first") -> Graph:
         return graph
     if values == "sum":
         data = map_values(data, lambda array: _sums_of_equals(graph, array, keep))
-    return _part(graph, keep, data, symmetric=graph.symmetric or None, self_loops=graph.self_loops)
+    return part(graph, keep, data, symmetric=graph.symmetric or None, self_loops=graph.self_loops)
 
 
 @_in_users_order
@@ -131,7 +131,7 @@ def without_self_loops(graph: Graph) -> Graph:
         return graph
     keep = np.ones(graph.num_edges, bool)
     keep[positions_of_loops(*_rows(graph))] = False
-    return _part(graph, keep, _data(graph), symmetric=graph.symmetric, self_loops="none")
+    return part(graph, keep, _data(graph), symmetric=graph.symmetric, self_loops="none")
 
 
 @_in_users_order
@@ -227,8 +227,15 @@ def _ranked(places: Integer[np.ndarray, " N"], size: int) -> tuple[Int64[np.ndar
     return np.flatnonzero(there), ranks[places].astype(np.int32)
 
 
-def _part(graph: Graph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: Any) -> Graph:
-    """The graph of the edges whose slots are kept, `known` being what `assemble` need not find out."""
+def part(graph: Graph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: Any) -> Graph:
+    """The graph of the edges whose slots are kept, which keep their ids.
+
+    Args:
+        graph: the graph, in the user's order.
+        keep: slot by slot.
+        data: values of all edges, in order of ids.
+        **known: what `assemble` need not find out.
+    """
     offsets, sources = _rows(graph)
     rows = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
     if not graph.edge_ids_fit:

@@ -137,7 +137,7 @@ def _packed(size: int) -> int:
 
 
 def _loaded(shape: DataShape) -> dict[str, int]:
-    """The data set as it is loaded: the reverse direction and edge ids are made when training begins."""
+    """The data set as it is loaded: the reverse direction and the order of edges are made when training begins."""
     return _without_first_use(shape.copy())
 
 

@@ -84,9 +84,10 @@ def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
     by_name: dict[tuple[str, str], Any] = {("graph", name): getattr(structure, name) for name in Structure._fields}
     by_name["ids", "vertex ids"] = vertex_ids(data.graph)
     none = jnp.zeros((0,), jnp.int32)
-    by_name["ids", "edge ids"] = to_slots(data.graph, edge_ids(data.graph)) if counted else none
-    places = jnp.arange(data.graph.num_edges if counted else 0, dtype=jnp.int32)
-    by_name["places", "edge places"] = to_slots(data.graph, places) if counted else none
+    ids = places = to_slots(data.graph, edge_ids(data.graph)) if counted else none
+    if counted and data.graph.edge_ids is not None:
+        places = to_slots(data.graph, jnp.arange(data.graph.num_edges, dtype=jnp.int32))
+    by_name["ids", "edge ids"], by_name["places", "edge places"] = ids, places
     by_name["real", "real vertices"] = jnp.ones((data.graph.num_vertices,), bool)
     by_name["real", "real edges"] = jnp.ones((data.graph.num_edges if counted else 0,), bool)
     by_name["count", "vertices"] = jnp.int32(data.graph.num_vertices)

@@ -58,7 +58,7 @@ def small() -> Graph:
 
 def _ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
     targets = np.repeat(np.arange(graph.num_vertices), np.diff(graph.incoming.offsets))
-    slots = slice(None) if graph.edge_order is None else np.argsort(graph.edge_order)
+    slots = np.argsort(graph.edge_order) if graph.edge_ids_fit and graph.edge_order is not None else slice(None)
     return np.asarray(graph.incoming.neighbours)[slots], targets[slots]
 
 

@@ -47,13 +47,18 @@ def graph_alone(imported: Imported, ignore: Collection[str], what: str) -> Graph
                 f"{what} {name!r} has a value per vertex, and a Graph holds none: give it to a Dataset (features, labels, "
                 f"masks, vertex_inputs), and leave it out here with ignore=[{name!r}]"
             )
-    for name in imported.other:
+    refuse_other(imported.other, ignore)
+    return imported.graph
+
+
+def refuse_other(other: Collection[str], ignore: Collection[Hashable]) -> None:
+    """Raises a `GraphError` where something of the whole graph would be lost."""
+    for name in other:
         if name not in ignore:
             raise GraphError(
                 f"{name!r} has neither a value per edge nor per vertex, and a Graph holds no such thing: leave it out with "
                 f"ignore=[{name!r}]"
             )
-    return imported.graph
 
 
 def numbers(name: str, values: Any, remedy: str) -> np.ndarray:

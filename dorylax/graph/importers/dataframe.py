@@ -9,7 +9,7 @@ import numpy as np
 
 from dorylax.graph.build import from_pairs
 from dorylax.graph.graph import Coalesce, Graph
-from dorylax.graph.importers.base import collection, numbers
+from dorylax.graph.importers.base import Imported, collection, numbers
 from dorylax.graph.validate import GraphError, as_integers
 
 
@@ -62,6 +62,55 @@ def from_dataframe(
         data[name] = numbers(f"column {name!r}", _values(f"column {name!r}", edges[name]), remedy)
     sources, targets = (as_integers(name, values) for name, values in zip(names, ends, strict=True))
     return from_pairs(sources, targets, names, num_vertices, edge_data=data, coalesce=coalesce)
+
+
+def read(
+    vertices: Any, edges: Any, key: Hashable, source: Hashable, target: Hashable, *, ignore: Collection[Hashable] = ()
+) -> Imported:
+    """A graph of two tables, with the columns of vertices by name.
+
+    Args:
+        vertices: a row per vertex.
+        edges: a row per edge.
+        key: the column of `vertices` that sources and targets name them by; None where these are row numbers.
+        source: a column of `edges`.
+        target: a column of `edges`.
+        ignore: columns to leave out, of either table.
+
+    Raises:
+        GraphError: as `from_dataframe`; `key` is no column or not different in every row; or an edge names no vertex.
+    """
+    collection("ignore", ignore)
+    columns = list(vertices.columns)
+    repeated = next((name for name in columns if columns.count(name) > 1), None)
+    if repeated is not None:
+        raise GraphError(f"the table of vertices has two columns {repeated!r}: rename one")
+    if key is not None:
+        if key not in columns:
+            raise GraphError(
+                f"key={key!r} must be a column of the table of vertices, whose columns are {', '.join(map(repr, columns))}"
+            )
+        vertices = vertices.reset_index(drop=True)
+        number = {name: row for row, name in enumerate(vertices[key].tolist())}
+        if len(number) != len(vertices):
+            again = vertices[key][vertices[key].duplicated()].tolist()[0]
+            raise GraphError(f"key={key!r} holds {again!r} twice: each vertex needs a key of its own")
+        edges = edges.copy(deep=False)
+        for name in (source, target):
+            if name in edges:
+                edges[name] = _numbered(edges, name, number, key)
+    graph = from_dataframe(edges, source, target, len(vertices), ignore=ignore)
+    return Imported(graph, {name: vertices[name] for name in columns if name not in (key, *ignore)}, {})
+
+
+def _numbered(edges: Any, column: Hashable, number: dict[Any, int], key: Hashable) -> np.ndarray:
+    names = edges[column].tolist()
+    unknown = next((row for row, name in enumerate(names) if name not in number), None)
+    if unknown is not None:
+        raise GraphError(
+            f"column {column!r} of row {unknown} names {names[unknown]!r}, which is no vertex: key={key!r} does not hold it"
+        )
+    return np.array([number[name] for name in names], np.int64)
 
 
 def _values(name: str, column: Any) -> np.ndarray:

@@ -44,7 +44,7 @@ def from_pyg(data: Any, *, ignore: Collection[str] = ()) -> Graph:
 
     Args:
         data: with an `edge_index`.
-        ignore: names of what to leave out: tensors per node (a `Dataset` takes those), of the whole graph, or per edge.
+        ignore: what to leave out: tensors per node (`Dataset.from_pyg` takes those), of the whole graph, or per edge.
 
     Raises:
         GraphError: there is no `edge_index`, edges have what is no real number, or something else is not ignored.
