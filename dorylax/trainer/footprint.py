@@ -160,7 +160,9 @@ def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None)
     begin = time.perf_counter()
     functions, parts, shape = _model(config, shape)
     data = abstract_data(shape)
-    order = effective_order(config.single.order, data, reference=not config.single.optimize)
+    order = effective_order(
+        config.single.order, data, lambda: _gradient(functions, parts, data, config).forward.by_rows
+    )
     community = order == "community"
     libraries = resident_bytes()
     compiled, code = None if like is None else like.compiled, 0

@@ -19,7 +19,13 @@ from dorylax.trainer.arrays import TrainingArrays
 
 @runtime_checkable
 class Forward(Protocol):
-    """How the outputs of an evaluation are computed; compared and hashed by identity."""
+    """How the outputs of an evaluation are computed; compared and hashed by identity.
+
+    Attributes:
+        by_rows: whether it was proved to treat every row by itself.
+    """
+
+    by_rows: bool
 
     def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arrays that it takes, from those that training keeps."""
@@ -33,6 +39,8 @@ class Forward(Protocol):
 @final
 class PlainForward:
     """The model as it is."""
+
+    by_rows = False
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
@@ -54,6 +62,8 @@ class ProgramForward:
         function: of the program without a loss.
         places: where each array that it keeps stands among those that training keeps.
     """
+
+    by_rows = True
 
     def __init__(self, function: ProgramFunction, places: tuple[int, ...]) -> None:
         self._function = function

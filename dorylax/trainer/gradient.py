@@ -72,6 +72,10 @@ class Gradient(Protocol):
         """Loss before the update, gradients and new state: a pure function, to be jitted."""
         ...
 
+    def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
+        """The loss alone, which may be differentiated once: for optimizers that search along a line."""
+        ...
+
 
 @final
 class PlainGradient:
@@ -97,6 +101,10 @@ class PlainGradient:
         loss_of = training_loss(self._structure, state, inputs)
         (loss, new_state), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
         return loss, gradients, new_state
+
+    def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
+        """See `Gradient`."""
+        return training_loss(self._structure, state, inputs)(params)[0]
 
 
 @final
@@ -155,6 +163,23 @@ class ProgramGradient:
             inputs.kept, data, params, inputs.streams, state, seed=inputs.seed, epoch=inputs.epoch
         )
         return result.loss, result.gradients, result.state
+
+    def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
+        """See `Gradient`. Its derivative is the program's own: what is folded into a step cannot be differentiated."""
+
+        @jax.custom_vjp
+        def value(params: Tree) -> Any:
+            return self(params, state, inputs)[0]
+
+        def forward(params: Tree) -> tuple[Any, Tree]:
+            loss, gradients, _ = self(params, state, inputs)
+            return loss, gradients
+
+        def backward(gradients: Tree, cotangent: Any) -> tuple[Tree]:
+            return (jax.tree.map(lambda leaf: (cotangent * leaf).astype(leaf.dtype), gradients),)
+
+        value.defvjp(forward, backward)
+        return value(params)
 
 
 def training_loss(structure: Structure, state: Tree, inputs: EpochInputs) -> Callable[[Tree], tuple[Any, Tree]]:

@@ -17,15 +17,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dorylax.graph.graph import Graph
 from dorylax.program.loss import confusion_counts
 from dorylax.program.model.base import ModelParts, Structure, Tree, signature
 from dorylax.program.program import Gathered
 from dorylax.program.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled
-from dorylax.trainer.forward import Forward
-from dorylax.trainer.gradient import Gradient, PlainGradient, ProgramGradient, training_loss
+from dorylax.trainer.forward import Forward, forward_of
+from dorylax.trainer.gradient import Gradient, PlainGradient, ProgramGradient
 
 
 @final
@@ -35,7 +34,6 @@ class StepFunctions:
     Attributes:
         plain: the gradient as JAX differentiates the model.
         start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
-        predict: `(params, state, streams, graph, features) -> float32 [V, C]`.
     """
 
     def __init__(self, structure: Structure, optimizer: optax.GradientTransformation) -> None:
@@ -46,8 +44,9 @@ class StepFunctions:
         self._steps: dict[Gradient, Compiled] = {}
         self.plain = PlainGradient(structure)
         self.start = Compiled(self._start)
+        self._forwards: dict[Any, Forward] = {}
         self._evaluations: dict[Forward, Compiled] = {}
-        self.predict = Compiled(self._predict)
+        self._predictions: dict[Forward, Compiled] = {}
 
     def output_shapes(self, params: Tree, streams: Tree, state: Tree, graph: Any, features: Any) -> tuple[Any, Any]:
         """Abstract `(output, new state)` of a training forward: traced once per argument shapes, never computed."""
@@ -77,6 +76,13 @@ class StepFunctions:
         self._optimised[key] = ProgramGradient.of(parts, spec, gathered)
         return self._optimised[key], time.perf_counter() - begin
 
+    def forward(self, parts: ModelParts, spec: DataSpec) -> Forward:
+        """How a model is evaluated that something else trains: by its program, or as it is where that cannot be split."""
+        key = (spec, signature((parts.params, parts.streams, parts.state)))
+        if key not in self._forwards:
+            self._forwards[key] = forward_of(parts, spec, ())
+        return self._forwards[key]
+
     def step(self, gradient: Gradient) -> Compiled:
         """`((params, opt_state, state), inputs) -> ((params, opt_state, state), loss)` with this gradient.
 
@@ -96,6 +102,12 @@ class StepFunctions:
             self._evaluations[forward] = Compiled(functools.partial(_evaluate, forward))
         return self._evaluations[forward]
 
+    def prediction(self, forward: Forward) -> Compiled:
+        """`(params, state, inputs) -> float32 [V, C]` with this forward pass; inputs as of `evaluation`."""
+        if forward not in self._predictions:
+            self._predictions[forward] = Compiled(functools.partial(_predict, forward))
+        return self._predictions[forward]
+
     def _start(self, params: Tree, state: Tree) -> tuple[Tree, Tree, Tree]:
         return _fresh(params), _fresh(self._optimizer.init(params)), _fresh(state)
 
@@ -106,7 +118,7 @@ class StepFunctions:
         loss, gradients, new_state = gradient(params, state, inputs)
 
         def value_fn(candidate: Tree) -> Any:
-            return training_loss(self._structure, state, inputs)(candidate)[0]
+            return gradient.loss(candidate, state, inputs)
 
         # The extra arguments serve optimizers that look at the loss (line searches, reduce_on_plateau).
         updates, new_opt_state = self._optimizer.update(
@@ -115,15 +127,15 @@ class StepFunctions:
         new_params = optax.apply_updates(params, updates)
         return _like((new_params, new_opt_state, new_state), carry), loss
 
-    def _predict(self, params: Tree, state: Tree, streams: Tree, graph: Graph, features: Any) -> Any:
-        return self._structure.apply_evaluate(params, streams, state, graph, features).astype(jnp.float32)
+
+def _predict(forward: Forward, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]) -> Any:
+    return forward(params, state, *inputs).astype(jnp.float32)
 
 
 def _evaluate(
     forward: Forward, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]
 ) -> tuple[Any, Any]:
-    streams, kept, arrays = inputs
-    logits = forward(params, state, streams, kept, arrays)
+    logits, arrays = forward(params, state, *inputs), inputs[2]
     return confusion_counts(logits, arrays.labels, arrays.masks), jnp.isnan(logits).any()
 
 

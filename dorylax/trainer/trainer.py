@@ -88,7 +88,8 @@ class Trainer:
         observers: told about each epoch; see `Observer`.
         optimize: train with the optimised program; False: plain `jax.value_and_grad` of the model, the reference.
         order: of vertices in memory, for the step of one machine and for evaluations: "given", "community", or "auto"
-            (`vertex_order.effective_order`). Results are in the user's order all the same.
+            (`vertex_order.effective_order`). Results are in the order of `data` all the same. A model that cannot be split
+            may hold rows in that order, and always trains in it.
         gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
             bytes to read and rounded (`program.narrow`). What is computed once, evaluations and `predict` are exact.
         memory: "check": refuse to train where it will need more memory than there is (`footprint.check_trainer`);
@@ -127,7 +128,7 @@ class Trainer:
         )
         check_arguments(data, optimizer, self.options, observers)
         check_run_directory(self.options, run_directory, resume=resume)
-        check_order(order)
+        check_order(order, optimize=optimize)
         check_gathered(gathered, optimize=optimize, pipeline=pipeline)
         check_memory(memory)
         check_pipeline(pipeline, self.options, optimize=optimize)
@@ -156,7 +157,14 @@ class Trainer:
         )
         self._functions = step_functions(self._parts.structure, optimizer)
         edge_ids = check_model(self._functions, self._parts, data, type(model).__name__)
-        self._machine = OneMachine(self._functions, self._parts, data, self._single, edge_ids=edge_ids)
+        self._machine = OneMachine(
+            self._functions,
+            self._parts,
+            data,
+            self._single,
+            edge_ids=edge_ids,
+            evaluates_only=pipeline is not None,
+        )
         self._trained: LoopState | None = None
 
     @classmethod
@@ -227,6 +235,7 @@ class Trainer:
             CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
                 belongs to another run.
             MemoryLimitError: training will need more memory than there is.
+            OrderError: `order="community"`, and the model cannot be split.
             SplitError, PipelineConfigError: the pipeline cannot train this model on these data.
         """
         self._begun = time.perf_counter()
@@ -266,7 +275,7 @@ class Trainer:
             epoch: with the parameters of the "best" epoch (`TrainResult.best_epoch`) or of the "last".
 
         Returns:
-            Logits, float32 `[V, C]`: row i for the user's vertex i, whatever the graph's memory order.
+            Logits, float32 `[V, C]`: row i for row i of `data`, as `model(data.graph, data.features)` gives them.
 
         Raises:
             ValueError: another `epoch`.
@@ -283,18 +292,11 @@ class Trainer:
             raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
         loop = self._trained
         params, state = loop.chosen if epoch == "best" else (loop.params, loop.state)
-        arguments = (params, state, self._parts.streams, self._machine.arrays.graph, self._machine.arrays.features)
-        predict, _ = self._functions.predict.prepare(*arguments)
-        rows = np.array(predict(*arguments))
-        vertex_ids = self._machine.arrays.graph.vertex_ids
-        if vertex_ids is None:
-            return rows
-        logits = np.empty_like(rows)
-        logits[np.asarray(vertex_ids)] = rows
-        return logits
+        return self._machine.outputs(params, state)
 
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""
+        _ = self._machine.order  # an order that cannot be is refused before anything runs
         if self._pipeline is not None:
             return PipelineRunner(self._parts, self.data, self._optimizer, self._pipeline, self.options)
         gradient, seconds = self._machine.choose_gradient()
@@ -333,10 +335,9 @@ class Trainer:
             runner.start(loop, arrays)
             only_evaluated = () if runner.reads_features else (self.data.features,)
             release(*only_evaluated)
-            gradient = self._functions.plain if self._pipeline is not None else self._machine.choose_gradient()[0]
             evaluation = Evaluation(
                 self._functions,
-                gradient.forward,
+                self._machine.forward,
                 runner.kept,
                 arrays,
                 self._parts.streams,

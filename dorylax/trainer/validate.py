@@ -49,10 +49,15 @@ def check_run_directory(options: TrainOptions, run_directory: str | os.PathLike[
         )
 
 
-def check_order(order: Any) -> None:
-    """Raises ValueError where it is none."""
+def check_order(order: Any, *, optimize: bool) -> None:
+    """Raises ValueError where it is none, or cannot be that of the plain model."""
     if order not in typing.get_args(Order):
         raise ValueError(f"single.order must be one of {', '.join(typing.get_args(Order))}, got {order!r}")
+    if order == "community" and not optimize:
+        raise ValueError(
+            "single.order=community and single.optimize=false exclude each other: only what was split is known not to hold "
+            "rows in the order that was given. Use single.order=given"
+        )
 
 
 def check_gathered(gathered: Any, *, optimize: bool, pipeline: Any) -> None:

@@ -77,6 +77,9 @@ class GivenGradient:
     def __call__(self, params: Any, state: Any, inputs: EpochInputs) -> tuple[Any, Any, Any]:
         return *inputs.kept, state
 
+    def loss(self, params: Any, state: Any, inputs: EpochInputs) -> Any:
+        raise NotImplementedError
+
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_like_the_single_machine_trainer_bit_for_bit(name: str) -> None:
