@@ -7,6 +7,7 @@ Named data sets come from `dorylax.graph.datasets`; this knows only the arrays a
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, final
@@ -64,15 +65,21 @@ class Dataset:
     # Plain types, so that what is wrong with an array is said by the checks below and not by a type checker.
     features: np.ndarray
     labels: np.ndarray
-    num_classes: int
-    train_mask: np.ndarray
-    val_mask: np.ndarray
-    test_mask: np.ndarray
+    num_classes: int | None = None
+    train_mask: Any = None
+    val_mask: Any = None
+    test_mask: Any = None
+    vertex_inputs: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, kw_only=True)
+    edge_inputs: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", _checked_features(self.features, self.graph.num_vertices))
-        object.__setattr__(self, "num_classes", _checked_num_classes(self.num_classes))
-        object.__setattr__(self, "labels", _checked_labels(self.labels, self.graph.num_vertices, self.num_classes))
+        for name in MASKS:
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.full(self.graph.num_vertices, name == "train_mask"))
+        if self.num_classes is not None:
+            object.__setattr__(self, "num_classes", _checked_num_classes(self.num_classes))
+            object.__setattr__(self, "labels", _checked_labels(self.labels, self.graph.num_vertices, self.num_classes))
         masks = {name: getattr(self, name) for name in MASKS}
         for name, mask in masks.items():
             if mask.dtype != bool or mask.ndim != 1:
@@ -90,7 +97,7 @@ class Dataset:
     @property
     def multilabel(self) -> bool:
         """Whether a vertex may have any number of classes."""
-        return self.labels.ndim == 2
+        return self.labels.ndim == 2 and self.num_classes is not None
 
     def row_normalised(self) -> Dataset:
         """With each row of the features divided by its sum.
@@ -107,7 +114,8 @@ class Dataset:
         order = as_integers("order", order)
         check_permutation("order", order, self.graph.num_vertices)
         rows: dict[str, Any] = {name: rows_of(getattr(self, name), order) for name in ("features", "labels", *MASKS)}
-        return dataclasses.replace(self, graph=reorder(self.graph, order), **rows)
+        further = {name: rows_of(array, order) for name, array in self.vertex_inputs.items()}
+        return dataclasses.replace(self, graph=reorder(self.graph, order), vertex_inputs=further, **rows)
 
     def release(self) -> None:
         """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again."""

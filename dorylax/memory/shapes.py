@@ -46,7 +46,7 @@ class DataShape:
     num_vertices: int
     num_edges: int
     num_features: int
-    num_classes: int
+    num_classes: int | None
     symmetric: bool = True
     self_loops: SelfLoops = "some"
     multilabel: bool = False
@@ -99,7 +99,7 @@ class DataShape:
             "order of reversed edges": 4 * E if self.edge_ids_fit else 0,
             "vertex ids": 4 * V if ids else 0,
             "edge ids": 4 * E if ids and self.edge_ids_fit else 0,
-            "labels": 4 * V * (self.num_classes if self.multilabel else 1),
+            "labels": 4 * V * ((self.num_classes or 1) if self.multilabel else 1),
             "masks": 3 * V,
         }
         return {name: size for name, size in kinds.items() if size}
@@ -135,6 +135,6 @@ def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> Abstrac
         edge_ids=array(np.int32, E) if ids and shape.edge_ids_fit else None,
         without_edge_ids=not shape.edge_ids_fit,
     )
-    labels = array(np.float32, V, shape.num_classes) if shape.multilabel else array(np.int32, V)
+    labels = array(np.float32, V, shape.num_classes or 1) if shape.multilabel else array(np.int32, V)
     features = array(np.float32, V, shape.num_features)
-    return AbstractData(graph, features, labels, shape.num_features, shape.num_classes)
+    return AbstractData(graph, features, labels, shape.num_features, shape.num_classes, shape.multilabel, {}, {})

@@ -24,7 +24,8 @@ class RunData:
 
     Attributes:
         graph: V vertices, E edges.
-        inputs: what the model is called with besides the graph, as `DataSpec.inputs` says.
+        inputs: what the model is called with besides the graph, as `DataSpec.inputs` says, then `DataSpec.named`; those of
+            edges in order of edge ids.
         labels: `[V, …]`, as `DataSpec.labels` says.
         weights: `[V]`, each vertex's share of the loss, 0 where it has no label; the mean over m training vertices is 1/m
             for each of them.
@@ -94,6 +95,8 @@ def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
             continue
         if entry.role == "rows":
             values[k] = next(rows, None)
+            if entry.space == "edge" and values[k] is not None and data.graph.vertex_ids is not None:
+                values[k] = values[k][by_name["ids", "edge ids"]]
         elif entry.role == "constant":
             values[k] = next(constants)
         elif entry.role in ("labels", "weights"):

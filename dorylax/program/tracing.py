@@ -58,7 +58,8 @@ def trace(
     Nothing is computed and no data are needed: numbers of vertices and edges stay symbols.
 
     Args:
-        model: a Flax NNX or Linen module, called as `model(graph, *inputs)`, or a function `f(params, graph, *inputs)`.
+        model: a Flax NNX or Linen module, called as `model(graph, *inputs, **named)`, or a function
+            `f(params, graph, *inputs, **named)`.
         data_spec: the shapes of inputs and labels; `DataSpec.of(data)` for a data set.
         loss: `(output, labels) -> [V]`, the loss of each vertex; what is minimised is its mean over the training vertices.
             None traces the model's exact forward pass (no dropout, nothing updated) instead.
@@ -75,9 +76,10 @@ def trace(
     """
     dimensions = new_dimensions()
     graph = _graph_arrays(dimensions)
-    inputs = [spec.abstract(dimensions) for spec in data_spec.inputs]
+    inputs, named = data_spec.call([spec.abstract(dimensions) for spec in data_spec.rows])
+    concrete = _graph(graph, _ids(dimensions), data_spec)
     try:
-        parts = take_apart(model, _graph(graph, _ids(dimensions), data_spec), *inputs, params=params, rngs=rngs)
+        parts = take_apart(model, concrete, *inputs, named=named, params=params, rngs=rngs)
         traced = _trace(parts, data_spec, dimensions, loss, metrics, fused=fused)
     except (TypeError, ValueError, InconclusiveDimensionOperation, IndexError, NotImplementedError) as error:
         if isinstance(error, SplitError | ModelKindError | NoParametersError):
@@ -124,7 +126,7 @@ def _trace(
     fused: bool,
 ) -> Traced:
     _check_params(parts.params)
-    wide = any(entry.dtype == "float64" for entry in spec.inputs)
+    wide = any(entry.dtype == "float64" for entry in spec.rows)
     real = jax.dtypes.canonicalize_dtype(np.float64 if wide else np.float32)
     scalar = {name: jax.ShapeDtypeStruct((), dtype) for name, dtype in (("index", jnp.uint32), ("real", real))}
     count = jax.ShapeDtypeStruct((), jnp.int32)
@@ -143,8 +145,8 @@ def _trace(
             [jax.ShapeDtypeStruct((size,), jnp.bool_) for size in dimensions],
         ),
         "rows": (
-            [Input("rows", entry.name, entry.space) for entry in spec.inputs],
-            [entry.abstract(dimensions) for entry in spec.inputs],
+            [Input("rows", entry.name, entry.space) for entry in spec.rows],
+            [entry.abstract(dimensions) for entry in spec.rows],
         ),
         "labels": ([Input("labels", spec.labels.name, "vertex")], spec.labels.abstract(dimensions)),
         "weights": ([Input("weights", "weights", "vertex")], jax.ShapeDtypeStruct((dimensions.vertices,), real)),
@@ -163,12 +165,14 @@ def _trace(
         given = jax.tree.unflatten(tree, values)
         graph = _graph(given["graph"], given["ids"], spec)
         streams = epoch_rng(given["stream"], given["seed"], given["epoch"])
+        inputs, further = spec.call(given["rows"])
+        call = (given["param"], streams, given["state"], graph, *inputs)
         if loss is None:
-            output = parts.structure.apply_evaluate(given["param"], streams, given["state"], graph, *given["rows"])
+            output = parts.structure.apply_evaluate(*call, **further)
             leaves, trees["output"] = jax.tree.flatten(output)
             outputs[:] = [Output("output", path) for path in _paths(output, "output")]
             return leaves
-        output, state = parts.structure.apply_train(given["param"], streams, given["state"], graph, *given["rows"])
+        output, state = parts.structure.apply_train(*call, **further)
         if loss is cross_entropy and not isinstance(output, jax.Array):
             raise TypeError(
                 f"the model must return one array [V, C] for the default loss, got {type(output).__name__}: "

@@ -32,7 +32,7 @@ class Forward(Protocol):
         ...
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:
-        """The model's output `[V, C]`: a pure function, to be jitted."""
+        """The model's output: a pure function, to be jitted."""
         ...
 
 
@@ -51,7 +51,7 @@ class PlainForward:
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:  # noqa: ARG002
         """See `Forward`."""
-        return self._structure.apply_evaluate(params, streams, state, arrays.graph, arrays.features)
+        return self._structure.apply_evaluate(params, streams, state, arrays.graph, arrays.features, **arrays.named)
 
 
 @final

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
+import jax
 import numpy as np
 
 from dorylax.graph.dataset import Dataset
@@ -99,7 +100,7 @@ class OneMachine:
     def arrays(self) -> TrainingArrays:
         """The data on the device, in order."""
         data, self.order_seconds = in_order(self._data, self.order)
-        return TrainingArrays.of(data, edge_ids=self._edge_ids)
+        return TrainingArrays.of(data, keywords=self._parts.keywords, edge_ids=self._edge_ids)
 
     def choose_gradient(self) -> tuple[Gradient, float]:
         """How gradients are computed, and the seconds spent on tracing now.
@@ -127,10 +128,10 @@ class OneMachine:
     @property
     def _spec(self) -> DataSpec:
         """What a program for one machine is traced on."""
-        return dataclasses.replace(DataSpec.of(self._data), edge_ids_fit=self._edge_ids)
+        return dataclasses.replace(DataSpec.of(self._data, self._parts.keywords), edge_ids_fit=self._edge_ids)
 
-    def outputs(self, params: Tree, state: Tree) -> np.ndarray:
-        """The model's outputs, float32 `[V, C]`: row i for row i of the data that were given."""
+    def outputs(self, params: Tree, state: Tree) -> Any:
+        """The model's outputs, as float32: row i for row i of the data that were given."""
         streams, arrays = self._parts.streams, self.arrays
         if self.order == "given":
             forward, kept = self._functions.plain.forward, ()
@@ -139,8 +140,11 @@ class OneMachine:
             kept = () if self._evaluates_only else self.choose_gradient()[0].keep(arrays).arrays
         inputs = (streams, forward.kept_of(kept), arrays)
         predict, _ = self._functions.prediction(forward).prepare(params, state, inputs)
-        rows = np.array(predict(params, state, inputs))
-        return rows if self.order == "given" else rows[rows_of(self._data, in_order(self._data, self.order)[0])]
+        output = jax.tree.map(np.array, predict(params, state, inputs))
+        if self.order == "given":
+            return output
+        rows = rows_of(self._data, in_order(self._data, self.order)[0])
+        return jax.tree.map(lambda leaf: leaf[rows], output)  # a program's outputs have a row per vertex
 
     def check_memory(self) -> float:
         """Before anything large is made; seconds spent on compiling what training will use.

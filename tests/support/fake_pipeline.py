@@ -61,7 +61,7 @@ class FakePipeline:
         self._arrays = TrainingArrays.of(data)
 
     @classmethod
-    def of(cls, parts, data, optimizer, config, *, seed):
+    def of(cls, parts, data, optimizer, config, *, loss, seed):
         if parts.name == "NormNet":
             raise SplitError("it mixes rows")
         cls.made.append(cls(parts, data, optimizer, config, seed))
