@@ -13,6 +13,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.program.model import flax_linen
 from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree
+from dorylax.program.model.function import name_of
 from dorylax.program.model.kinds import keywords_of, take_apart
 from dorylax.trainer.loop_state import to_host
 
@@ -37,7 +38,7 @@ def parts_of(
     """
     if isinstance(model, nnx.Module) and params is not None:
         raise ModelKindError(f"params= is for Linen modules and functions: {type(model).__name__} holds its own")
-    named = further_inputs(data, keywords_of(model), getattr(model, "__name__", type(model).__name__))
+    named = further_inputs(data, keywords_of(model), name_of(model))
 
     def taken(graph: Graph) -> ModelParts:
         return take_apart(model, graph, data.features, named=named, params=params, rngs=rngs)

@@ -46,7 +46,7 @@ def take_apart(function: Callable[..., Any], params: Tree) -> ModelParts:
     Raises:
         ValueError: there are no parameters.
     """
-    name = getattr(function, "__name__", type(function).__name__)
+    name = name_of(function)
     if not jax.tree.leaves(params):
         raise NoParametersError(f"model {name} has no parameters: give params=…, the first argument of the function")
     streams = {"key": jax.random.key(0)} if "key" in _parameters(function) else {}
@@ -56,6 +56,12 @@ def take_apart(function: Callable[..., Any], params: Tree) -> ModelParts:
 def keywords_of(function: Callable[..., Any]) -> Keywords:
     """Which inputs beside graph and features it takes by name."""
     return Keywords.of(inspect.signature(function), given=3, apart=("key", *_bound(function)))
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What messages call it."""
+    named = function.func if isinstance(function, functools.partial) else function
+    return str(getattr(named, "__name__", type(named).__name__))
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
