@@ -8,6 +8,7 @@ from typing import Any
 import optax
 from flax import nnx
 
+from dorylax.config.errors import ConfigError
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig, OptimizerConfig
 from dorylax.graph.abstract import AbstractData
@@ -38,7 +39,16 @@ def prepare_data(config: DataConfig) -> Dataset:
 
 
 def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
-    """The model that the `model` section describes, for this data set, with parameters from `train.seed`."""
+    """The model that the `model` section describes, for this data set, with parameters from `train.seed`.
+
+    Raises:
+        ConfigError: the data have targets and no classes.
+    """
+    if data.num_classes is None:
+        raise ConfigError(
+            f"data.name={config.data.name} has targets in the place of classes (no num_classes), and configurations train "
+            "classifiers: use Trainer(model, data, loss=…) in Python"
+        )
     options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
     seed = config.train.seed
     rngs = nnx.Rngs(params=seed, dropout=seed)

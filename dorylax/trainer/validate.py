@@ -20,7 +20,7 @@ from dorylax.trainer.objective import Objective
 from dorylax.trainer.observer import Observer
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.step import StepFunctions
-from dorylax.trainer.vertex_order import Order
+from dorylax.trainer.vertex_order import Order, OrderError
 
 
 def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers: Sequence[Any]) -> None:
@@ -65,7 +65,7 @@ def check_order(order: Any, *, optimize: bool) -> None:
     if order not in typing.get_args(Order):
         raise ValueError(f"single.order must be one of {', '.join(typing.get_args(Order))}, got {order!r}")
     if order == "community" and not optimize:
-        raise ValueError(
+        raise OrderError(
             "single.order=community and single.optimize=false exclude each other: only what was split is known not to hold "
             "rows in the order that was given. Use single.order=given"
         )
