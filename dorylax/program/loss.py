@@ -38,12 +38,14 @@ def cross_entropy(logits: Float[Array, "V C"], labels: Labels) -> Float[Array, "
 
 def squared_error(output: Float[Array, "V ..."], targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
     """(output - target)² of each vertex, `[V]`, averaged over its T targets; output `[V]`, `[V, 1]` or `[V, T]`."""
-    return _mean_of_row(jnp.square(_difference(output, targets)))
+    rows: Array = _mean_of_row(jnp.square(_difference(output, targets)))
+    return rows
 
 
 def absolute_error(output: Float[Array, "V ..."], targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
     """abs(output - target) of each vertex, as `squared_error`."""
-    return _mean_of_row(jnp.abs(_difference(output, targets)))
+    rows: Array = _mean_of_row(jnp.abs(_difference(output, targets)))
+    return rows
 
 
 def _difference(output: Any, targets: Any) -> Any:

@@ -97,14 +97,17 @@ class DataSpec:
     @classmethod
     def of(cls, data: Dataset | AbstractData, keywords: Keywords | None = None) -> DataSpec:
         """That of a data set: features and labels, and those of its further inputs that a model takes (none by default)."""
-        further = {"vertex": data.vertex_inputs, "edge": data.edge_inputs}
-        spaces = {name: space for space, arrays in further.items() for name in arrays}
-        named = () if keywords is None else keywords.taken(spaces)
-        arrays = {**data.vertex_inputs, **data.edge_inputs}
+        further: tuple[tuple[Space, Any], ...] = (("vertex", data.vertex_inputs), ("edge", data.edge_inputs))
+        there = {
+            name: RowSpec(space, array.shape[1:], array.dtype, name)
+            for space, arrays in further
+            for name, array in arrays.items()
+        }
+        named = () if keywords is None else keywords.taken(there)
         return cls(
             inputs=(RowSpec("vertex", data.features.shape[1:], data.features.dtype, "features"),),
             labels=RowSpec("vertex", data.labels.shape[1:], data.labels.dtype, "labels"),
-            named=tuple(RowSpec(spaces[name], arrays[name].shape[1:], arrays[name].dtype, name) for name in named),
+            named=tuple(there[name] for name in named),
             self_loops=data.graph.self_loops,
             symmetric=data.graph.symmetric,
             edge_ids_fit=data.graph.edge_ids_fit,

@@ -60,9 +60,11 @@ class EpochRecord:
         dollars: float | None = None,
     ) -> EpochRecord:
         """An epoch with what an evaluation gave for the three masks: losses or accuracies, as the metric says."""
-        nothing = (None, None, None)
-        accuracies, losses = (nothing, scores) if metric == "loss" else (scores, nothing)
-        return cls(epoch, loss, *accuracies, seconds, dollars, *losses)
+        train, val, test = scores
+        if metric == "loss":
+            losses = {"train_loss": train, "val_loss": val, "test_loss": test}
+            return cls(epoch, loss, None, None, None, seconds, dollars, **losses)
+        return cls(epoch, loss, train, val, test, seconds, dollars)
 
     @property
     def evaluated(self) -> bool:

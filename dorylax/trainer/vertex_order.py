@@ -88,7 +88,8 @@ def rows_of(data: Dataset, ordered: Dataset) -> np.ndarray:
     """Where each row of a data set is in the same data in another order, `[V]`."""
     place = np.empty(data.graph.num_vertices, np.int64)
     place[_ids(ordered)] = np.arange(data.graph.num_vertices)
-    return place[_ids(data)]
+    rows: np.ndarray = place[_ids(data)]
+    return rows
 
 
 def _ids(data: Dataset) -> np.ndarray:

@@ -43,9 +43,11 @@ class LinenStructure:
         fields = [field.name for field in dataclasses.fields(module)]
         open_flags = [name for name in fields if getattr(module, name) is None]
         call = inspect.signature(module.__call__).parameters
+        trained: dict[str, Any] = dict(training_flags(open_flags, training=True))
+        evaluated: dict[str, Any] = dict(training_flags(fields, training=False))
         return cls(
-            module.clone(**training_flags(open_flags, training=True)),
-            module.clone(**training_flags(fields, training=False)),
+            module.clone(**trained),
+            module.clone(**evaluated),
             tuple(name for name in flags_to_give(call) if name not in fields),
         )
 

@@ -86,9 +86,9 @@ def take_apart(model: Any) -> ModelParts:
             f"model {type(model).__name__} has no parameters (nnx.Param): there is nothing to train"
         )
     structure = NnxStructure(train, evaluate, flags_to_give(inspect.signature(model).parameters))
-    trees = [_pure(part) for part in (params, streams, state)]
-    off = _switched_off(model)
-    return ModelParts(type(model).__name__, structure, *trees, keywords=keywords_of(model), switched_off=off)
+    params, streams, state = (_pure(part) for part in (params, streams, state))
+    name, off = type(model).__name__, _switched_off(model)
+    return ModelParts(name, structure, params, streams, state, keywords_of(model), off)
 
 
 def keywords_of(model: Any) -> Keywords:

@@ -54,8 +54,9 @@ def keywords_of(model: Any) -> Keywords:
         return model.keywords
     if not callable(model) or isinstance(model, type):
         raise _unknown(model)
-    kind = flax_nnx if isinstance(model, nnx.Module) else flax_linen if isinstance(model, linen.Module) else function
-    return kind.keywords_of(model)
+    if isinstance(model, nnx.Module):
+        return flax_nnx.keywords_of(model)
+    return flax_linen.keywords_of(model) if isinstance(model, linen.Module) else function.keywords_of(model)
 
 
 def _unknown(model: Any) -> ModelKindError:
