@@ -36,13 +36,13 @@ def cross_entropy(logits: Float[Array, "V C"], labels: Labels) -> Float[Array, "
     return jnp.mean(optax.sigmoid_binary_cross_entropy(wide, labels), axis=1)
 
 
-def squared_error(output: Float[Array, "V ..."], targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
+def squared_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
     """(output - target)² of each vertex, `[V]`, averaged over its T targets; output `[V]`, `[V, 1]` or `[V, T]`."""
     rows: Array = _mean_of_row(jnp.square(_difference(output, targets)))
     return rows
 
 
-def absolute_error(output: Float[Array, "V ..."], targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
+def absolute_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
     """abs(output - target) of each vertex, as `squared_error`."""
     rows: Array = _mean_of_row(jnp.abs(_difference(output, targets)))
     return rows

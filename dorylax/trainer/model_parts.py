@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 from flax import linen, nnx
 
@@ -18,6 +19,11 @@ from dorylax.program.model.kinds import keywords_of, take_apart
 from dorylax.trainer.loop_state import to_host
 
 Result = TypeVar("Result")
+
+
+@final
+class MissingInputError(ValueError):
+    """The model needs an input that the data lack."""
 
 
 def parts_of(
@@ -55,13 +61,13 @@ def further_inputs(data: Dataset | AbstractData, keywords: Keywords, model: str 
     """The further inputs of a data set that a model takes, by name, in the order of `DataSpec.named`.
 
     Raises:
-        ValueError: the model needs one that there is not.
+        MissingInputError: the model needs one that there is not.
     """
     there = {**data.vertex_inputs, **data.edge_inputs}
     for name in keywords.required:
         if name not in there:
             known = f"has {', '.join(sorted(there))}" if there else "has none"
-            raise ValueError(
+            raise MissingInputError(
                 f"{model} needs the input {name!r}, and the data set {known}: give it as "
                 f"Dataset(…, vertex_inputs={{{name!r}: …}}) or edge_inputs, or the argument a default"
             )
@@ -70,7 +76,6 @@ def further_inputs(data: Dataset | AbstractData, keywords: Keywords, model: str 
 
 def with_ids_if_needed(data: Dataset | AbstractData, call: Callable[[Graph], Result]) -> Result:
     """What a call gives on a graph without edge ids, which take up to 12 bytes an edge; with them where it needs them."""
-    try:
+    with contextlib.suppress(Exception):  # whatever else is wrong is raised again
         return call(data.graph.without_edge_ids())
-    except Exception:  # whatever else is wrong is raised again
-        return call(data.graph)
+    return call(data.graph)
