@@ -182,7 +182,7 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
     data = abstract_data(shape)
     parts = take_apart(build_model(config, data))
     functions = step_functions(parts.structure, build_optimizer(config.optimizer))
-    reads = check_model(functions, parts, data)
+    reads = check_model(functions, parts, data).edge_ids
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
 
 

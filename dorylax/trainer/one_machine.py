@@ -19,6 +19,7 @@ from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.forward import Forward
 from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.validate import Checked
 from dorylax.trainer.vertex_order import Order, effective_order, in_order, rows_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class OneMachine:
         parts: the model.
         data: as the user gave them.
         options: how.
-        edge_ids: whether the model reads them.
+        checked: what is known of the model.
         evaluates_only: whether something else trains.
 
     Attributes:
@@ -62,14 +63,15 @@ class OneMachine:
         data: Dataset,
         options: SingleOptions,
         *,
-        edge_ids: bool,
+        checked: Checked,
         evaluates_only: bool = False,
     ) -> None:
         self._functions = functions
         self._parts = parts
         self._data = data
         self._options = options
-        self._edge_ids = edge_ids
+        self._edge_ids = checked.edge_ids
+        self._row_outputs = checked.row_outputs
         self._evaluates_only = evaluates_only
         self._gradient: Gradient | None = None
         self.order_seconds = 0.0
@@ -84,6 +86,8 @@ class OneMachine:
         return effective_order(self._options.order, self._data, self._by_rows)
 
     def _by_rows(self) -> bool:
+        if not self._row_outputs:  # of anything else nobody could say whose rows they are
+            return False
         if self._evaluates_only:
             return self._functions.forward(self._parts, self._spec).by_rows
         return self.choose_gradient()[0].forward.by_rows
@@ -144,7 +148,7 @@ class OneMachine:
         if self.order == "given":
             return output
         rows = rows_of(self._data, in_order(self._data, self.order)[0])
-        return jax.tree.map(lambda leaf: leaf[rows], output)  # a program's outputs have a row per vertex
+        return jax.tree.map(lambda leaf: leaf[rows], output)
 
     def check_memory(self) -> float:
         """Before anything large is made; seconds spent on compiling what training will use.

@@ -171,17 +171,19 @@ class Trainer:
             **({} if objective.of_classes else {"train.loss": objective.name}),
             **{key: value for key, value in of_pipeline.items() if key not in free},
         }
-        self._parts = parts_of(model, data, params=params, rngs=tuple(rngs), seed=seed)
+        self._parts = parts_of(
+            model, data, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
+        )
         if self._parts.switched_off:
             warnings.warn(f"{self._parts.name} {self._parts.switched_off}", UserWarning, stacklevel=2)
         self._functions = step_functions(self._parts.structure, optimizer, objective)
-        edge_ids = check_model(self._functions, self._parts, data)
+        checked = check_model(self._functions, self._parts, data)
         self._machine = OneMachine(
             self._functions,
             self._parts,
             data,
             self._single,
-            edge_ids=edge_ids,
+            checked=checked,
             evaluates_only=pipeline is not None,
         )
         self._trained: LoopState | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -104,11 +104,20 @@ def check_pipeline(pipeline: Any, options: TrainOptions, *, optimize: bool) -> N
         )
 
 
-def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | AbstractData) -> bool:
-    """Traces one forward pass on shapes alone.
+class Checked(NamedTuple):
+    """What is known of a model after one look at its shapes.
 
-    Returns:
-        Whether the model reads edge ids: without them a graph takes up to 12 bytes an edge less.
+    Attributes:
+        edge_ids: whether it reads edge ids: without them a graph takes up to 12 bytes an edge less.
+        row_outputs: whether all that it returns has a row per vertex.
+    """
+
+    edge_ids: bool
+    row_outputs: bool
+
+
+def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | AbstractData) -> Checked:
+    """Traces one forward pass on shapes alone.
 
     Raises:
         ValueError: the output or the loss has another shape than it must have.
@@ -130,7 +139,8 @@ def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | Abs
             f"{parts.name} adds or removes variables while it runs: make all of them in __init__ "
             "(values sown as nnx.Intermediate are fine, and dropped)"
         )
-    return reads[-1] or any(name in data.edge_inputs for name in named)
+    rows = [leaf.shape[:1] == (data.graph.num_vertices,) for leaf in jax.tree.leaves(output)]
+    return Checked(reads[-1] or any(name in data.edge_inputs for name in named), all(rows))
 
 
 def _shapes(*tree: Any) -> Any:

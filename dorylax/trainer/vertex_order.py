@@ -55,7 +55,8 @@ def effective_order(
     if order == "community":
         raise OrderError(
             "single.order=community needs a model that splits into graph tasks and stages, when it trains and when it is "
-            "evaluated: any other may hold rows in the order that was given. Use single.order=given"
+            "evaluated, and that returns a row per vertex: any other may hold rows in the order that was given. Use "
+            "single.order=given"
         )
     return "given"
 

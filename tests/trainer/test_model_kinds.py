@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,8 @@ from dorylax.pipeline import engine
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.stages import StageSizes
 from dorylax.serverless.config import TensorConfig
-from dorylax.trainer import Trainer
+from dorylax.trainer import Trainer, vertex_order
+from dorylax.trainer.vertex_order import OrderError
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
@@ -247,6 +249,43 @@ def test_evaluation_and_prediction(kind: str) -> None:
         **data.edge_inputs,
     )
     np.testing.assert_allclose(found, direct, atol=1e-5)
+
+
+@pytest.fixture
+def shuffled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every data set is larger than the cache, and a shuffle stands for communities."""
+    monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
+    order = np.random.default_rng(3).permutation(V)
+    monkeypatch.setattr("dorylax.graph.partition.kept_locality_order", lambda graph: order)
+
+
+@pytest.mark.usefixtures("shuffled")
+@pytest.mark.parametrize("task", TASKS)
+def test_values_per_edge_stay_with_their_edges_in_another_order(task: str) -> None:
+    runner, result = train("function", task, order="community")
+    check(result, task, "float32")
+    given, _ = train("function", task, order="given")
+    for found, wanted in zip(jax.tree.leaves(runner.predict()), jax.tree.leaves(given.predict()), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+@pytest.mark.usefixtures("shuffled")
+def test_what_has_no_row_per_vertex_keeps_the_given_order() -> None:
+    def model(params: Any, graph: Any, x: Any, edge_weight: Any) -> Any:
+        return {"rows": x @ params["w"], "edges": edge_weight[:, None] * params["w"][0]}
+
+    def loss(output: Any, labels: Any) -> Any:
+        return (output["rows"] - labels[:, None]).sum(axis=1) ** 2
+
+    data, params = dataset("regression"), {"w": np.ones((F, 1))}
+    runner = Trainer(model, data, loss=loss, params=params, optimizer=optax.sgd(1e-3), epochs=2)
+    result = runner.fit()
+    assert result.passes is not None
+    wanted = data.edge_inputs["edge_weight"][:, None] * result.params["w"][0]
+    np.testing.assert_allclose(runner.predict()["edges"], wanted, rtol=1e-6)
+    with pytest.raises(OrderError, match="returns a row per vertex"):
+        Trainer(model, data, loss=loss, params=params, optimizer=optax.sgd(1e-3), order="community").fit()
 
 
 def test_outputs_of_any_form_are_predicted() -> None:
