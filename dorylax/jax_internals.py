@@ -50,6 +50,7 @@ __all__ = [
     "as_written_at",
     "batching",
     "close",
+    "equation_like",
     "eval_jaxpr",
     "first_source_line",
     "fresh_var",
@@ -109,6 +110,14 @@ def replace_equation(
     """The same operation at the same source line on other operands."""
     new: JaxprEqn = equation.replace(
         invars=list(operands), outvars=list(results), params=dict(equation.params if params is None else params)
+    )
+    return new
+
+
+def equation_like(like: JaxprEqn, primitive: Primitive, operands: Sequence[Any], results: Sequence[Var]) -> JaxprEqn:
+    """Another operation, without parameters, written at the source line of an equation."""
+    new: JaxprEqn = like.replace(
+        primitive=primitive, invars=list(operands), outvars=list(results), params={}, effects=frozenset()
     )
     return new
 

@@ -39,7 +39,7 @@ class GINConv(nnx.Module):
         epsilon: ε, or its initial value (default: 0).
         train_epsilon: whether ε is a parameter (GIN-ε) or fixed (GIN-0, which the paper found to generalise slightly
             better) (default: False).
-        norm: "none", "layer" or "rms" inside h; the paper's batch normalisation mixes vertices (default: "none").
+        norm: inside h, by name (`layers.norm.make_norm`); the paper has "batch" (default: "none").
         use_bias: whether h has biases (default: True).
         kernel_init: initialiser of the kernels of h (default: Glorot uniform).
         bias_init: initialiser of the biases of h (default: zeros).

@@ -1,7 +1,6 @@
-"""Normalisation of each row's features: which there is, by name. The layers themselves are Flax's.
+"""Normalisations between layers, by name: of each row by itself, or by statistics of all vertices.
 
-Batch normalisation is left out on purpose: it mixes the rows of different vertices, so that a model with it could not
-be computed in intervals of vertices.
+The latter are sums over all vertices, for which the intervals of a pipeline meet.
 """
 
 from __future__ import annotations
@@ -12,9 +11,12 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
+from dorylax.layers.graph_norm import GraphNorm
 from dorylax.layers.inputs import follow_input
+from dorylax.layers.pair_norm import PairNorm
 
-NormKind = Literal["none", "layer", "rms"]
+NormKind = Literal["none", "layer", "rms", "batch", "graph", "pair"]
+Norm = nnx.LayerNorm | nnx.RMSNorm | nnx.BatchNorm | GraphNorm | PairNorm
 
 
 def make_norm(
@@ -24,11 +26,13 @@ def make_norm(
     dtype: DTypeLike | None = None,
     param_dtype: DTypeLike = jnp.float32,
     rngs: nnx.Rngs,
-) -> nnx.LayerNorm | nnx.RMSNorm | None:
+) -> Norm | None:
     """Makes the normalisation called `kind`.
 
     Args:
-        kind: "layer" (Ba et al., arXiv:1607.06450), "rms" (Zhang & Sennrich, arXiv:1910.07467) or "none".
+        kind: of each row: "layer" (Ba et al., arXiv:1607.06450), "rms" (Zhang & Sennrich, arXiv:1910.07467); by statistics
+            of all vertices: "batch" (Ioffe & Szegedy, arXiv:1502.03167, whose running averages keep 0.9 of what they were),
+            "graph" (`GraphNorm`), "pair" (`PairNorm`); or "none".
         num_features: F, the width of the rows.
         dtype: dtype of the result (default: that of the input).
         param_dtype: dtype of scale and bias (default: float32).
@@ -49,6 +53,12 @@ def make_norm(
             return nnx.LayerNorm(num_features, **options)
         case "rms":
             return nnx.RMSNorm(num_features, **options)
+        case "batch":
+            return nnx.BatchNorm(num_features, momentum=0.9, **options)
+        case "graph":
+            return GraphNorm(num_features, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
+        case "pair":
+            return PairNorm(dtype=dtype)
 
 
 def check_norm(kind: str) -> None:

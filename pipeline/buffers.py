@@ -3,6 +3,7 @@
 `RowBuffer` holds the newest rows of one published value: those of the server's own vertices, then those of its ghosts.
 `MergeBuffer` holds partial sums per source, as pushed by the server's intervals and received from peers. Both stamp
 every block with the epoch that it is of; writes go through a guard, so that readers on threads see whole rows.
+`PartsBuffer` holds what each interval gives to sums over all rows.
 """
 
 from __future__ import annotations
@@ -205,6 +206,54 @@ class MergeBuffer:
         epochs[~received] = self.stamps.epochs[blocks[~received]]
         epochs[received] = self.received.epochs[entries[received] - self._first_received]
         return reads(np.ones(len(entries), np.int64), epochs)
+
+
+@final
+class PartsBuffer:
+    """The parts of sums over all rows, one of each interval of the whole graph. Only the event loop touches it.
+
+    Args:
+        num_intervals: K.
+        sums: shape and dtype of each sum.
+    """
+
+    def __init__(self, num_intervals: int, sums: Sequence[tuple[tuple[int, ...], Any]]) -> None:
+        self.rows = tuple(np.zeros((num_intervals, *shape), dtype) for shape, dtype in sums)
+        self.stamps = Stamps(num_intervals)
+
+    def write(self, intervals: np.ndarray, epoch: int, rows: Sequence[np.ndarray]) -> None:
+        """Writes the parts of some intervals; those that are older than what is there are dropped.
+
+        Args:
+            intervals: int64 `[M]`, their numbers in the whole graph.
+            epoch: which the parts are of.
+            rows: of each sum, `[M, …]`.
+        """
+        newer = epoch >= self.stamps.epochs[intervals]  # a message that was sent again may come late
+        for mine, given in zip(self.rows, rows, strict=True):
+            mine[intervals[newer]] = given[newer]
+        self.stamps.epochs[intervals[newer]] = epoch
+        self.stamps.changed()
+
+    def read(self, intervals: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Copies of the parts of some intervals, as `write` takes them."""
+        return tuple(rows[intervals] for rows in self.rows)
+
+    def totals(self) -> list[np.ndarray]:
+        """The sums, parts added in the order of intervals: `((p0 + p1) + p2) + …`."""
+        found = []
+        for rows in self.rows:
+            total = np.array(rows[0])  # a number, too, is to be an array
+            for part in rows[1:]:
+                np.add(total, part, out=total)
+            found.append(total)
+        return found
+
+    def reads(self, interval: int) -> Reads:
+        """What `totals` amounts to for an interval: its own part does not count."""
+        counts = np.ones(len(self.stamps.epochs), np.int64)
+        counts[interval] = 0
+        return reads(counts, self.stamps.epochs)
 
 
 def reads(counts: np.ndarray, epochs: np.ndarray) -> Reads:

@@ -57,7 +57,7 @@ class PipelineConfigError(ValueError):
 class PipelineConfig:
     """How training is spread over servers and intervals (Dorylus, OSDI '21, sections 4 and 5).
 
-    What is not given is filled in, so that equal pipelines are equal objects: `staleness` and `update` by the mode.
+    What is not given is filled in, so that equal pipelines are equal objects: `staleness` and `update`.
 
     Attributes:
         servers: graph servers P, ≥ 1; each owns a part of the vertices.
@@ -65,8 +65,7 @@ class PipelineConfig:
         mode: "no-pipe": one task at a time on each server; "pipe": tasks of different kinds overlap, every scatter is a
             barrier; "async": intervals may be up to `staleness` epochs apart.
         staleness: S ≥ 0 of "async", 0 by default: an interval may start epoch e while e ≤ min_epoch + S. None otherwise.
-        update: one optimizer step "per_epoch" (the only one of "no-pipe" and "pipe", and their default), or one
-            "per_interval" (the default of "async").
+        update: one optimizer step "per_epoch" (the default), or, with "async", one "per_interval".
         interval_step_scaling: scale the steps of "per_interval" so that those of an epoch move as far as one of
             "per_epoch".
         sync_every: complete gradients that the first parameter server forwards at once to the others, ≥ 1.
@@ -126,7 +125,7 @@ class PipelineConfig:
         if self.mode == "async" and self.staleness is None:
             object.__setattr__(self, "staleness", 0)
         if self.update is None:
-            object.__setattr__(self, "update", "per_interval" if self.mode == "async" else "per_epoch")
+            object.__setattr__(self, "update", "per_epoch")
 
     @property
     def synchronous(self) -> bool:
@@ -180,7 +179,7 @@ class PipelineConfig:
                     "reorder",
                     f"= true needs pipeline.mode=async, got {self.mode}, which always reorders: leave it away",
                 )
-        if not self.interval_step_scaling and (self.mode != "async" or self.update == "per_epoch"):
+        if not self.interval_step_scaling and self.update != "per_interval":
             raise PipelineConfigError(
                 "interval_step_scaling", "= false needs pipeline.update=per_interval: change one of them"
             )

@@ -1,62 +1,78 @@
-"""What has no rows: values for stages from parameters and the epoch, and an interval's gradient from its sums."""
+"""What has no rows: values for stages from a version and the epoch, an interval's gradient from its sums, the next state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, is_literal, type_of, variables
-from dorylax.pipeline.parameters.messages import Complete, Sums
+from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, type_of, variables
+from dorylax.pipeline.parameters.messages import Complete, Pulled, Sums
 from dorylax.pipeline.plan import Plan
-from dorylax.program.arguments import unpack
 from dorylax.program.model.base import Tree
-from dorylax.program.rows.types import Free, Summed
-from dorylax.program.simplify import live
+from dorylax.program.rows.types import Free
 
 
 @final
 class DriverFunctions:
-    """The driver's tasks of an epoch as two jitted functions; the same for all runs of a plan.
+    """The driver's arithmetic of an epoch as jitted functions; the same for all runs of a plan.
+
+    Each computes what it gives from what it is given, whichever task of the program has the same equations too: a value
+    without rows that a stage reads is often computed in that stage alone.
 
     Attributes:
         given: inputs that change: parameters, state, streams, seed, epoch.
         constants: values without rows that stay the same.
         shown: what `before` gives.
         before: `(*given, *constants) -> shown`: what steps read.
-        after: `(*given, *constants, *sums) -> outputs of the program`.
-        of_epoch: whether `before` does not depend on parameters.
-        summed_state: names of the state that each interval has only its share of.
+        of_epoch: whether `before` depends on the epoch alone, not on the version.
+        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` is all that steps push.
+        statistics: which of the values that steps push `advance` reads: their places among them.
+        changing: which leaves of the model's state change.
+        advance: `(*given, *constants, *statistics) -> changing leaves` of the next version.
     """
 
     def __init__(self, plan: Plan) -> None:
         traced, types = plan.program.traced, plan.program.facts.types
-        before = [equation for task in plan.before for equation in task.equations]
-        after = [equation for task in plan.after for equation in task.equations]
-        wanted = {var for step in plan.epoch for var in step.reads}
+        equations = traced.step.jaxpr.eqns
         entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
         self.given = [var for var, entry in entries if not entry.of_data]
         made = (var for step in plan.once for var in step.writes)
         free = [var for var, _ in entries if var in plan.constants] + list(made)
         self.constants = [var for var in free if isinstance(types[var], Free)]
-        self.shown = [var for equation in before for var in equation.outvars if var in wanted]
         known = [*self.given, *self.constants]
-        self.before = _function(known, self.shown, before)
-        sums = [var for step in plan.epoch for var in step.sums]
-        self.after = _function([*known, *sums], list(traced.step.jaxpr.outvars), [*before, *after])
-        changing = {var for var, entry in entries if entry.role in ("param", "state")}
-        for equation in before:
-            if not changing.isdisjoint(variables(equation.invars)):
-                changing.update(equation.outvars)
-        self.of_epoch = changing.isdisjoint(self.shown)
+
+        wanted = {var for step in plan.epoch for var in step.reads}
+        begun = (var for task in plan.before for equation in task.equations for var in equation.outvars)
+        self.shown = [var for var in dict.fromkeys(begun) if var in wanted]
+        shown_by = _needed(equations, known, self.shown)
+        self.before = _jitted(known, self.shown, shown_by)
+        of_version = {var for var, entry in entries if entry.role in ("param", "state")}
+        for equation in shown_by:
+            if not of_version.isdisjoint(variables(equation.invars)):
+                of_version.update(equation.outvars)
+        self.of_epoch = of_version.isdisjoint(self.shown)
+
         outputs = zip(traced.outputs, traced.step.jaxpr.outvars, strict=True)
-        self.summed_state = frozenset(
-            output.name
-            for output, atom in outputs
-            if output.role == "state" and isinstance(atom, Var) and isinstance(types[atom], Summed)
-        )
+        found = {(output.role, output.name): atom for output, atom in outputs}
+        pushed = [var for step in plan.epoch for var in step.sums]
+        gradients = [found["gradient", entry.name] for entry in traced.inputs if entry.role == "param"]
+        result = [found["loss", "loss"], *gradients]
+        self.finish = _jitted([*known, *pushed], result, _needed(equations, [*known, *pushed], result))
+
+        old = [(var, entry.name) for var, entry in entries if entry.role == "state"]
+        self.changing = [leaf for leaf, (_, name) in enumerate(old) if ("state", name) in found]
+        new = [found["state", old[leaf][1]] for leaf in self.changing]
+        statistics = _statistics(equations, known, {var for var in pushed if isinstance(types[var], Free)})
+        advanced_by = _needed(equations, [*known, *statistics], new)
+        read = set(variables([*new, *(atom for equation in advanced_by for atom in equation.invars)]))
+        self.statistics = [place for place, var in enumerate(pushed) if var in statistics and var in read]
+        inputs = [*known, *(pushed[place] for place in self.statistics)]
+        dtypes = [type_of(old[leaf][0]).dtype for leaf in self.changing]
+        self.advance = _jitted(inputs, new, advanced_by, dtypes)
 
 
 @final
@@ -68,64 +84,51 @@ class Driver:
         functions: of the plan.
         constants: values of `functions.constants`.
         streams: the model's random streams, as before any epoch.
-        state: what the model keeps besides parameters.
         seed: of the run.
-
-    Attributes:
-        state: that of the newest finished epoch.
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        functions: DriverFunctions,
-        constants: Mapping[Var, Any],
-        *,
-        streams: Tree,
-        state: Tree,
-        seed: int,
+        self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
     ) -> None:
         self._plan, self._traced, self._functions = plan, plan.program.traced, functions
         self._constants = {var: constants[var] for var in functions.constants}
         self._stream_leaves, self._seed = jax.tree.leaves(streams), seed
         inputs = zip(self._traced.step.jaxpr.invars, self._traced.inputs, strict=True)
         self._roles = [(entry.role, type_of(var).dtype) for var, entry in inputs if not entry.of_data]
-        self.state = state
         self._last: tuple[Any, dict[Var, Any]] | None = None
 
-    def values(self, params: Tree, version: int, epoch: int) -> Mapping[Var, Any]:
-        """Everything without rows that steps read in an epoch, with the parameters of one version."""
+    def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:
+        """Everything without rows that steps read in an epoch, of one version."""
         functions = self._functions
-        given = self._given(params, epoch)
+        given = self._given(pulled.params, pulled.state, epoch)
         values = dict(zip(functions.given, given, strict=True)) | self._constants
-        key = (epoch, None if functions.of_epoch else version)
+        key = (epoch, None if functions.of_epoch else pulled.version)
         if self._last is None or self._last[0] != key:
             results = functions.before(*given, *self._constants.values()) if functions.shown else []
             self._last = (key, dict(zip(functions.shown, map(_on_host, results), strict=True)))
         return values | self._last[1]
 
-    def finish(self, params: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:
-        """An interval's complete gradient, from the sums of its stages (`parameters.messages.Finish`)."""
-        parts = [sums[step.index][str(place)] for step in self._plan.epoch for place in range(len(step.sums))]
-        outputs = self._functions.after(*self._given(params, epoch), *self._constants.values(), *parts)
-        result = unpack(self._traced, outputs, self.state)
-        return Complete(result.gradients, float(result.loss), result.state)
+    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+        """An interval's complete gradient, from what its stages have pushed (`parameters.messages.Finish`)."""
+        pushed = [sums[step.index][str(place)] for step in self._plan.epoch for place in range(len(step.sums))]
+        given = self._given(params, state, epoch)
+        loss, *gradients = self._functions.finish(*given, *self._constants.values(), *pushed)
+        statistics = tuple(pushed[place] for place in self._functions.statistics)
+        return Complete(jax.tree.unflatten(self._traced.trees["param"], gradients), float(loss), statistics)
 
-    def joined(self, states: Mapping[int, Tree]) -> Tree:
-        """The state after an epoch, from that of all intervals: shares are added up, the rest is the same for all."""
-        trees = [states[k] for k in sorted(states)]
-        names = [entry.name for entry in self._traced.inputs if entry.role == "state"]
-        leaves = zip(*(jax.tree.leaves(tree) for tree in trees), strict=True)
-        joined = [
-            sum(column[1:], start=column[0]) if name in self._functions.summed_state else column[0]
-            for name, column in zip(names, leaves, strict=True)
-        ]
-        return jax.tree.unflatten(jax.tree.structure(trees[0]), joined)
+    def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
+        """The state of the next version (`parameters.messages.Advance`)."""
+        given = self._given(params, state, epoch)
+        leaves, structure = jax.tree.flatten(state)
+        new = self._functions.advance(*given, *self._constants.values(), *statistics)
+        for leaf, value in zip(self._functions.changing, new, strict=True):
+            leaves[leaf] = value
+        return jax.tree.unflatten(structure, leaves)
 
-    def _given(self, params: Tree, epoch: int) -> list[Any]:
+    def _given(self, params: Tree, state: Tree, epoch: int) -> list[Any]:
         leaves: dict[str, Iterator[Any]] = {
             "param": iter(jax.tree.leaves(params)),
-            "state": iter(jax.tree.leaves(self.state)),
+            "state": iter(jax.tree.leaves(state)),
             "stream": iter(self._stream_leaves),
         }
         given: list[Any] = []
@@ -137,10 +140,45 @@ class Driver:
         return given
 
 
-def _function(inputs: list[Var], outputs: list[Any], equations: list[JaxprEqn]) -> Any:
-    unique = list({id(equation): equation for equation in equations}.values())
-    closed = close(inputs, outputs, live(unique, [atom for atom in outputs if not is_literal(atom)]))
-    return jax.jit(lambda *values: eval_jaxpr(closed.jaxpr, closed.consts, *values))
+def _needed(equations: Sequence[JaxprEqn], inputs: Sequence[Var], outputs: Sequence[Any]) -> list[JaxprEqn]:
+    """Those equations, in order, by which the outputs follow from the inputs."""
+    known = set(inputs)
+    needed = set(variables(outputs)) - known
+    kept = []
+    for equation in reversed(equations):
+        if not needed.isdisjoint(equation.outvars):
+            kept.append(equation)
+            needed.update(var for var in variables(equation.invars) if var not in known)
+    return kept[::-1]
+
+
+def _statistics(equations: Sequence[JaxprEqn], known: Sequence[Var], pushed: set[Var]) -> set[Var]:
+    """Of the values that steps push, those that are made of rows.
+
+    What follows from these and from what the driver knows is not among them: a running mean that a stage uses at once
+    would bring along the state that its interval has pulled, and an update that came in between would be lost.
+    """
+    found, statistics = set(known), set[Var]()
+    for equation in equations:
+        if found.issuperset(variables(equation.invars)):
+            found.update(equation.outvars)
+        else:
+            statistics.update(pushed.intersection(equation.outvars))
+            found |= statistics
+    return statistics
+
+
+def _jitted(
+    inputs: list[Var], outputs: list[Any], equations: list[JaxprEqn], dtypes: Sequence[Any] | None = None
+) -> Callable[..., list[Any]]:
+    """The equations as a function; results in these dtypes, in their own where None."""
+    closed = close(inputs, outputs, equations)
+
+    def evaluate(*values: Any) -> list[Any]:
+        results = eval_jaxpr(closed.jaxpr, closed.consts, *values)
+        return results if dtypes is None else [jnp.asarray(*pair) for pair in zip(results, dtypes, strict=True)]
+
+    return jax.jit(evaluate)
 
 
 def _on_host(value: Any) -> Any:

@@ -29,11 +29,12 @@ from dorylax.pipeline.fabric import Fabric
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.interval_data import interval_data
-from dorylax.pipeline.parameters import Applied, ParameterServers
+from dorylax.pipeline.parameters import Applied, Complete, ParameterServers
+from dorylax.pipeline.parameters.messages import Sums
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.resources import Resources, cores, shares
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller
-from dorylax.pipeline.setup import check_counts, check_state, layout_for
+from dorylax.pipeline.setup import check_counts, check_optimizer, layout_for
 from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
@@ -58,8 +59,7 @@ class PipelineEpoch:
         epoch: its number.
         loss: Σ weight · loss over all training vertices, each interval with the weights that it had pulled.
         seconds: of the clock, since the epoch before was finished.
-        params, opt_state: the newest version of the first parameter server; never written to.
-        state: the model's other state.
+        params, opt_state, state: the newest version of the first parameter server; never written to.
     """
 
     epoch: int
@@ -130,7 +130,7 @@ class Pipeline:
             seed: of dropout, of the partition and of virtual latencies.
 
         Raises:
-            PipelineConfigError: the configuration does not fit the graph or the model; names the key.
+            PipelineConfigError: the configuration does not fit the graph or the optimizer; names the key.
             SplitError: the model cannot be split.
         """
         begin = time.perf_counter()
@@ -138,8 +138,8 @@ class Pipeline:
         billed = virtual or config.tensor.backend != "inline"
         prices = find_cluster(config.cluster) if billed else None
         check_counts(config, data.graph.num_vertices)
+        check_optimizer(optimizer, parts.params, config)
         prepared = prepare(parts, data, config.passes, loss=loss)
-        check_state(prepared.plan, config)
         layout = layout_for(data.graph, config, seed)
         graph = data.graph.reorder(layout.order)
         wide = data.features.dtype == np.float64
@@ -194,7 +194,7 @@ class Pipeline:
         self._timeline, self._counters = Timeline(recording=trace), Counters()
         self._seconds_before = 0.0
         try:
-            fabric = self._make_fabric(sizes, functions, (params, opt_state), epoch, saved)
+            fabric = self._make_fabric(sizes, functions, (params, opt_state, state), epoch, saved)
             self._backend = make_backend(
                 self._config,
                 self._resources,
@@ -204,7 +204,7 @@ class Pipeline:
                 times=self._times,
             )
             self._make_servers(fabric, self._backend)
-            self._begin(self._backend, sizes, state, epoch, saved)
+            self._begin(self._backend, sizes, epoch, saved)
         except BaseException:
             self.close()
             raise
@@ -213,12 +213,13 @@ class Pipeline:
         self,
         sizes: StageSizes,
         functions: Mapping[int, StageFunction],
-        weights: tuple[Tree, Tree],
+        trees: tuple[Tree, Tree, Tree],
         epoch: int,
         saved: Saved | None,
     ) -> Fabric:
         """The gate and the parameter servers."""
         config, plan, clock = self._config, self._plan, self._running
+        params, opt_state, state = trees
         ledger = Ledger(
             len(self._homes),
             config.staleness or 0,
@@ -230,16 +231,17 @@ class Pipeline:
         self._held: set[int] = set()
         self._half_finished: set[tuple[int, int]] = set()
         self._losses: dict[int, dict[int, float]] = {}
-        self._states: dict[int, dict[int, Tree]] = {}
         transport = InProcessTransport(clock, self._message_seconds)
         self._parameter_workers = [clock.workers(f"parameters {k}", 1) for k in range(config.parameter_servers)]
         self._parameters = ParameterServers(
-            weights[0],
+            params,
+            state,
             self._optimizer,
             num_servers=config.parameter_servers,
             homes=self._homes,
             stages=plan.stages_with_sums,
             finish=self._finish,
+            advance=self._advance if self._prepared.driver.changing else None,
             transport=transport,
             spawn=clock.spawn,
             on_applied=self._applied,
@@ -247,7 +249,7 @@ class Pipeline:
             interval_step_scaling=config.interval_step_scaling,
             sync_every=config.sync_every,
             compute=self._compute_parameters,
-            opt_state=weights[1],
+            opt_state=opt_state,
             version=0 if saved is None else int(saved.record["version"]),
             first_epoch=epoch,
         )
@@ -286,7 +288,7 @@ class Pipeline:
             )
             self._servers.append(server)
 
-    def _begin(self, backend: Backend, sizes: StageSizes, state: Tree, epoch: int, saved: Saved | None) -> None:
+    def _begin(self, backend: Backend, sizes: StageSizes, epoch: int, saved: Saved | None) -> None:
         """Computes what is computed once, brings back what was saved, and lets intervals come to the gate."""
         clock = self._running
         constants = interval_data(self._prepared, self._data, self._shards, sizes)
@@ -295,9 +297,8 @@ class Pipeline:
                 server.lower_slots(slots)
         free = clock.run(self._run_once(constants))
         self._drain_calls()
-        self._driver = Driver(
-            self._plan, self._prepared.driver, free, streams=self._parts.streams, state=state, seed=self._seed
-        )
+        functions, streams = self._prepared.driver, self._parts.streams
+        self._driver = Driver(self._plan, functions, free, streams=streams, seed=self._seed)
         if saved is not None:
             self._counters.restore(saved.record["counters"])  # what is computed once was counted then
             restore_buffers(saved, self._servers)
@@ -352,7 +353,7 @@ class Pipeline:
             seconds,
             newest.params,
             newest.opt_state,
-            self._driver.state,
+            newest.state,
         )
 
     def drain(self) -> int:
@@ -443,7 +444,7 @@ class Pipeline:
         while True:
             await self._gate.enter(number, epoch)
             pulled = await self._parameters.pull(number, epoch)
-            values = self._driver.values(pulled.params, pulled.version, epoch)
+            values = self._driver.values(pulled, epoch)
             weights = tuple(jax.tree.leaves(pulled.params))
             visit = Visit(interval, number, epoch, pulled.version, weights, values, constants)
             for step in self._plan.epoch:
@@ -489,16 +490,15 @@ class Pipeline:
 
     # Ends of epochs.
 
-    def _finish(self, params: Tree, epoch: int, sums: Mapping[int, Any]) -> Any:
-        return self._driver.finish(params, epoch, sums)
+    def _finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+        return self._driver.finish(params, state, epoch, sums)
+
+    def _advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
+        return self._driver.advance(params, state, epoch, statistics)
 
     def _applied(self, applied: Applied) -> None:
-        for (interval, epoch), loss, state in zip(applied.pairs, applied.losses, applied.extras, strict=True):
+        for (interval, epoch), loss in zip(applied.pairs, applied.losses, strict=True):
             self._losses.setdefault(epoch, {})[interval] = loss
-            states = self._states.setdefault(epoch, {})
-            states[interval] = state
-            if len(states) == len(self._homes):
-                self._driver.state = self._driver.joined(self._states.pop(epoch))
         for interval, epoch in applied.pairs:
             self._finished(interval, epoch)
 

@@ -17,20 +17,23 @@ from dorylax.clock import Timed
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_operators import RowRange
-from dorylax.pipeline.buffers import MergeBuffer, Reads, RowBuffer
+from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, Reads, RowBuffer
 from dorylax.pipeline.fabric import Fabric, Job
-from dorylax.pipeline.messages import HEADER_BYTES, RowsMessage, SumsMessage
+from dorylax.pipeline.messages import HEADER_BYTES, PartsMessage, RowsMessage, SumsMessage
 from dorylax.pipeline.operators import Piece, pieces, row_shape
 from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.steps import RUN
 from dorylax.pipeline.timeline import Resource, Span
-from dorylax.pipeline.transport import Address
+from dorylax.pipeline.transport import Address, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.controller import Autotuner, Controller
 from dorylax.serverless.task import TensorTask
 
 T = TypeVar("T")
+
+Message = RowsMessage | SumsMessage | PartsMessage
+_KINDS = {RowsMessage: ("rows", "SC"), SumsMessage: ("sums", "∇SC"), PartsMessage: ("parts", "GS")}
 
 _KEEP = -3  # places of jobs: copying publication k has place _KEEP - k
 
@@ -54,6 +57,8 @@ class GraphServer:
         address: where peers reach it.
         buffers: of each publication of the plan.
         merges: of each push, by the number of the task.
+        parts: of each completed sum over all rows, by the number of the task.
+        peers: the numbers of the other servers.
     """
 
     def __init__(
@@ -86,6 +91,14 @@ class GraphServer:
             for step in (*fabric.plan.once, *fabric.plan.epoch)
             if step.kind == "push"
         }
+        self.parts = {
+            step.index: PartsBuffer(
+                len(owners), [(type_of(one.outvars[0]).shape, type_of(one.outvars[0]).dtype) for one in step.equations]
+            )
+            for step in (*fabric.plan.once, *fabric.plan.epoch)
+            if step.kind == "sum"
+        }
+        self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
         fabric.transport.register(self.address, self)
 
     @property
@@ -105,6 +118,10 @@ class GraphServer:
         entries = zip(self.fabric.plan.publications, self.buffers, strict=True)
         return [(number, buffer) for number, (entry, buffer) in enumerate(entries) if not entry.constant]
 
+    def changing_parts(self) -> dict[int, PartsBuffer]:
+        """Those of `parts` that are not complete before training."""
+        return {step.index: self.parts[step.index] for step in self.fabric.plan.epoch if step.kind == "sum"}
+
     # What an interval does.
 
     async def run(self, step: Step, visit: Visit) -> None:
@@ -119,7 +136,7 @@ class GraphServer:
         for number in step.publishes:
             await self.publish(number, visit)
         if step.sums and visit.epoch >= 0:
-            sums = {str(place): np.asarray(visit.values.pop(var)) for place, var in enumerate(step.sums)}
+            sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
             await self._start(visit, self.fabric.parameters.push(visit.number, visit.epoch, step.index, sums))
         for var in step.forget:
             visit.values.pop(var, None)
@@ -240,7 +257,7 @@ class GraphServer:
         self._record(step.label, "tensor", visit, (result.start, result.end), step.index)
         return result.values
 
-    async def send(self, visit: Visit, peer: int, message: RowsMessage | SumsMessage, order: tuple[int, ...]) -> None:
+    async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
         """Sends a message to a peer while the interval goes on."""
         await self._start(visit, self._deliver(visit, peer, message, order))
 
@@ -250,8 +267,10 @@ class GraphServer:
             await self.buffers[payload.publication].receive(payload.interval, payload.rows, payload.epoch)
         elif kind == "sums":
             await self.merges[payload.step].receive(sender.index, payload.places, payload.epochs, payload.rows)
+        elif kind == "parts":
+            self.parts[payload.step].write(payload.intervals, payload.epoch, payload.rows)
         else:
-            raise ValueError(f"a graph server takes rows and sums, got {kind!r}")
+            raise ValueError(f"a graph server takes rows, sums and parts, got {kind!r}")
 
     async def _start(self, visit: Visit, sending: Coroutine[Any, Any, None]) -> None:
         """Lets something go its way; with one task at a time, waits for it."""
@@ -261,12 +280,10 @@ class GraphServer:
         async with self._turn:
             await sending
 
-    async def _deliver(
-        self, visit: Visit, peer: int, message: RowsMessage | SumsMessage, order: tuple[int, ...]
-    ) -> None:
+    async def _deliver(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
         fabric, begin = self.fabric, self.fabric.clock.now()
-        kind, label = ("rows", "SC") if isinstance(message, RowsMessage) else ("sums", "∇SC")
-        num_bytes = message.rows.nbytes + HEADER_BYTES
+        kind, label = _KINDS[type(message)]
+        num_bytes = payload_bytes(message.rows) + HEADER_BYTES
         receiver = Address("graph", peer)
         await deliver(fabric.transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)
         fabric.counters.messages += 1

@@ -39,5 +39,21 @@ class SumsMessage(NamedTuple):
     rows: np.ndarray
 
 
+class PartsMessage(NamedTuple):
+    """What intervals of a server give to sums over all rows.
+
+    Attributes:
+        step: the number of the task that completes the sums.
+        intervals: int64 `[M]`, their numbers in the whole graph.
+        epoch: of the parts.
+        rows: of each sum, the parts of these intervals, `[M, …]`.
+    """
+
+    step: int
+    intervals: np.ndarray
+    epoch: int
+    rows: tuple[np.ndarray, ...]
+
+
 HEADER_BYTES = 64
 """Of a message besides its rows: which value, interval and epoch."""

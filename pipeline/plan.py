@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final
 
-from dorylax.jax_internals import JaxprEqn, Var, is_literal
+from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
 from dorylax.ops.primitives.base import Direction
 from dorylax.ops.row_operators import Role, is_push, roles, rows_side
 from dorylax.program.describe import task_label
@@ -23,7 +23,7 @@ from dorylax.program.symbols import Space
 from dorylax.program.task import Task
 from dorylax.serverless.task import OperandSource, ResultTarget
 
-Kind = Literal["stage", "gather", "push", "driver"]
+Kind = Literal["stage", "gather", "push", "driver", "sum"]
 
 
 @final
@@ -69,7 +69,8 @@ class Step:
     Attributes:
         index: the number of the task in the program.
         kind: "stage"; "gather" for graph operators that compute an interval's own rows or in-edges; "push" for those that
-            sum what in-edges hold per source, which are summed by the destinations' servers first; "driver".
+            sum what in-edges hold per source, which are summed by the destinations' servers first; "driver"; "sum", which
+            completes sums over all rows.
         label: in the paper's vocabulary: GA, AV, SC, AE, ∇….
         reads, writes: values that cross the task's boundary, without the graph's arrays.
         space: whose rows it writes; None for the driver.
@@ -78,7 +79,8 @@ class Step:
         operands: of a graph operator.
         equations: what it computes.
         publishes: numbers of the publications of what it writes.
-        sums: those of its writes that are sums over rows, to be pushed to the parameter servers.
+        sums: those of its writes that parameter servers get: sums over rows, and whole values that the gradient
+            or the model's new state is made of.
         forget: private values that no later step of the epoch reads.
     """
 
@@ -161,6 +163,7 @@ class _Planner:
         params = [var for var, entry in entries if entry.role == "param"]
         self._leaves = {var: leaf for leaf, var in enumerate(params)}
         self._publications: dict[tuple[Var, Direction], Publication] = {}
+        self._pushed: set[Var] = set()
 
     def plan(self) -> Plan:
         self._check_outputs()
@@ -177,8 +180,11 @@ class _Planner:
         numbers = {key: number for number, key in enumerate(self._publications)}
         last_read: dict[Var, int] = {}
         for k, interface in enumerate(program.interfaces):
-            if k not in before:
+            if k not in before and k not in after:
                 last_read.update(dict.fromkeys(interface.reads, k))
+        self._pushed = {var for k in after for var in program.interfaces[k].reads}
+        self._pushed.update(variables(program.traced.step.jaxpr.outvars))
+        self._pushed.update(self._statistics() - constants)
         steps: dict[str, list[Step]] = {"once": [], "epoch": []}
         for k, task in pairs:
             if task.kind != "driver" or k in between or task.when == "once":
@@ -193,6 +199,20 @@ class _Planner:
             after=tuple(program.tasks[k] for k in after),
             constants=frozenset(constants),
         )
+
+    def _statistics(self) -> set[Var]:
+        """The values without rows that come of rows and that new state is made of, whichever stage makes it of them."""
+        step = self._program.traced.step.jaxpr
+        outputs = zip(self._program.traced.outputs, step.outvars, strict=True)
+        needed = set(variables(atom for output, atom in outputs if output.role == "state"))
+        statistics: set[Var] = set()
+        for equation in reversed(step.eqns):
+            made = needed.intersection(equation.outvars)
+            if all(isinstance(self._types[var], Free) for var in variables(equation.invars)):
+                needed.update(variables(equation.invars) if made else ())
+            else:
+                statistics |= made
+        return statistics
 
     def _check_outputs(self) -> None:
         traced = self._program.traced
@@ -213,7 +233,7 @@ class _Planner:
         entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
         free = {var for var, entry in entries if isinstance(self._types[var], Free) or entry.role == "constant"}
         for k, task in enumerate(program.tasks):
-            if task.when == "once" and task.kind == "driver":
+            if task.when == "once" and task.kind in ("driver", "sum"):
                 free.update(program.interfaces[k].writes)
         before: list[int] = []
         rest: list[int] = []
@@ -256,10 +276,14 @@ class _Planner:
 
     def _forgotten(self, index: int, last_read: Mapping[Var, int], lasting: set[Var]) -> list[Var]:
         interface = self._program.interfaces[index]
+        # What has no rows and is computed once is small, and the driver may read it in every epoch.
+        once = self._program.tasks[index].when == "once"
         return [
             var
             for var in dict.fromkeys((*interface.reads, *interface.writes))
-            if var not in lasting and isinstance(self._types[var], Rows) and last_read.get(var, index) == index
+            if var not in lasting
+            and last_read.get(var, index) == index
+            and (isinstance(self._types[var], Rows) or not once)
         ]
 
     def _step(
@@ -268,7 +292,7 @@ class _Planner:
         program = self._program
         interface = program.interfaces[index]
         operands: list[Operand] = []
-        kind: Kind = "driver" if task.kind == "driver" else "stage"
+        kind: Kind = task.kind if task.kind in ("driver", "sum") else "stage"
         if task.kind == "graph":
             equation = task.equations[0]
             push = is_push(equation.primitive.name, equation.params)
@@ -292,7 +316,7 @@ class _Planner:
             operands=tuple(operands),
             equations=task.equations,
             publishes=tuple(publishes),
-            sums=tuple(var for var in interface.writes if isinstance(self._types[var], Summed)),
+            sums=tuple(v for v in interface.writes if v in self._pushed and not isinstance(self._types[v], Rows)),
             forget=tuple(forget),
         )
 

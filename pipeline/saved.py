@@ -55,6 +55,7 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
         for stamps in (
             *(buffer.stamps for _, buffer in server.changing_buffers()),
             *(stamps for merge in server.merges.values() for stamps in (merge.stamps, merge.received)),
+            *(parts.stamps for parts in server.changing_parts().values()),
         ):
             stamps.changed()
 
@@ -89,3 +90,7 @@ def _named(servers: Sequence[GraphServer]) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{where}/sums {number} epochs", merge.stamps.epochs
             yield f"{where}/sums {number} received", merge.received.epochs
             yield f"{where}/sums {number} shipped", merge.shipped
+        for number, parts in server.changing_parts().items():
+            for place, rows in enumerate(parts.rows):
+                yield f"{where}/parts {number} {place}", rows
+            yield f"{where}/parts {number} epochs", parts.stamps.epochs

@@ -1,11 +1,15 @@
-"""Before a pipeline starts: does the configuration fit graph and model, and which vertices go where."""
+"""Before a pipeline starts: does the configuration fit graph and optimizer, and which vertices go where."""
 
 from __future__ import annotations
+
+import jax
+import optax
 
 from dorylax.graph.graph import Graph
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
-from dorylax.pipeline.plan import Plan
+from dorylax.pipeline.parameters.step_counts import uncounted
+from dorylax.program.model.base import Tree
 
 
 def check_counts(config: PipelineConfig, num_vertices: int) -> None:
@@ -24,19 +28,19 @@ def check_counts(config: PipelineConfig, num_vertices: int) -> None:
         )
 
 
-def check_state(plan: Plan, config: PipelineConfig) -> None:
-    """Refuses to train asynchronously what changes state of its own.
+def check_optimizer(optimizer: optax.GradientTransformation, params: Tree, config: PipelineConfig) -> None:
+    """Refuses to make several steps in an epoch with an optimizer that counts steps.
 
     Raises:
-        PipelineConfigError: names the state.
+        PipelineConfigError: names what counts.
     """
-    changing = [output.name for output in plan.program.traced.outputs if output.role == "state"]
-    if changing and not config.synchronous:
-        raise PipelineConfigError(
-            "mode",
-            f"= async cannot train {plan.program.traced.name}, whose state {changing[0]} changes with every epoch: "
-            "intervals stand in different epochs. Choose pipe",
-        )
+    if config.update == "per_interval":
+        for count in uncounted(jax.eval_shape(optimizer.init, params)):
+            raise PipelineConfigError(
+                "update",
+                f"= per_interval makes {config.servers * config.intervals} steps an epoch, which the optimizer would count "
+                f"as epochs ({count}): choose pipeline.update=per_epoch",
+            )
 
 
 def layout_for(graph: Graph, config: PipelineConfig, seed: int) -> Layout:

@@ -111,7 +111,7 @@ def _widths(text: str | None) -> list[int] | None:
 def _widths_of_gcn(model: ModelConfig, num_classes: int) -> list[int]:
     """Numbers in a row that each layer of a GCN exchanges."""
     if model.name != "gcn" or model.hidden_features is None or model.num_layers is None:
-        raise ConfigError(f"bytes are counted for gcn, not for {model.name!r}: give --widths, or leave model.name away")
+        raise ConfigError(f"bytes are counted for gcn, not for {model.name!r}: give --widths, or omit model.name")
     if model.jk != "none":
         return [model.hidden_features] * model.num_layers
     return [model.hidden_features] * (model.num_layers - 1) + [num_classes]

@@ -61,7 +61,9 @@ class ModelConfig(Section):
     attention_dropout: Fraction | None = Field(
         None, description="probability that an attention coefficient is dropped in training"
     )
-    norm: Literal["none", "layer", "rms"] | None = Field(None, description="normalisation after each hidden layer")
+    norm: Literal["none", "layer", "rms", "batch", "graph", "pair"] | None = Field(
+        None, description="normalisation after each hidden layer"
+    )
     residual: bool | None = Field(None, description="add a layer's input to its output")
     jk: Literal["none", "concat", "max"] | None = Field(
         None, description="jumping knowledge: how the rows of all layers are joined for a linear output layer"
@@ -161,8 +163,7 @@ class PipelineSection(Section):
     )
     update: Literal["per_epoch", "per_interval"] | None = Field(
         None,
-        description="one optimizer step per epoch, or one per interval and epoch (async only); "
-        "null: per_interval with async, else per_epoch",
+        description="one optimizer step per epoch, or one per interval and epoch (async only); null: per_epoch",
     )
     interval_step_scaling: bool = Field(
         True, description="scale the steps of per_interval so that those of an epoch move as far as one of per_epoch"

@@ -9,6 +9,7 @@ from dorylax.ops.degrees import in_degrees, missing_self_loops, out_degrees
 from dorylax.ops.edge_gather import gather_edges
 from dorylax.ops.edge_softmax import edge_softmax
 from dorylax.ops.gather import gather
+from dorylax.ops.global_sum import global_mean, global_sum
 from dorylax.ops.row_random import edge_ids, loop_ids, vertex_ids
 from dorylax.ops.scatter import scatter_dst, scatter_src
 
@@ -18,6 +19,8 @@ __all__ = [
     "edge_softmax",
     "gather",
     "gather_edges",
+    "global_mean",
+    "global_sum",
     "in_degrees",
     "loop_ids",
     "missing_self_loops",

@@ -3,7 +3,8 @@
 Names of tasks (Thorpe et al., "Dorylus: Affordable, Scalable, and Accurate GNN Training with Distributed CPU Servers
 and Serverless Threads", OSDI 2021): GA gathers along edges into vertices, SC scatters vertices' values to edges, AV
 is arithmetic per vertex, AE per edge; ∇ marks the backward pass. They say what a task does: a gather of the backward
-pass is ∇GA, whichever operator it is the derivative of.
+pass is ∇GA, whichever operator it is the derivative of. GS, a sum over all vertices or edges in the middle of a model, is
+ours.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from rich.table import Table
 from dorylax.jax_internals import Var, is_literal
 from dorylax.program.cost import COUNTING, ProgramCost, cost
 from dorylax.program.flatten import GRAPH_PREFIX
+from dorylax.program.global_sum import GLOBAL_SUM
 from dorylax.program.program import Program
 from dorylax.program.rows.types import GraphArray
 from dorylax.program.task import Task
@@ -79,19 +81,25 @@ def description(program: Program, num_vertices: int | None = None, num_edges: in
 def task_label(program: Program, index: int) -> str:
     """A task's name: GA, SC, AV, AE, with ∇ in the backward pass and `AV+∇AV` where both passes are one stage.
 
-    Graph operators that only count edges are "count"; the driver's tasks are "setup" (once), "begin" and "end" (of an
-    epoch).
+    Graph operators that only count edges are "count", sums over all rows GS; the driver's tasks are "setup" (once), "begin"
+    and "end" (of an epoch), and "between" where it computes with completed sums, or with what is to be completed.
     """
     task = program.tasks[index]
     if task.kind == "driver":
         if task.when == "once":
             return "setup"
-        return "end" if task.phase == "backward" else "begin"
+        written = {var for other in program.tasks[:index] if other.when == "epoch" for var in other.defined}
+        if written.isdisjoint(task.read):
+            return "begin"
+        needed = {var for other in program.tasks[index + 1 :] for var in other.read}
+        return "end" if needed.isdisjoint(task.defined) else "between"
     if task.kind == "graph":
         name = task.equations[0].primitive.name
         if name in COUNTING:
             return "count"
         label = _GRAPH_TASKS.get(name, "GA")
+    elif task.kind == "sum":
+        label = "GS"
     else:
         label = "AE" if task.space == "edge" else "AV"
     return {"forward": label, "backward": f"∇{label}", "both": f"{label}+∇{label}"}[task.phase]
@@ -104,6 +112,8 @@ def operator_name(program: Program, index: int) -> str:
         return task.equations[0].primitive.name.removeprefix(GRAPH_PREFIX)
     if task.kind == "driver":
         return ""
+    if task.kind == "sum":
+        return GLOBAL_SUM.name
     names = [equation.primitive.name for equation in task.equations]
     products = names.count("dot_general") + names.count("conv_general_dilated")
     parts = ["random"] if "threefry2x32" in names or "random_bits" in names else []

@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 
 from dorylax.jax_internals import ClosedJaxpr, jaxpr_as_fun, make_jaxpr_of
+from dorylax.program.complete_sums import complete_sums
 from dorylax.program.constants import constants_as_inputs, with_unused_inputs
 from dorylax.program.flatten import flatten
 from dorylax.program.padding import without_padding
 from dorylax.program.places import Places
 from dorylax.program.rows.check import infer
 from dorylax.program.simplify import simplify
-from dorylax.program.traced import Input, Output
+from dorylax.program.traced import Input, Output, whole_outputs
 from dorylax.program.views import share_views
 
 
@@ -80,8 +81,7 @@ def differentiate(
     places = Places.of(inputs)
     closed = simplify(flatten(make_jaxpr_of(step, *specs), custom=True, places=places, fused=fused))
     closed, entries, values = constants_as_inputs(closed, inputs, constants)
-    types = infer(closed.jaxpr, [entry.row_type for entry in entries], phase="in the gradient: ")
-    closed = share_views(simplify(without_padding(closed, entries, types)))
+    closed = _splittable(closed, entries, outputs, phase="in the gradient: ")
     roles = {"param": "gradient", "rows": "input_gradient"}
     gradients = tuple(Output(roles[inputs[k].role], inputs[k].name) for k in wanted)  # type: ignore[arg-type]
     return Derived(with_unused_inputs(forward, closed), closed, entries, values, outputs + gradients)
@@ -98,4 +98,14 @@ def undifferentiated(
     """The step of a model without a loss: the forward pass with nothing opaque."""
     closed = simplify(flatten(forward, custom=True, places=Places.of(inputs), fused=fused))
     closed, entries, values = constants_as_inputs(closed, inputs, constants)
-    return Derived(with_unused_inputs(forward, closed), share_views(closed), entries, values, outputs)
+    closed = _splittable(closed, entries, outputs)
+    return Derived(with_unused_inputs(forward, closed), closed, entries, values, outputs)
+
+
+def _splittable(
+    closed: ClosedJaxpr, inputs: tuple[Input, ...], outputs: tuple[Output, ...], *, phase: str = ""
+) -> ClosedJaxpr:
+    """The same function, right where intervals compute it: sums are whole where they are read, and without padding."""
+    closed = complete_sums(closed, inputs, whole=whole_outputs(outputs), phase=phase)
+    types = infer(closed.jaxpr, [entry.row_type for entry in inputs], phase=phase)
+    return share_views(simplify(without_padding(closed, inputs, types)))

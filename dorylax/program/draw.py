@@ -23,6 +23,7 @@ _LEGEND = {
     "graph": "graph operator",
     "vertex": "vertex stage (AV)",
     "edge": "edge stage (AE)",
+    "sum": "sum over all rows",
     "driver": "driver",
 }
 
@@ -97,7 +98,10 @@ class _Drawing:
             svg.text(24.0, 54.0, "note", passes),
         ]
         x = 24.0
+        drawn = set(map(_kind, self._program.tasks))
         for kind, meaning in _LEGEND.items():
+            if kind not in drawn:
+                continue
             parts.append(f'<rect class="box {kind}" x="{x:g}" y="67" width="14" height="14" rx="3"/>')
             parts.append(svg.text(x + 20, 78.0, "note", meaning))
             x += 20 + svg.width(meaning, 12.0) + 18

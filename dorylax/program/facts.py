@@ -8,6 +8,7 @@ from typing import Any, final
 
 from dorylax.jax_internals import JaxprEqn, Var, is_key, is_literal
 from dorylax.program.flatten import is_graph_operator
+from dorylax.program.global_sum import is_global_sum
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.types import Rows, RowType, Summed
 from dorylax.program.traced import Traced
@@ -111,8 +112,8 @@ class Facts:
 
     @cached_property
     def weighted(self) -> frozenset[Var]:
-        """Values that depend on the vertices' weights, as all cotangents do: where these rows are 0, so are sums."""
-        return self._reached(self.traced.variables("weights", "real"))
+        """Rows that depend on the vertices' weights, as cotangents do: where these are 0, so are sums over them."""
+        return self._reached(self.traced.variables("weights", "real"), through_sums=False)
 
     @cached_property
     def constant(self) -> frozenset[Var]:
@@ -123,11 +124,15 @@ class Facts:
 
     @cached_property
     def of_rows(self) -> frozenset[Var]:
-        """Values that depend on something that has rows; rows that do not are all alike, but for which are padding."""
+        """Values that depend on something that has rows; rows that do not are all alike, but for which are padding.
+
+        A sum over all rows is one value for all.
+        """
         entries = zip(self.traced.step.jaxpr.invars, self.traced.inputs, strict=True)
         return self._reached(
             [var for var, entry in entries if entry.space is not None and entry.role not in ("count", "real")]
-            + self.traced.variables("graph")
+            + self.traced.variables("graph"),
+            through_sums=False,
         )
 
     @cached_property
@@ -156,9 +161,11 @@ class Facts:
             return False
         return equation.primitive.name in _CHEAP and not any(is_key(var.aval) for var in equation.outvars)
 
-    def _reached(self, start: list[Var]) -> frozenset[Var]:
+    def _reached(self, start: list[Var], *, through_sums: bool = True) -> frozenset[Var]:
         reached = set(start)
         for equation in self.traced.step.jaxpr.eqns:
+            if is_global_sum(equation) and not through_sums:
+                continue
             if any(not is_literal(atom) and atom in reached for atom in equation.invars):
                 reached.update(equation.outvars)
         return frozenset(reached)

@@ -1,9 +1,9 @@
 """Flattening: one list of equations without calls, so that every graph operator is in sight.
 
 `jit`, `remat` and other plain calls are inlined; a `scan` is unrolled where it holds something that must be seen (a
-graph operator, randomness or ids of rows, a number of rows) and stays one equation elsewhere. Custom derivatives stay
-opaque until the model has been differentiated and are inlined then. Fused operators, which are made up of others, are
-written out in those, so that each can be cut by itself; on one machine they stay.
+graph operator, randomness or ids of rows, a number of rows, a sum over rows) and stays one equation elsewhere. Custom
+derivatives stay opaque until the model has been differentiated and are inlined then. Fused operators, which are made up of
+others, are written out in those, so that each can be cut by itself; on one machine they stay.
 """
 
 from __future__ import annotations
@@ -69,6 +69,9 @@ class _Flattener:
         self._fused = fused
         self._inputs: list[Var] = []
         self._callers: list[JaxprEqn] = []
+        self._forward = (
+            not custom
+        )  # in a gradient, sums over rows are those of parameters, which nothing inside a loop reads
         self._calls = _CALLS | (_CUSTOM if custom else {})
         self._equations: list[JaxprEqn] = []
         self._consts: dict[Var, Any] = {}
@@ -102,7 +105,7 @@ class _Flattener:
             inner = equation.params[self._calls[name]]
             jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, ())
             return self._called(equation, jaxpr, consts, operands)
-        if name == "scan" and _must_see(equation):
+        if name == "scan" and _must_see(equation, sums=self._forward):
             return self._unroll(equation, operands)
         if name != "scan" and not is_graph_operator(equation) and _holds(equation, is_graph_operator):
             refuse(
@@ -190,8 +193,22 @@ def _holds(equation: JaxprEqn, wanted: Any) -> bool:
     )
 
 
-def _must_see(equation: JaxprEqn) -> bool:
-    return _holds(equation, lambda inner: is_graph_operator(inner) or _depends_on_place(inner))
+def _must_see(equation: JaxprEqn, *, sums: bool) -> bool:
+    return _holds(
+        equation,
+        lambda inner: is_graph_operator(inner) or _depends_on_place(inner) or (sums and _adds_up_rows(inner)),
+    )
+
+
+def _adds_up_rows(equation: JaxprEqn) -> bool:
+    """Whether values of different rows are added up; the sum may have to be completed where all can see it."""
+    if equation.primitive.name == "reduce_sum":
+        axes = equation.params["axes"]
+    elif equation.primitive.name == "dot_general":
+        axes = equation.params["dimension_numbers"][0][0]
+    else:
+        return False
+    return any(row_space(type_of(equation.invars[0]).shape[axis]) is not None for axis in axes)
 
 
 def _depends_on_place(equation: JaxprEqn) -> bool:

@@ -187,8 +187,8 @@ _TABLE: list[tuple[_Rule, str]] = [
         _per_result(0),
         """
         bitcast_convert_type broadcast_in_dim concatenate copy dim_as_value dynamic_slice dynamic_update_slice empty empty2
-        expand_dims gather imag iota name optimization_barrier pad random_clone random_unwrap random_wrap real reshape rev
-        scatter sharding_constraint slice split squeeze stack stop_gradient tile transpose unstack zeros_like
+        expand_dims gather global_sum imag iota name optimization_barrier pad random_clone random_unwrap random_wrap real
+        reshape rev scatter sharding_constraint slice split squeeze stack stop_gradient tile transpose unstack zeros_like
         """,
     ),
     (

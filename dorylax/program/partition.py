@@ -1,18 +1,21 @@
 """Cuts a step into tasks: one graph task per graph operator, and between them stages of row-wise arithmetic.
 
-A value's level is the longest path of graph operators to it. All row-wise equations of one space and one level make
-one stage, so stages are as few as they can be: a stage reads only earlier stages and graph operators. What has no
-rows and costs little, and rows that are all alike, are copied into every stage that reads them.
+A value's level is the longest path to it of graph operators and of sums over all rows that are completed. All row-wise
+equations of one space and one level make one stage, so stages are as few as they can be: a stage reads only earlier
+stages, graph operators and sums. All sums of one level are completed by one task, so that intervals meet once for them.
+What has no rows and costs little, and rows that are all alike, are copied into every stage that reads them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
+from functools import cached_property
 
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
 from dorylax.program.facts import Facts
 from dorylax.program.flatten import is_graph_operator
+from dorylax.program.global_sum import is_global_sum
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.symbols import Space
 from dorylax.program.task import Task, When, phased, tidy
@@ -29,6 +32,12 @@ def partition(facts: Facts, *, hoist: bool, fuse: bool) -> tuple[Task, ...]:
     return _Partition(facts, hoist, fuse).tasks()
 
 
+# What a level consists of, in the order in which it runs: arithmetic on completed sums, stages, arithmetic on the parts of
+# sums that are about to be completed, and what leads to the next level.
+_KINDS = ("driver", "vertex", "edge", "parts", "sum", "graph")
+_DRIVER, _VERTEX, _EDGE, _PARTS, _SUM, _GRAPH = range(len(_KINDS))
+
+
 @dataclasses.dataclass(frozen=True, order=True)
 class _Slot:
     """Where an equation goes; slots sort into the order in which they run."""
@@ -36,7 +45,7 @@ class _Slot:
     when: int  # 0 once, 1 every epoch
     part: int  # 0 driver's beginning, 1 rows, 2 driver's end
     level: int
-    kind: int  # 0 vertex stage, 1 edge stage, 2 graph task
+    kind: int  # of _KINDS
     phase: int  # 0 forward (and both), 1 backward
     index: int  # of the graph operator
 
@@ -54,12 +63,13 @@ class _Partition:
     def tasks(self) -> tuple[Task, ...]:
         members: dict[_Slot, list[int]] = defaultdict(list)
         for k, equation in enumerate(self._equations):
+            self._set_level(equation)
             if not self._floating[k]:
                 members[self._slot(k, equation)].append(k)
         for var in self._materialised():
             members[self._uniform_slot(var)].append(self._maker[var])
         outputs = variables(self._facts.traced.step.jaxpr.outvars)
-        end = _Slot(1, 2, 0, 0, 0, 0)
+        end = _Slot(1, 2, 0, _DRIVER, 0, 0)
         members[end].extend(
             self._maker[var]
             for var in outputs
@@ -68,25 +78,48 @@ class _Partition:
         tasks = [self._task(slot, members[slot]) for slot in sorted(members)]
         return phased(tidy(tasks, outputs), outputs, self._facts.backward)
 
-    def _slot(self, k: int, equation: JaxprEqn) -> _Slot:
-        once = all(var in self._once for var in equation.outvars)
-        row_operands = [var for var in variables(equation.invars) if isinstance(self._facts.types[var], Rows)]
-        graph = is_graph_operator(equation)
-        if not row_operands and not graph:
-            late = any(isinstance(self._facts.types[var], Summed) for var in equation.outvars)
-            return _Slot(0 if once else 1, 2 if late else 0, 0, 0, 0, 0)
-        level = max((self._level(var) for var in row_operands if once or var not in self._once), default=0)
+    def _set_level(self, equation: JaxprEqn) -> None:
+        once = self._is_once(equation)
+        read = [var for var in variables(equation.invars) if once or var not in self._once]
+        level = max((self._levels.get(var, 0) for var in read), default=0)
+        level += is_graph_operator(equation) or is_global_sum(equation)
         for var in equation.outvars:
-            self._levels[var] = level + graph
-        backward = any(var in self._facts.backward for var in equation.outvars)
-        if graph:
-            return _Slot(0 if once else 1, 1, level, 2, int(backward), k)
-        space = _space(self._facts, row_operands[0])
-        phase = int(backward and not self._fuse)
-        return _Slot(0 if once else 1, 1, level, 0 if space == "vertex" else 1, phase, 0)
+            self._levels[var] = level
 
-    def _level(self, var: Var) -> int:
-        return self._levels.get(var, 0)
+    def _is_once(self, equation: JaxprEqn) -> bool:
+        return all(var in self._once for var in equation.outvars)
+
+    def _slot(self, k: int, equation: JaxprEqn) -> _Slot:
+        when = 0 if self._is_once(equation) else 1
+        level = self._levels[equation.outvars[0]] if equation.outvars else 0
+        phase = int(any(var in self._facts.backward for var in equation.outvars))
+        if is_graph_operator(equation):
+            return _Slot(when, 1, level - 1, _GRAPH, phase, k)
+        if is_global_sum(equation):
+            return _Slot(when, 1, level - 1, _SUM, 0 if self._fuse else phase, 0)
+        rows = [var for var in variables(equation.invars) if isinstance(self._facts.types[var], Rows)]
+        if rows:
+            space = _space(self._facts, rows[0])
+            return _Slot(when, 1, level, _VERTEX if space == "vertex" else _EDGE, 0 if self._fuse else phase, 0)
+        part = any(isinstance(self._facts.types[var], Summed) for var in equation.outvars)
+        if not any(var in self._between for var in equation.outvars):
+            return _Slot(when, 2 if part or level else 0, 0, _DRIVER, 0, 0)
+        if not part and not level:
+            return _Slot(when, 0, 0, _DRIVER, 0, 0)
+        return _Slot(when, 1, level, _PARTS if part else _DRIVER, 0, 0)
+
+    @cached_property
+    def _between(self) -> frozenset[Var]:
+        """Values without rows that stages, graph operators and completed sums need: not to be left to the epoch's end."""
+        found: set[Var] = set()
+        types = self._facts.types
+        for equation in reversed(self._equations):
+            operands = variables(equation.invars)
+            needs = is_graph_operator(equation) or is_global_sum(equation)
+            needs |= any(isinstance(types[var], Rows) for var in (*operands, *equation.outvars))
+            if needs or any(var in found for var in equation.outvars):
+                found.update(var for var in operands if not isinstance(types[var], Rows))
+        return frozenset(found)
 
     def _materialised(self) -> list[Var]:
         """Rows that are all alike but are read by a graph operator, or are an output: some stage must write them."""
@@ -98,7 +131,9 @@ class _Partition:
         ]
 
     def _uniform_slot(self, var: Var) -> _Slot:
-        return _Slot(0 if var in self._once else 1, 1, 0, 0 if _space(self._facts, var) == "vertex" else 1, 0, 0)
+        kind = _VERTEX if _space(self._facts, var) == "vertex" else _EDGE
+        once = var in self._once
+        return _Slot(0 if once else 1, 1, self._levels[var], kind, 0, 0)
 
     def _task(self, slot: _Slot, members: list[int]) -> Task:
         own = set(members)
@@ -107,17 +142,21 @@ class _Partition:
         while stack:
             for atom in self._equations[stack.pop()].invars:
                 maker = None if is_literal(atom) else self._maker.get(atom)
-                if maker is not None and maker not in own and self._floating[maker] and slot.kind != 2:
+                if maker is not None and maker not in own and self._floating[maker] and slot.kind not in (_GRAPH, _SUM):
                     own.add(maker)
                     stack.append(maker)
         equations = tuple(self._equations[k] for k in sorted(own))
         when: When = "epoch" if slot.when else "once"
-        if slot.part != 1:
+        if slot.kind in (_DRIVER, _PARTS):
             return Task("driver", when, "forward", slot.level, "driver", None, equations)
-        if slot.kind == 2:
+        if slot.kind == _SUM:
+            return Task("sum", when, "forward", slot.level, "graph server", None, equations)
+        if slot.kind == _GRAPH:
             space = _space(self._facts, equations[0].outvars[0])
             return Task("graph", when, "forward", slot.level, "graph server", space, equations)
-        return Task("stage", when, "forward", slot.level, "worker", "edge" if slot.kind else "vertex", equations)
+        return Task(
+            "stage", when, "forward", slot.level, "worker", "edge" if slot.kind == _EDGE else "vertex", equations
+        )
 
 
 def _space(facts: Facts, var: Var) -> Space:
@@ -128,7 +167,7 @@ def _space(facts: Facts, var: Var) -> Space:
 
 
 def _hoisted(facts: Facts) -> frozenset[Var]:
-    """Constant values on a path through a constant graph operator."""
+    """Constant values on a path through a constant graph operator or a constant sum over all rows."""
     equations = facts.traced.step.jaxpr.eqns
     constant = [
         equation
@@ -137,7 +176,8 @@ def _hoisted(facts: Facts) -> frozenset[Var]:
     ]
     chosen: set[Var] = set()
     for equation in constant:
-        if is_graph_operator(equation) or any(not is_literal(a) and a in chosen for a in equation.invars):
+        meets = is_graph_operator(equation) or is_global_sum(equation)
+        if meets or any(not is_literal(a) and a in chosen for a in equation.invars):
             chosen.update(equation.outvars)
     for equation in reversed(constant):
         if any(var in chosen for var in equation.outvars):

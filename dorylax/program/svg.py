@@ -24,6 +24,7 @@ text { font-family: system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #
 .graph { fill: #dbeafe; stroke: #2563eb; }
 .vertex { fill: #dcfce7; stroke: #16a34a; }
 .edge { fill: #fef3c7; stroke: #d97706; }
+.sum { fill: #f3e8ff; stroke: #9333ea; }
 .driver { fill: #e5e7eb; stroke: #6b7280; }
 .line, .net { fill: none; stroke: #475569; stroke-width: 1.4; }
 .net { stroke: #94a3b8; stroke-width: 1.1; }
@@ -40,6 +41,7 @@ text { fill: #e5e7eb; }
 .graph { fill: #1e3a5f; stroke: #60a5fa; }
 .vertex { fill: #14432a; stroke: #4ade80; }
 .edge { fill: #4a3410; stroke: #fbbf24; }
+.sum { fill: #3b2459; stroke: #c084fc; }
 .driver { fill: #374151; stroke: #9ca3af; }
 .line { stroke: #cbd5e1; }
 .net { stroke: #64748b; }

@@ -11,7 +11,7 @@ from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, close, is_literal,
 from dorylax.program.simplify import live
 from dorylax.program.symbols import Space
 
-Kind = Literal["driver", "graph", "stage"]
+Kind = Literal["driver", "graph", "stage", "sum"]
 When = Literal["once", "epoch"]
 Phase = Literal["forward", "backward", "both"]
 Place = Literal["driver", "graph server", "worker"]
@@ -24,12 +24,14 @@ class Task:
 
     Attributes:
         kind: "graph" is one graph operator, run by graph servers; "stage" is row-wise arithmetic, run interval by
-            interval; "driver" is arithmetic without rows (parameters, keys, sums over rows).
+            interval; "driver" is arithmetic without rows (parameters, keys, sums over rows); "sum" completes sums over all
+            rows, for which all intervals meet.
         when: once before training, or in every epoch.
         phase: forward or backward pass, or both where they are fused.
-        level: graph operators on the longest path to it, counted from what is there at the start of the epoch.
+        level: graph operators and complete sums on the longest path to it, counted from what is there at the start of the
+            epoch.
         place: who runs it.
-        space: whose rows a stage computes, or a graph operator gives; None for the driver.
+        space: whose rows a stage computes, or a graph operator gives; None where there are none.
         equations: in order. The same equation may be in several tasks, which then all compute it.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal, final
 
 from dorylax.jax_internals import ClosedJaxpr, Var
@@ -71,6 +72,11 @@ class Output:
 
     role: OutputRole
     name: str
+
+
+def whole_outputs(outputs: Sequence[Output]) -> list[int]:
+    """Positions of the outputs that are no sums over what intervals contribute: state, and what the model returns."""
+    return [k for k, output in enumerate(outputs) if output.role in ("state", "output")]
 
 
 @final

@@ -20,6 +20,7 @@ from dorylax.program.loss import (
     micro_f1,
     squared_error,
 )
+from dorylax.program.model.base import ModelKindError
 from dorylax.trainer.result import Metric
 
 Loss = str | Callable[[Any, Any], Any] | None
@@ -27,6 +28,16 @@ Loss = str | Callable[[Any, Any], Any] | None
 
 _CLASSES = "cross_entropy"
 LOSSES: dict[str, Callable[[Any, Any], Any]] = {_CLASSES: cross_entropy, "mse": squared_error, "mae": absolute_error}
+
+
+@final
+class ModelOutputError(ValueError):
+    """A model's output, or the loss of it, has another shape than the data ask for."""
+
+
+@final
+class LossError(ValueError):
+    """No loss of this name, or none for data of this kind."""
 
 
 @final
@@ -58,10 +69,10 @@ class Objective:
         if not isinstance(chosen, str):
             raise TypeError(f"loss must be a name or a function (output, labels) -> [V], got {type(chosen).__name__}")
         if chosen not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)} or a function, got {chosen!r}")
+            raise LossError(f"loss must be one of {', '.join(LOSSES)} or a function, got {chosen!r}")
         if chosen == _CLASSES and data.num_classes is None:
             others = ", ".join(name for name in LOSSES if name != _CLASSES)
-            raise ValueError(
+            raise LossError(
                 f"loss={_CLASSES} needs classes, and the labels are targets (num_classes is None): give loss= one of "
                 f"{others}, or a function (output, labels) -> [V]"
             )
@@ -103,16 +114,16 @@ class Objective:
             rows = jax.eval_shape(self.rows, output, labels)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
             first = str(error).strip().split("\n")[0]
-            raise ValueError(
+            raise ModelOutputError(
                 f"loss {self.name}(output, labels) fails on what {model} returns: {type(error).__name__}: {first}"
             ) from error
         if getattr(rows, "shape", None) != (data.graph.num_vertices,):
-            raise ValueError(
+            raise ModelOutputError(
                 f"loss {self.name}(output, labels) must give one number per vertex, shape [V] = "
                 f"[{data.graph.num_vertices}], got {_shown(rows)}: return the loss of each vertex, the mean is taken here"
             )
         if not jnp.issubdtype(rows.dtype, jnp.floating):
-            raise TypeError(f"loss {self.name}(output, labels) must give real numbers, got {rows.dtype}")
+            raise ModelKindError(f"loss {self.name}(output, labels) must give real numbers, got {rows.dtype}")
 
 
 CLASSES = Objective()
@@ -121,13 +132,13 @@ CLASSES = Objective()
 
 def _check_logits(model: str, output: Any, data: Dataset | AbstractData) -> None:
     if not isinstance(output, jax.ShapeDtypeStruct) or not jnp.issubdtype(output.dtype, jnp.floating):
-        raise TypeError(
+        raise ModelKindError(
             f"{model}(graph, x) must return one floating-point array [V, num_classes], got {_shown(output)}"
             + ("" if isinstance(output, jax.ShapeDtypeStruct) else ": give loss=, a function of what it returns")
         )
     wanted = (data.graph.num_vertices, data.num_classes)
     if output.shape != wanted:
-        raise ValueError(
+        raise ModelOutputError(
             f"{model}(graph, x) must return [V, num_classes] = {list(wanted)}, got {list(output.shape)}"
             + (f": give it out_features={wanted[1]}" if output.shape[:1] == wanted[:1] else "")
         )

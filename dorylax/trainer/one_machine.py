@@ -124,7 +124,7 @@ class OneMachine:
                     f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
                     f"and a pipeline would refuse it: {error}",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
         self._gradient = gradient
         return gradient, seconds

@@ -52,6 +52,7 @@ from dorylax.trainer.validate import (
     check_target,
 )
 from dorylax.trainer.vertex_order import Order
+from dorylax.user_code import user_line_noted
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
@@ -111,11 +112,13 @@ class Trainer:
         ValueError: an argument out of range, arguments that exclude each other, a model whose output is not `[V, C]` or
             whose loss not `[V]`, or that needs an input which the data lack.
         TypeError: an argument of the wrong kind.
+        Exception: what the model itself raises, with a note that names its line.
 
     Warns:
         UserWarning: the model is in evaluation mode as a whole: it trains so.
     """
 
+    @user_line_noted()
     def __init__(
         self,
         model: Any,
@@ -189,6 +192,7 @@ class Trainer:
         self._trained: LoopState | None = None
 
     @classmethod
+    @user_line_noted()
     def from_config(
         cls,
         config: RunConfig,
@@ -235,6 +239,7 @@ class Trainer:
         trainer._settings = from_config.settings(config)
         return trainer
 
+    @user_line_noted()
     def fit(self) -> TrainResult:
         """Trains, from the model as it was given or, with `resume`, from the newest whole checkpoint.
 
@@ -286,6 +291,7 @@ class Trainer:
             requests.pass_on(stopped=result.stopped == "signal")
         return result
 
+    @user_line_noted()
     def predict(self, epoch: Literal["best", "last"] = "best") -> Any:
         """The model's outputs for every vertex, by an exact forward without dropout.
 

@@ -13,7 +13,7 @@ from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
-from dorylax.program.model.base import ModelParts
+from dorylax.program.model.base import ModelKindError, ModelParts
 from dorylax.program.program import Gathered
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
 from dorylax.trainer.objective import Objective
@@ -135,7 +135,7 @@ def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | Abs
     functions.objective.check(parts.name, output, data)
     same_structure: bool = jax.tree.structure(state) == jax.tree.structure(parts.state)  # type: ignore[operator]
     if not same_structure:
-        raise TypeError(
+        raise ModelKindError(
             f"{parts.name} adds or removes variables while it runs: make all of them in __init__ "
             "(values sown as nnx.Intermediate are fine, and dropped)"
         )

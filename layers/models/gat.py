@@ -33,7 +33,7 @@ class GAT(nnx.Module):
         heads: heads of each hidden layer, concatenated (default: 8).
         output_heads: heads of the last layer, averaged; with `jk` there is no such layer (default: 1).
         dropout: probability of dropping an element of each layer's input (default: 0.6).
-        norm: "none", "layer" or "rms", between layer and activation (default: "none").
+        norm: between layer and activation, by name (`layers.norm.make_norm`; default: "none").
         residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
         jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
             linear output layer after it (default: "none").

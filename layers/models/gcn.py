@@ -29,7 +29,7 @@ class GCN(nnx.Module):
         out_features: width of the output rows: the number of classes.
         num_layers: number of layers; 1 has no hidden rows (default: 2).
         dropout: probability of dropping an element of each layer's input (default: 0.5).
-        norm: "none", "layer" or "rms", between layer and activation (default: "none").
+        norm: between layer and activation, by name (`layers.norm.make_norm`; default: "none").
         residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
         jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
             linear output layer after it (default: "none").

@@ -47,7 +47,7 @@ class Skeleton(nnx.Module):
         widths: width of each layer's input and output, `[(F_0, F_1), (F_1, F_2), …]`.
         out_features: width of the output rows; without jumping knowledge, that of the last layer.
         dropout: probability of dropping an element of a layer's input.
-        norm: "none", "layer" or "rms".
+        norm: by name (`layers.norm.make_norm`).
         residual: whether there are shortcuts.
         jk: jumping knowledge: "none", "concat" or "max".
         activation: σ.

@@ -148,7 +148,7 @@ class ParameterEndpoint:
             self._on_applied(applied)
 
     async def _forward(self, peer: Address, updates: tuple[Update, ...]) -> None:
-        size = payload_bytes([update.gradients for update in updates])
+        size = payload_bytes([(update.gradients, update.statistics) for update in updates])
         order = (updates[-1].number, UPDATES)
         await deliver(self._transport, self._address, peer, "updates", updates, num_bytes=size, order=order)
 

@@ -8,7 +8,7 @@ from typing import final
 import optax
 
 from dorylax.pipeline.parameters.endpoint import PULL, PUSH, Compute, ParameterEndpoint, Spawn, in_place
-from dorylax.pipeline.parameters.messages import Applied, Finish, Pulled, Push, ServerState, Sums, Tree
+from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, Pulled, Push, ServerState, Sums, Tree
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.update import OptimizerStep
@@ -28,11 +28,13 @@ class ParameterServers:
 
     Args:
         params: initial parameters.
+        state: what else the model keeps, as it is at first.
         optimizer: an optax transformation; it is pickled and loaded, as for a server in another process.
         num_servers: P ≥ 1.
         homes: the graph server of each of the K intervals: who asks for it.
         stages: the stages that push in every interval and epoch; at least one.
         finish: makes an interval's complete gradient of the sums of its stages.
+        advance: makes the state of the next version; None where no state changes.
         transport: carries everything between servers; all P are registered with it.
         spawn: `Clock.spawn`.
         on_applied: told of complete gradients when they are in the weights, in the order of versions, each once.
@@ -54,12 +56,14 @@ class ParameterServers:
     def __init__(
         self,
         params: Tree,
+        state: Tree,
         optimizer: optax.GradientTransformation | bytes,
         *,
         num_servers: int,
         homes: Sequence[int],
         stages: Sequence[int],
         finish: Finish,
+        advance: Advance | None,
         transport: Transport,
         spawn: Spawn,
         on_applied: Callable[[Applied], None],
@@ -78,7 +82,7 @@ class ParameterServers:
         self._homes = [Address("graph", home) for home in homes]
         self._transport = transport
         self.num_bytes = payload_bytes(params)
-        step = OptimizerStep(optimizer, params)
+        step = OptimizerStep(optimizer, params, advance, by_epoch=update == "per_interval")
         sequencer = Sequencer(
             len(homes),
             update,
@@ -92,7 +96,7 @@ class ParameterServers:
             ParameterEndpoint(
                 index,
                 num_servers,
-                ParameterServer(step.start(params, opt_state, version), stages, first_epoch),
+                ParameterServer(step.start(params, state, opt_state, version), stages, first_epoch),
                 None if index else sequencer,
                 step=step,
                 finish=finish,
@@ -107,7 +111,7 @@ class ParameterServers:
             transport.register(Address("parameter", index), endpoint)
 
     async def pull(self, interval: int, epoch: int) -> Pulled:
-        """The weights that an interval computes an epoch with: the same for every call.
+        """The version that an interval computes an epoch with: the same for every call.
 
         Raises:
             StashError: its gradient of that epoch is complete, or that of an earlier one is not.

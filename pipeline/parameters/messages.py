@@ -16,15 +16,17 @@ Pair = tuple[int, int]
 
 
 class Pulled(NamedTuple):
-    """Weights that an interval computes an epoch with.
+    """A version that an interval computes an epoch with.
 
     Attributes:
-        version: how many updates they have seen.
+        version: how many updates it has seen.
         params: the parameters.
+        state: what else the model keeps from epoch to epoch (running statistics, counters).
     """
 
     version: int
     params: Tree
+    state: Tree
 
 
 class Push(NamedTuple):
@@ -42,16 +44,20 @@ class Complete(NamedTuple):
     Attributes:
         gradients: shaped as the parameters.
         loss: the interval's part of the loss.
-        extra: a pytree of anything else that goes to who is told of applied gradients.
+        statistics: a pytree of what its forward pass has computed and the next version's state is made of.
     """
 
     gradients: Tree
     loss: float
-    extra: Any = None
+    statistics: Tree = ()
 
 
-Finish = Callable[[Tree, int, Mapping[int, Sums]], Complete]
-"""(parameters that the interval pulled, epoch, sums by stage) → its complete gradient. Pure; sums in stage order."""
+Finish = Callable[[Tree, Tree, int, Mapping[int, Sums]], Complete]
+"""(parameters and state that the interval pulled, epoch, sums by stage, in stage order) → its complete gradient. Pure."""
+
+Advance = Callable[[Tree, Tree, int, Tree], Tree]
+"""(parameters, state, epoch, statistics) → the state of the next version: `Complete.statistics` of the interval whose
+gradient leads to it, of the first where there are several; everything else of the newest version. Pure."""
 
 
 class Arrived(NamedTuple):
@@ -67,15 +73,19 @@ class Update(NamedTuple):
 
     Attributes:
         number: the version that it leads to.
+        epoch: of the gradients.
         gradients: shaped as the parameters.
         loss: what they are the gradient of.
         factor: see `OptimizerStep`.
+        statistics: see `Advance`.
     """
 
     number: int
+    epoch: int
     gradients: Tree
     loss: float
     factor: int
+    statistics: Tree = ()
 
 
 class Applied(NamedTuple):
@@ -85,18 +95,24 @@ class Applied(NamedTuple):
         version: of the weights that have them: that of server 0, and of all servers after the last gradient of an epoch.
         pairs: (interval, epoch) of each.
         losses: the part of the loss of each.
-        extras: what `Complete.extra` was for each.
     """
 
     version: int
     pairs: tuple[Pair, ...]
     losses: tuple[float, ...]
-    extras: tuple[Any, ...]
 
 
 class ServerState(NamedTuple):
-    """All that a parameter server needs to go on, while no interval computes."""
+    """A version: all that a parameter server needs to go on, while no interval computes.
+
+    Attributes:
+        version: how many updates it has seen.
+        params: the parameters.
+        opt_state: the optimizer's state.
+        state: what else the model keeps.
+    """
 
     version: int
     params: Tree
     opt_state: Tree
+    state: Tree

@@ -126,8 +126,8 @@ class Sequencer:
 
     def _number(self, step: Step) -> Numbered:
         self._version += 1
-        update = Update(self._version, step.gradients, sum(step.losses), step.factor)
-        self._unconfirmed[update.number] = Applied(update.number, step.pairs, step.losses, step.extras)
+        update = Update(self._version, step.epoch, step.gradients, sum(step.losses), step.factor, step.statistics)
+        self._unconfirmed[update.number] = Applied(update.number, step.pairs, step.losses)
         everywhere = self._closes_epoch(step)
         self._unsent.append(update)
         forward: tuple[Update, ...] = ()
@@ -137,7 +137,7 @@ class Sequencer:
 
     def _closes_epoch(self, step: Step) -> bool:
         """Whether the gradients of all intervals up to its epoch are in updates now."""
-        epoch = step.pairs[-1][1]
+        epoch = step.epoch
         self._in_epoch[epoch] += len(step.pairs)
         if self._in_epoch[epoch] < self._num_intervals:
             return False

@@ -11,7 +11,7 @@ from dorylax.pipeline.parameters.stash import Stash
 
 
 class Whole(NamedTuple):
-    """All sums of an interval in an epoch, with the weights that they were computed with."""
+    """All sums of an interval in an epoch, with the version that they were computed with."""
 
     pair: Pair
     pulled: Pulled
@@ -19,12 +19,12 @@ class Whole(NamedTuple):
 
     def finish(self, finish: Finish) -> Complete:
         """The interval's complete gradient."""
-        return finish(self.pulled.params, self.pair[1], self.sums)
+        return finish(self.pulled.params, self.pulled.state, self.pair[1], self.sums)
 
 
 @final
 class ParameterServer:
-    """One parameter server: newest weights, stashed weights and half-come gradients of the intervals bound to it.
+    """One parameter server: newest version, stashed versions and unfinished gradients of the intervals bound to it.
 
     Args:
         state: what it starts from.
@@ -52,12 +52,13 @@ class ParameterServer:
         return len(self._assembly) + len(self._updates)
 
     def pull(self, interval: int, epoch: int) -> Pulled:
-        """The weights of an interval in an epoch: the newest at first, those very ones ever after.
+        """The version of an interval in an epoch: the newest at first, that very one ever after.
 
         Raises:
             StashError: see `Stash.pull`.
         """
-        return self._stash.pull(interval, epoch, Pulled(self.state.version, self.state.params))
+        newest = self.state
+        return self._stash.pull(interval, epoch, Pulled(newest.version, newest.params, newest.state))
 
     def push(self, push: Push) -> Whole | None:
         """Takes what a stage gives; a repeat changes nothing.

@@ -1,4 +1,4 @@
-"""Stashed weight versions: an interval's backward uses the weights of its forward (dorylus.md §4)."""
+"""Stashed versions: an interval's backward uses the weights, and the model's state, of its forward (dorylus.md §4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StashError(LookupError):
 
 @final
 class Stash:
-    """The weights of each interval that computes, one epoch at a time; arrays are shared, not copied.
+    """The version of each interval that computes, one epoch at a time; arrays are shared, not copied.
 
     Args:
         first: the first epoch.
@@ -22,7 +22,7 @@ class Stash:
 
     def __init__(self, first: int) -> None:
         self._first = first
-        self._kept: dict[int, tuple[int, Pulled]] = {}  # interval -> epoch, weights
+        self._kept: dict[int, tuple[int, Pulled]] = {}  # interval -> epoch, version
         self._next: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -30,7 +30,7 @@ class Stash:
         return len(self._kept)
 
     def pull(self, interval: int, epoch: int, newest: Pulled) -> Pulled:
-        """The weights of an interval in an epoch: `newest` at the first call, the same ever after.
+        """The version of an interval in an epoch: `newest` at the first call, the same ever after.
 
         Raises:
             StashError: the epoch's gradient is complete, or that of an earlier epoch is not.
@@ -51,10 +51,10 @@ class Stash:
         return newest
 
     def release(self, interval: int, epoch: int) -> Pulled:
-        """Gives the weights up, when the interval's gradient is complete.
+        """Gives the version up, when the interval's gradient is complete.
 
         Returns:
-            Them, for what remains to be computed with them.
+            It, for what remains to be computed with it.
 
         Raises:
             StashError: it has pulled none for this epoch.

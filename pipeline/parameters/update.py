@@ -1,4 +1,4 @@
-"""The optimizer step of a parameter server: the single-machine trainer's, bit for bit, given the same gradients."""
+"""The step from a version to the next: the single-machine trainer's, bit for bit, given the same gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dorylax.pipeline.parameters.messages import ServerState, Tree, Update
+from dorylax.pipeline.parameters.messages import Advance, ServerState, Tree, Update
+from dorylax.pipeline.parameters.step_counts import with_epoch
 
 
 class _NeedsLossFunctionError(Exception):
@@ -33,6 +34,8 @@ class OptimizerStep:
     Args:
         optimizer: an optax transformation, or one that cloudpickle has made bytes of.
         params: parameters to be updated, or their shapes.
+        advance: makes the model's new state; None where it has none that changes.
+        by_epoch: schedules stand at the epoch of an update, however many updates an epoch has (see `step_counts`).
 
     Attributes:
         pickled: the optimizer, as it is sent to a server in another process.
@@ -41,38 +44,51 @@ class OptimizerStep:
         ValueError: the optimizer cannot be pickled, or needs `value_fn`.
     """
 
-    def __init__(self, optimizer: optax.GradientTransformation | bytes, params: Tree) -> None:
+    def __init__(
+        self,
+        optimizer: optax.GradientTransformation | bytes,
+        params: Tree,
+        advance: Advance | None = None,
+        *,
+        by_epoch: bool = False,
+    ) -> None:
         self.pickled = optimizer if isinstance(optimizer, bytes) else _pickled(optimizer)
         # Always what was shipped, so that what does not survive shipping shows on one machine already.
         self._optimizer, self._step = _loaded(self.pickled)
         # Losses are sums of many intervals' parts: float32 at least, float64 where the parameters are.
         floats = [leaf.dtype for leaf in jax.tree.leaves(params) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        self._advance, self._by_epoch = advance, by_epoch
         self._loss_type = jnp.result_type(jnp.float32, *floats)
         self._try(params)
 
-    def start(self, params: Tree, opt_state: Tree | None = None, version: int = 0) -> ServerState:
-        """The state of a server that begins with these parameters; copies, which nobody else writes to.
+    def start(self, params: Tree, state: Tree, opt_state: Tree | None = None, version: int = 0) -> ServerState:
+        """What a server begins with; copies, which nobody else writes to.
 
         Args:
             params: the parameters.
+            state: what else the model keeps.
             opt_state: the optimizer's state; a new one where None.
             version: how many updates they have seen.
         """
         params = _fresh(params)
-        return ServerState(version, params, _fresh(self._optimizer.init(params) if opt_state is None else opt_state))
+        opt_state = _fresh(self._optimizer.init(params) if opt_state is None else opt_state)
+        return ServerState(version, params, opt_state, _fresh(state))
 
-    def __call__(self, state: ServerState, update: Update) -> ServerState:
-        """The state after an update, computed; the one before stays valid.
+    def __call__(self, last: ServerState, update: Update) -> ServerState:
+        """The version after an update, computed; the one before stays valid.
 
         Raises:
             ValueError: the update is not the next one.
         """
-        if update.number != state.version + 1:
-            raise ValueError(f"update {update.number} does not follow version {state.version}")
+        if update.number != last.version + 1:
+            raise ValueError(f"update {update.number} does not follow version {last.version}")
         loss = jnp.asarray(update.loss, self._loss_type)
-        changed = self._step(state.params, state.opt_state, update.gradients, loss, factor=update.factor)
-        params, opt_state = jax.block_until_ready(changed)
-        return ServerState(update.number, params, opt_state)
+        state = last.state
+        if self._advance is not None:  # of the newest state, not of a stashed one: no version's change may be lost
+            state = self._advance(last.params, state, update.epoch, update.statistics)
+        epoch = update.epoch if self._by_epoch else None
+        params, opt_state = self._step(last.params, last.opt_state, update.gradients, loss, epoch, factor=update.factor)
+        return ServerState(update.number, *jax.block_until_ready((params, opt_state, state)))
 
     def _try(self, params: Tree) -> None:
         """Traces a step, so that an optimizer that cannot be served is refused before anything runs."""
@@ -93,7 +109,11 @@ def _loaded(pickled: bytes) -> tuple[optax.GradientTransformationExtraArgs, Call
     """The optimizer and its jitted step: one for the same bytes, so that many servers and seeds compile it once."""
     optimizer = optax.with_extra_args_support(cloudpickle.loads(pickled))
 
-    def step(params: Tree, opt_state: Tree, gradients: Tree, loss: Any, *, factor: int = 1) -> tuple[Tree, Tree]:
+    def step(
+        params: Tree, opt_state: Tree, gradients: Tree, loss: Any, epoch: Any = None, *, factor: int = 1
+    ) -> tuple[Tree, Tree]:
+        if epoch is not None:
+            opt_state = with_epoch(opt_state, epoch)
         if factor != 1:
             gradients, loss = _scaled(gradients, float(factor)), loss * factor
         updates, new_opt_state = optimizer.update(

@@ -28,7 +28,7 @@ def test_train_and_train_again_from_its_file(dorylax, made, tmp_path: Path) -> N
     assert (code, err) == (0, "")
     content = json.loads(out)
     assert content["seconds_per_epoch"] == fake_pipeline.SECONDS
-    assert content["config"]["pipeline"]["update"] == "per_interval"
+    assert content["config"]["pipeline"]["update"] == "per_epoch"
     assert content["pipeline"][0]["counters"] == {"tasks": 3}
     assert content["pipeline"][0]["bill"]["dollars"] > 0
     assert (made[0].config.servers, made[0].config.clock) == (4, "virtual")

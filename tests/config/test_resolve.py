@@ -131,7 +131,12 @@ def test_any_key_of_it_makes_a_pipeline_with_all_keys(given: dict[str, object]) 
 
 
 def test_a_pipeline_comes_back_from_its_file() -> None:
-    given = {"pipeline.mode": "async", "pipeline.servers": 4, "pipeline.switch_margin": 0.1}
+    given = {
+        "pipeline.mode": "async",
+        "pipeline.servers": 4,
+        "pipeline.switch_margin": 0.1,
+        "pipeline.update": "per_interval",
+    }
     config = RunConfig.resolve({**given, "train.target_accuracy": 0.8})
     expected = PipelineConfig(mode="async", servers=4, staleness=0, update="per_interval", switch_margin=0.1)
     assert config.to_dict()["pipeline"] == expected.to_dict()
@@ -192,8 +197,11 @@ def test_pipelines_that_cannot_be(given: dict[str, object], key: str, message: s
         ({"model.dropout": 1}, "model.dropout must be ≥ 0 and < 1, got 1"),
         ({"model.dropout": None}, "model.dropout must be a number ≥ 0 and < 1, got null"),
         ({"model.residual": 1}, "model.residual must be true or false, got 1"),
-        ({"model.norm": "lyer"}, "model.norm must be one of none, layer, rms, got 'lyer' (did you mean layer?)"),
-        ({"model.norm": 3}, "model.norm must be one of none, layer, rms, got 3"),
+        (
+            {"model.norm": "lyer"},
+            "model.norm must be one of none, layer, rms, batch, graph, pair, got 'lyer' (did you mean layer?)",
+        ),
+        ({"model.norm": 3}, "model.norm must be one of none, layer, rms, batch, graph, pair, got 3"),
         ({"optimizer.learning_rate": 0}, "optimizer.learning_rate must be > 0, got 0"),
         ({"optimizer.learning_rate": float("inf")}, "optimizer.learning_rate must be finite, got inf"),
         ({"optimizer.learning_rate": float("nan")}, "optimizer.learning_rate must be finite, got nan"),

@@ -133,7 +133,7 @@ def test_the_same_run_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pipelines_are_axes_like_others() -> None:
     sweep = _expand(
-        "base: {pipeline.mode: async}\ngrid: {pipeline.staleness: [0, 1], pipeline.update: [per_epoch, null]}\n"
+        "base: {pipeline.mode: async}\ngrid: {pipeline.staleness: [0, 1], pipeline.update: [null, per_interval]}\n"
     )
     found = [(run.config.pipeline.staleness, run.config.pipeline.update) for run in sweep.runs if run.config.pipeline]
     assert found == [(0, "per_epoch"), (0, "per_interval"), (1, "per_epoch"), (1, "per_interval")]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from dorylax.layers import GraphNorm
 from dorylax.layers.norm import check_norm, make_norm
 
 
@@ -27,6 +28,39 @@ def test_dtype_follows_the_input_and_statistics_do_not_overflow(kind: str) -> No
     np.testing.assert_allclose(y, [[1, -1]], atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["batch", "graph", "pair"])
+def test_statistics_of_all_vertices(kind: str) -> None:
+    """Columns are centred, and of one spread: each by itself, or with PairNorm all together."""
+    x = 3 + 5 * jnp.asarray(np.random.default_rng(0).normal(size=(50, 4)), jnp.float32)
+    y = np.asarray(make_norm(kind, 4, rngs=nnx.Rngs(0))(x))
+    np.testing.assert_allclose(y.mean(axis=0), np.zeros(4), atol=1e-5)
+    spread = (y**2).sum(axis=1).mean() if kind == "pair" else (y**2).mean(axis=0)
+    np.testing.assert_allclose(spread, 1, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["graph", "pair"])
+def test_as_in_pytorch_geometric(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    norms = pytest.importorskip("torch_geometric.nn")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 4)).astype(np.float32)
+    ours, theirs = make_norm(kind, 4, rngs=nnx.Rngs(0)), norms.GraphNorm(4) if kind == "graph" else norms.PairNorm()
+    if isinstance(ours, GraphNorm):
+        for mine, other in (("mean_scale", "mean_scale"), ("scale", "weight"), ("bias", "bias")):
+            drawn = rng.normal(size=4).astype(np.float32)
+            getattr(ours, mine)[...] = jnp.asarray(drawn)
+            getattr(theirs, other).data = torch.from_numpy(drawn)
+    np.testing.assert_allclose(ours(jnp.asarray(x)), theirs(torch.from_numpy(x)).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_means_do_not_overflow_in_half_precision() -> None:
+    x = jnp.full((4, 2), 40000.0, jnp.float16).at[0].set(-40000.0)
+    for kind in ("graph", "pair", "batch"):
+        y = make_norm(kind, 2, rngs=nnx.Rngs(0))(x)
+        assert y.dtype == jnp.float16
+        assert np.isfinite(np.asarray(y, np.float32)).all()
+
+
 def test_unknown_is_refused() -> None:
-    with pytest.raises(ValueError, match="norm must be one of none, layer, rms, got 'batch'"):
-        check_norm("batch")
+    with pytest.raises(ValueError, match="norm must be one of none, layer, rms, batch, graph, pair, got 'instance'"):
+        check_norm("instance")

@@ -18,7 +18,7 @@ from dorylax.program import PASSES
     [
         ({}, None, "per_epoch"),
         ({"mode": "no-pipe"}, None, "per_epoch"),
-        ({"mode": "async"}, 0, "per_interval"),
+        ({"mode": "async"}, 0, "per_epoch"),
         ({"mode": "async", "staleness": 3, "update": "per_epoch"}, 3, "per_epoch"),
     ],
 )
@@ -75,6 +75,10 @@ def test_a_path_becomes_text() -> None:
         ({"mode": "async", "update": "each"}, "update must be one of per_epoch, per_interval, got 'each'"),
         (
             {"interval_step_scaling": False},
+            "interval_step_scaling = false needs pipeline.update=per_interval: change one of them",
+        ),
+        (
+            {"mode": "async", "interval_step_scaling": False},
             "interval_step_scaling = false needs pipeline.update=per_interval: change one of them",
         ),
         ({"mode": "async", "interval_step_scaling": 1}, "interval_step_scaling must be true or false, got 1"),

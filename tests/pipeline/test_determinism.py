@@ -82,15 +82,17 @@ ASYNC = [
     config(mode="async", staleness=1, update="per_interval", sync_every=2),
     config(mode="async", staleness=3, update="per_interval"),
     config(mode="async", staleness=1, update="per_epoch"),
+    config(mode="async", staleness=0, update="per_epoch", parameter_servers=1),
+    config(mode="async", staleness=1, update="per_interval", sync_every=3, parameter_servers=3),
 ]
 SYNCHRONOUS = [config(mode="pipe"), config(mode="no-pipe")]
 
 
 def described(options: PipelineConfig) -> str:
-    return f"{options.mode}-{options.staleness}-{options.update}"
+    return f"{options.mode}-{options.staleness}-{options.update}-{options.parameter_servers}"
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "drifting", "BatchNorm"])
 @pytest.mark.parametrize("options", ASYNC, ids=described)
 def test_a_seed_gives_the_same_bits_and_another_seed_others(model: str, options: PipelineConfig) -> None:
     found = []
@@ -106,12 +108,14 @@ def test_latencies_have_a_part_in_what_an_asynchronous_run_learns() -> None:
     """So the equality above is not that of runs for which the order of things makes no difference."""
     found = []
     for slots in (1, 3):
-        pipeline = begin("gcn", config(mode="async", staleness=1, tensor=TensorConfig(slots=slots)))
+        pipeline = begin(
+            "gcn", config(mode="async", staleness=1, update="per_interval", tensor=TensorConfig(slots=slots))
+        )
         found.append(bits(run(pipeline, 4)[-1]))
     assert found[0] != found[1]
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "drifting", "BatchNorm"])
 @pytest.mark.parametrize("options", [*ASYNC, *SYNCHRONOUS], ids=described)
 def test_going_on_from_a_checkpoint_is_as_not_having_stopped(model: str, options: PipelineConfig) -> None:
     whole = begin(model, options)
@@ -149,7 +153,7 @@ def test_a_drained_run_can_be_saved_and_gone_on_with(options: PipelineConfig) ->
 
 
 def test_after_synchronise_no_row_is_stale() -> None:
-    pipeline = begin("sage", config(mode="async", staleness=2))
+    pipeline = begin("sage", config(mode="async", staleness=2, update="per_interval"))
     run(pipeline, 3)
     first = pipeline.synchronise()
     run(pipeline, first - 3)
@@ -161,8 +165,10 @@ def test_after_synchronise_no_row_is_stale() -> None:
     assert after["stale_rows"] == before["stale_rows"]
 
 
-def test_a_run_that_went_over_to_synchronous_epochs_resumes_as_such() -> None:
-    whole = begin("gcn", config(mode="async", staleness=2))
+@pytest.mark.parametrize("update", ["per_epoch", "per_interval"])
+def test_a_run_that_went_over_to_synchronous_epochs_resumes_as_such(update: Any) -> None:
+    options = config(mode="async", staleness=2, update=update)
+    whole = begin("drifting", options)
     records = run(whole, 2)
     first = whole.synchronise()
     whole.barrier(first + 1)
@@ -170,17 +176,21 @@ def test_a_run_that_went_over_to_synchronous_epochs_resumes_as_such() -> None:
     stopped = stop(whole, records[-1])
     whole.barrier(first + 3)
     rest = run(whole, 2)
-    resumed = begin("gcn", config(mode="async", staleness=2), after=stopped)
+    resumed = begin("drifting", options, after=stopped)
     resumed.barrier(first + 3)
     assert [bits(record) for record in run(resumed, 2)] == [bits(record) for record in rest]
     assert resumed.counters() == whole.counters()
 
 
 def test_without_what_was_saved_the_first_epoch_fills_the_ghosts() -> None:
-    pipeline = begin("gcn", config(mode="async", staleness=1))
+    pipeline = begin("gcn", config(mode="async", staleness=1, update="per_interval"))
     pipeline.barrier(3)
     stopped = stop(pipeline, run(pipeline, 3)[-1])
-    bare = begin("gcn", config(mode="async", staleness=1), after=Stopped(stopped.last, Saved({}, stopped.saved.record)))
+    bare = begin(
+        "gcn",
+        config(mode="async", staleness=1, update="per_interval"),
+        after=Stopped(stopped.last, Saved({}, stopped.saved.record)),
+    )
     before = bare.counters()["stale_rows"]
     bare.barrier(4)
     assert run(bare, 1)[0].epoch == 3
@@ -188,11 +198,11 @@ def test_without_what_was_saved_the_first_epoch_fills_the_ghosts() -> None:
 
 
 def test_what_another_pipeline_saved_is_refused() -> None:
-    pipeline = begin("gcn", config(mode="async", staleness=1))
+    pipeline = begin("gcn", config(mode="async", staleness=1, update="per_interval"))
     pipeline.barrier(1)
     stopped = stop(pipeline, run(pipeline, 1)[-1])
     with pytest.raises(ValueError, match="the checkpoint is of another pipeline"):
-        begin("gcn", config(mode="async", staleness=1, servers=3), after=stopped)
+        begin("gcn", config(mode="async", staleness=1, update="per_interval", servers=3), after=stopped)
 
 
 def test_a_tenth_of_the_rows_is_stale_on_the_default_cluster() -> None:

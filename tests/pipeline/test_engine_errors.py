@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from support.pipelines import make_model, messy_data, optimizer
@@ -18,18 +18,6 @@ from dorylax.program.errors import SplitError
 from dorylax.program.model.flax_nnx import take_apart
 
 GRAPH = messy_data(32, 120)
-
-
-class Counting(nnx.Module):
-    """A model with state: how often it was called."""
-
-    def __init__(self) -> None:
-        self.enter = nnx.Linear(GRAPH.num_features, GRAPH.num_classes, rngs=nnx.Rngs(0))
-        self.calls = nnx.Variable(jnp.int32(0))
-
-    def __call__(self, graph: Any, x: Any) -> Any:
-        self.calls[...] += 1
-        return ops.gather(graph, self.enter(x))
 
 
 class Normalising(nnx.Module):
@@ -95,24 +83,24 @@ def test_a_model_that_cannot_be_split() -> None:
         make(Normalising(), servers=2, intervals=2)
 
 
-def test_state_that_changes_has_no_place_where_intervals_stand_in_different_epochs() -> None:
-    with pytest.raises(
-        PipelineConfigError, match=r"= async cannot train .*state calls changes .* Choose pipe"
-    ) as caught:
-        make(Counting(), servers=2, intervals=2, mode="async", staleness=0)
-    assert caught.value.key == "pipeline.mode"
-
-
-@pytest.mark.parametrize("mode", ["pipe", "no-pipe"])
-def test_state_that_changes_is_kept_where_epochs_are_synchronous(mode: Any) -> None:
-    parts = take_apart(Counting())
-    config = PipelineConfig(servers=2, intervals=2, mode=mode, clock="virtual")
-    pipeline = Pipeline.of(parts, GRAPH, optimizer(), config, seed=0)
-    pipeline.start(parts.params, None, parts.state)
-    try:
-        assert [int(pipeline.run_epoch().state["calls"]) for _ in range(3)] == [1, 2, 3]
-    finally:
-        pipeline.close()
+@pytest.mark.parametrize(
+    ("optimizer", "counts"),
+    [
+        (optax.MultiSteps(optax.sgd(0.1), 2).gradient_transformation(), "MultiStepsState.mini_step"),
+        (optax.chain(optax.adam(0.1), optax.contrib.reduce_on_plateau()), "ReduceLROnPlateauState.plateau_count"),
+    ],
+)
+def test_an_optimizer_that_counts_steps_where_an_epoch_is_several(optimizer: Any, counts: str) -> None:
+    parts = take_apart(make_model("gcn", GRAPH))
+    options: dict[str, Any] = {"servers": 2, "intervals": 3, "mode": "async"}
+    with pytest.raises(PipelineConfigError) as caught:
+        Pipeline.of(parts, GRAPH, optimizer, PipelineConfig(update="per_interval", **options))
+    assert caught.value.key == "pipeline.update"
+    assert str(caught.value) == (
+        f"pipeline.update = per_interval makes 6 steps an epoch, which the optimizer would count as epochs ({counts}): "
+        "choose pipeline.update=per_epoch"
+    )
+    assert Pipeline.of(parts, GRAPH, optimizer, PipelineConfig(**options)).passes
 
 
 def test_what_is_not_started_cannot_run() -> None:

@@ -14,7 +14,7 @@ import jax
 import pytest
 from support.backends import need_emulator
 from support.covering import pairwise
-from support.pipelines import OPTIONS, Trained, farthest, messy_data, train_pipeline, train_single
+from support.pipelines import MODELS, Trained, farthest, messy_data, train_pipeline, train_single
 
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline import engine, operators
@@ -26,7 +26,7 @@ EPOCHS = 20
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 # The pairs come out in the order of these values: in this one 128 intervals fall to the model with the shortest program.
 FACTORS: dict[str, Any] = {
-    "model": ["gin", "gcn", "sage", "gat"],
+    "model": ["gin", "gcn", "sage", "gat", "drifting"],
     "servers": [8, 2, 1, 3],
     "intervals": [1, 16, 3],
     "mode": ["pipe", "no-pipe"],
@@ -36,10 +36,10 @@ FACTORS: dict[str, Any] = {
     "parameter_servers": [1, 3],
     "edge_chunk": [40, 65536],
 }
-assert set(FACTORS["model"]) == set(OPTIONS)
+assert set(FACTORS["model"]) == set(MODELS)
 
 ON_WORKERS: dict[str, Any] = {
-    "model": list(OPTIONS),
+    "model": list(MODELS),
     "dtype": ["float64", "float32"],
     "servers": [1, 2],
     "intervals": [1, 3],
@@ -121,7 +121,7 @@ def test_with_the_rows_that_the_intervals_have(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("model", OPTIONS)
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("servers", range(1, 9))
 def test_everything_with_everything(model: str, dtype: str, servers: int) -> None:

@@ -15,9 +15,10 @@ import optax
 import pytest
 from flax import nnx
 
+from dorylax import ops
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
-from dorylax.layers import registry
+from dorylax.layers import Dropout, registry
 from dorylax.pipeline import engine
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
@@ -26,6 +27,7 @@ from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import put_back, take_apart
 from dorylax.trainer import Trainer
 from support.graphs import messy_graph
+from support.summing_models import SUMMING
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "gcn": {"dropout": 0.5, "hidden_features": 8},
@@ -33,7 +35,33 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sage": {"dropout": 0.5, "hidden_features": 8, "aggregation": "max"},
     "gin": {"dropout": 0.5, "hidden_features": 8},
 }
-"""Models with dropout on, small."""
+"""Models of the library with dropout on, small."""
+
+
+class Drifting(nnx.Module):
+    """What it computes depends on state that changes: a count, and running means of draws and of its parameters."""
+
+    def __init__(self, features: int, classes: int, *, rngs: nnx.Rngs) -> None:
+        self.enter, self.leave = nnx.Linear(features, 8, rngs=rngs), nnx.Linear(8, classes, rngs=rngs)
+        self.dropout = Dropout(0.5, rngs=rngs)
+        self.rngs = nnx.Rngs(dropout=rngs.dropout())
+        self.calls = nnx.Variable(jnp.int32(0))
+        self.drawn = nnx.BatchStat(jnp.zeros(8))
+        self.strength = nnx.BatchStat(jnp.ones(()))
+
+    def __call__(self, graph: Any, x: Any) -> Any:
+        h = nnx.relu(self.enter(self.dropout(x, ops.vertex_ids(graph))))
+        h = ops.gather(graph, h + self.drawn[...].astype(x.dtype), reduce="mean")  # as it was
+        self.calls[...] += 1
+        self.drawn[...] = 0.9 * self.drawn[...] + 0.1 * jax.random.normal(self.rngs.dropout(), (8,))
+        strength = 0.8 * self.strength[...] + 0.2 * jnp.square(self.leave.kernel[...]).mean()
+        self.strength[...] = jax.lax.stop_gradient(strength)
+        h = h * jnp.tanh(0.1 * self.calls[...].astype(x.dtype))  # as it has become
+        return self.leave(self.dropout(h, ops.vertex_ids(graph))) / (1 + self.strength[...].astype(x.dtype))
+
+
+MODELS = (*OPTIONS, "drifting")
+"""And the one above."""
 
 
 class Trained(NamedTuple):
@@ -74,14 +102,35 @@ def in_dtype(data: Dataset, dtype: str) -> Dataset:
     return copy
 
 
+class OfFunction(nnx.Module):
+    """A plain function and its parameters as a module."""
+
+    def __init__(self, function: Any, params: dict[str, Any]) -> None:
+        self.function = function
+        self.params = nnx.Dict({name: nnx.Param(jnp.asarray(value)) for name, value in params.items()})
+
+    def __call__(self, graph: Any, x: Any) -> Any:
+        return self.function({name: param[...] for name, param in self.params.items()}, graph, x)
+
+
 def make_model(name: str, data: Dataset, dtype: str = "float32", seed: int = 0) -> nnx.Module:
-    """A small model with dropout, its parameters of this dtype."""
-    model = registry.build(
-        name, data.num_features, data.num_classes, OPTIONS[name], nnx.Rngs(params=seed, dropout=seed)
-    )
+    """A small model with dropout (of `OPTIONS`, or "drifting"), or one that takes sums over all vertices (of `SUMMING`)."""
+    rngs = nnx.Rngs(params=seed, dropout=seed)
+    model: nnx.Module
+    if name in SUMMING:
+        made = SUMMING[name].make(jnp.dtype(dtype))
+        model = OfFunction(*made) if isinstance(made, tuple) else made
+    elif name == "drifting":
+        model = Drifting(data.num_features, data.num_classes, rngs=rngs)
+    else:
+        model = registry.build(name, data.num_features, data.num_classes, OPTIONS[name], rngs)
     parts = take_apart(model)
-    put_back(model, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), parts.params), parts.state)
+    put_back(model, *(jax.tree.map(lambda leaf: _cast(leaf, dtype), tree) for tree in (parts.params, parts.state)))
     return model
+
+
+def _cast(leaf: Any, dtype: str) -> Any:
+    return jnp.asarray(leaf, dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
 def train_single(name: str, data: Dataset, epochs: int, *, dtype: str = "float32", seed: int = 0) -> Trained:

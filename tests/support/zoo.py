@@ -233,4 +233,10 @@ def parts_of(case: Case, dtype: str) -> ModelParts:
         base = 0.0 if isinstance(leaf, jax.ShapeDtypeStruct) else np.asarray(leaf)
         return jnp.asarray(base + scale * rng.normal(size=leaf.shape), leaf.dtype)
 
-    return dataclasses.replace(parts, params=jax.tree.map(drawn, parts.params))
+    def kept(leaf: Any) -> Any:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        return jnp.full(leaf.shape, 0.5, dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else jnp.asarray(leaf, dtype)
+
+    state = jax.tree.map(kept, parts.state)
+    return dataclasses.replace(parts, params=jax.tree.map(drawn, parts.params), state=state)

@@ -6,18 +6,36 @@ What each primitive does is known to `rules`; an unknown one is refused wherever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from dorylax.jax_internals import Jaxpr, JaxprEqn, Var, is_literal
+from dorylax.program.rows import advice
 from dorylax.program.rows.axes import RowAxisError, read_axis, row_axis, shown
-from dorylax.program.rows.errors import RowError
+from dorylax.program.rows.errors import MisusedSumError, RowError
 from dorylax.program.rows.guards import hides_something, is_free, refuse_after, refuse_before
 from dorylax.program.rows.rules import RULES, Operation, Scope, shape_of
-from dorylax.program.rows.types import Free, GraphArray, Rows, RowType
+from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
 from dorylax.program.rows.zeros import is_zero
 from dorylax.program.symbols import SYMBOLS
 
-__all__ = ["RowAxisError", "RowError", "infer", "row_axis"]
+__all__ = ["RowAxisError", "RowError", "Wholes", "infer", "row_axis"]
+
+
+@final
+class Wholes:
+    """Sums over rows that are taken as whole.
+
+    Args:
+        parts: values of which parts are wanted besides, as of a gradient; any other is whole for all that reads it later.
+
+    Attributes:
+        parts: as given.
+        operands: by the number of an equation, the positions of its operands that are sums which must be whole.
+    """
+
+    def __init__(self, parts: frozenset[Var] = frozenset()) -> None:
+        self.parts = parts
+        self.operands: dict[int, tuple[int, ...]] = {}
 
 
 def infer(
@@ -27,6 +45,7 @@ def infer(
     vertices: str = SYMBOLS["vertex"],
     edges: str = SYMBOLS["edge"],
     phase: str = "",
+    wholes: Wholes | None = None,
 ) -> dict[Var, RowType]:
     """Proves that a jaxpr treats rows independently, but for graph operators.
 
@@ -37,6 +56,8 @@ def infer(
         vertices: the symbol for the number of vertices.
         edges: the symbol for the number of edges.
         phase: what messages begin with ("in the gradient: ").
+        wholes: where given, a sum over rows that something reads which its parts cannot go through one by one is no error,
+            but noted here and taken as whole.
 
     Returns:
         The type of every variable.
@@ -56,16 +77,46 @@ def infer(
         given = kind if isinstance(kind, Rows) else None
         if expected != given:
             raise ValueError(f"inputs[{k}] is said to be {kind}, but has shape {shown(shape)}")
-    return _types(jaxpr, inputs, scope)
+    return _types(jaxpr, inputs, scope, wholes)
 
 
-def _types(jaxpr: Jaxpr, inputs: Sequence[RowType], scope: Scope) -> dict[Var, RowType]:
+def _types(jaxpr: Jaxpr, inputs: Sequence[RowType], scope: Scope, wholes: Wholes | None = None) -> dict[Var, RowType]:
     types: dict[Var, RowType] = dict(zip(jaxpr.invars, inputs, strict=True))
     types.update((var, Free()) for var in jaxpr.constvars)
-    for equation in jaxpr.eqns:
-        results = _equation(equation, [_read(types, atom) for atom in equation.invars], scope)
+    for place, equation in enumerate(jaxpr.eqns):
+        operands = [_read(types, atom) for atom in equation.invars]
+        try:
+            results = _equation(equation, operands, scope)
+        except MisusedSumError:
+            if wholes is None:
+                raise
+            results = _with_wholes(place, equation, types, scope, wholes)
         types.update(zip(equation.outvars, results, strict=True))
     return types
+
+
+def _with_wholes(
+    place: int, equation: JaxprEqn, types: dict[Var, RowType], scope: Scope, wholes: Wholes
+) -> Sequence[RowType]:
+    """The types of an equation's results where sums that it reads are whole: as few of them as will do.
+
+    Raises:
+        RowError: that does not help, since the sum is taken and used inside the equation, or something else is wrong.
+    """
+    sums = [k for k, atom in enumerate(equation.invars) if isinstance(_read(types, atom), Summed)]
+    first = [k for k in sums if equation.invars[k] not in wholes.parts]
+    for chosen in (first, sums) if first else (sums,):
+        operands = [Free() if k in chosen else _read(types, atom) for k, atom in enumerate(equation.invars)]
+        try:
+            results = _equation(equation, operands, scope)
+        except MisusedSumError:
+            if chosen is sums:
+                raise
+            continue
+        wholes.operands[place] = tuple(chosen)
+        types.update((equation.invars[k], Free()) for k in chosen if equation.invars[k] not in wholes.parts)
+        return results
+    raise AssertionError("the loop ends with all sums")
 
 
 def _outputs(jaxpr: Jaxpr, inputs: Sequence[RowType], scope: Scope) -> list[RowType]:
@@ -85,7 +136,7 @@ def _equation(equation: JaxprEqn, operands: Sequence[RowType], scope: Scope) -> 
     if is_free(op) and (rule is not None or not hides_something(op)):
         return [Free(zero=is_zero(op))] * len(equation.outvars)
     if rule is None:
-        op.unsupported(f"dorylax has no rule for the operation {op.name}")
+        op.unsupported(f"dorylax has no rule for the operation {op.name}", advice.unknown(op.name))
     results = rule(op)
     refuse_after(op, results)
     return results

@@ -13,7 +13,6 @@ from dorylax.program.source import where_written
 from dorylax.program.symbols import Space
 
 
-@final
 class RowError(SplitError):
     """An operation for which it is not proved that rows are computed independently.
 
@@ -42,9 +41,21 @@ class RowError(SplitError):
         self.reason = reason
         self.advice = advice
         self.headline = headline
+        self._callers, self._phase = callers, phase
         super().__init__(
             f"{phase}{headline}: {reason} [{equation.primitive.name}{place_of(equation, callers)}]. {advice}."
         )
+
+    def advising(self, what_to_do: str) -> RowError:
+        """The same error with other advice."""
+        return RowError(
+            self.equation, self.reason, what_to_do, headline=self.headline, callers=self._callers, phase=self._phase
+        )
+
+
+@final
+class MisusedSumError(RowError):
+    """A sum over rows that something reads which its parts cannot go through one by one."""
 
 
 def place_of(equation: JaxprEqn, callers: Sequence[JaxprEqn]) -> str:
@@ -59,7 +70,7 @@ def mixing(space: Space) -> str:
 
 def misused_sum(
     total: Summed, use: JaxprEqn | None, why: str, *, callers: Sequence[JaxprEqn] = (), phase: str = ""
-) -> RowError:
+) -> MisusedSumError:
     """The error for a sum over rows that something else than the loss is made of.
 
     Args:
@@ -79,7 +90,7 @@ def misused_sum(
     used = "" if use is None else place_of(use, callers)
     if use is not None and used not in ("", taken):
         why = f"{why} [{use.primitive.name}{used}]"
-    return RowError(
+    return MisusedSumError(
         origin.equation,
         origin.how,
         f"{why}. {advice.sums(origin.space)}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dorylax.jax_internals import Jaxpr, jaxprs_in_params
+from dorylax.program.global_sum import GLOBAL_SUM
 from dorylax.program.rows import advice
 from dorylax.program.rows.axes import has_symbols, shown
 from dorylax.program.rows.rules import Operation
@@ -15,7 +16,7 @@ _GRAPH_PREFIX = "dorylax_"
 _MAKE_ROWS = frozenset(["broadcast_in_dim", "iota"])
 
 # Their rules decide even where there are no rows.
-_ASK_ALWAYS = frozenset(["dim_as_value", "rng_uniform"])
+_ASK_ALWAYS = frozenset(["dim_as_value", "rng_uniform", GLOBAL_SUM.name])
 
 # Parameters that may hold a number of rows: sizes of the result, and slices that hold a whole axis of rows.
 _SHAPES = {
@@ -50,7 +51,8 @@ def refuse_before(op: Operation) -> None:
     if op.name in _SLICES:
         hidden |= sum(map(has_symbols, op.params[_SLICES[op.name]])) > 1
     if hidden or any(_counts_rows(jaxpr) for jaxpr in jaxprs_in_params(op.params)):
-        op.unsupported(f"the number of rows is a parameter of {op.name}", advice.NUMBERS)
+        what_to_do = advice.places(op.space) if op.name in _SLICES else advice.NUMBERS
+        op.unsupported(f"the number of rows is a parameter of {op.name}", what_to_do)
 
 
 def _counts_rows(jaxpr: Jaxpr) -> bool:
@@ -89,7 +91,8 @@ def refuse_after(op: Operation, results: Sequence[RowType]) -> None:
         if (kind if isinstance(kind, Rows) else None) != expected:
             shape = shown(op.result_shapes[k])
             op.unsupported(f"the shape {shape} of a result of {op.name} does not follow from its operands")
-        if isinstance(kind, GraphArray) or (isinstance(kind, Free) and not calls and (op.rows or op.sums)):
+        whole = calls or op.name == GLOBAL_SUM.name
+        if isinstance(kind, GraphArray) or (isinstance(kind, Free) and not whole and (op.rows or op.sums)):
             op.unsupported(f"the result of {op.name} loses its rows")
         has_rows = op.rows or calls or op.name in _MAKE_ROWS or op.name.startswith(_GRAPH_PREFIX)
         if expected is not None and not has_rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from dorylax.pipeline.parameters.messages import Complete, Pair, Tree
 
@@ -13,16 +13,21 @@ class Step(NamedTuple):
     Attributes:
         pairs: the (interval, epoch) of the complete gradients in it.
         losses: the part of the loss of each.
-        extras: `Complete.extra` of each.
         gradients: their sum.
         factor: see `OptimizerStep`.
+        statistics: `Complete.statistics` of the first of them.
     """
 
     pairs: tuple[Pair, ...]
     losses: tuple[float, ...]
-    extras: tuple[Any, ...]
     gradients: Tree
     factor: int
+    statistics: Tree
+
+    @property
+    def epoch(self) -> int:
+        """That of its gradients."""
+        return self.pairs[0][1]
 
 
 @runtime_checkable

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+import dataclasses
+from typing import final
 
-from dorylax.pipeline.parameters.messages import Complete
+from dorylax.pipeline.parameters.messages import Complete, Tree
 from dorylax.pipeline.parameters.ordered_sum import OrderedSum
 from dorylax.pipeline.parameters.policy.base import Step
 
 
-class _Epoch(NamedTuple):
+@dataclasses.dataclass
+class _Epoch:
     total: OrderedSum
-    told: dict[int, tuple[float, Any]]  # interval -> loss, extra
+    losses: dict[int, float] = dataclasses.field(default_factory=dict)
+    statistics: Tree = ()
 
 
 @final
 class PerEpoch:
-    """Sums the gradients of all intervals in the order of intervals, never in that of arrival.
+    """Sums the gradients of all intervals in the order of intervals, never in that of arrival; statistics are the first's.
 
     Args:
         num_intervals: K.
@@ -29,16 +32,19 @@ class PerEpoch:
     @property
     def waiting(self) -> int:
         """See `UpdatePolicy`."""
-        return sum(len(epoch.told) for epoch in self._epochs.values())
+        return sum(len(epoch.losses) for epoch in self._epochs.values())
 
     def add(self, interval: int, epoch: int, complete: Complete) -> list[Step]:
         """See `UpdatePolicy`. An epoch cannot be whole before the one before it is: intervals go in order."""
-        total, told = self._epochs.setdefault(epoch, _Epoch(OrderedSum(self._num_intervals), {}))
-        total.add(interval, complete.gradients)
-        told[interval] = (complete.loss, complete.extra)
-        if total.total is None:
+        found = self._epochs.setdefault(epoch, _Epoch(OrderedSum(self._num_intervals)))
+        found.total.add(interval, complete.gradients)
+        found.losses[interval] = complete.loss
+        if interval == 0:
+            found.statistics = complete.statistics
+        gradients = found.total.total
+        if gradients is None:
             return []
         del self._epochs[epoch]
-        intervals = range(self._num_intervals)
-        losses, extras = zip(*(told[interval] for interval in intervals), strict=True)
-        return [Step(tuple((interval, epoch) for interval in intervals), losses, extras, total.total, factor=1)]
+        pairs = tuple((interval, epoch) for interval in range(self._num_intervals))
+        losses = tuple(found.losses[interval] for interval, _ in pairs)
+        return [Step(pairs, losses, gradients, factor=1, statistics=found.statistics)]

@@ -24,4 +24,4 @@ class PerInterval:
     def add(self, interval: int, epoch: int, complete: Complete) -> list[Step]:
         """See `UpdatePolicy`."""
         pair = (interval, epoch)
-        return [Step((pair,), (complete.loss,), (complete.extra,), complete.gradients, self._factor)]
+        return [Step((pair,), (complete.loss,), complete.gradients, self._factor, complete.statistics)]

@@ -25,6 +25,7 @@ from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.transport import Address, Endpoint
 from dorylax.pipeline.transport.delivery import ATTEMPTS
 
+STATE = {"mean": np.float32(0.5), "count": np.int32(3)}
 PARAMS = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2), "b": np.zeros(2, np.float32)}
 OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.linear_schedule(0.1, 0.01, 20)))
 
@@ -81,13 +82,22 @@ def sums_of(params: Any, interval: int, epoch: int, stage: int) -> Sums:
     return {name: value.astype(np.float32) for name, value in made.items()} | {"interval": np.int32(interval)}
 
 
-def finish(params: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+def finish(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
     assert list(sums) == sorted(sums)
     interval = int(next(iter(sums.values()))["interval"])
-    total = {name: np.tanh(np.asarray(params[name])) for name in PARAMS}
+    scale = 1 + np.tanh(np.asarray(state["mean"]))
+    total = {name: scale * np.tanh(np.asarray(params[name])) for name in PARAMS}
     for part in sums.values():
         total = {name: value + part[name] for name, value in total.items()}
-    return Complete(total, float(np.abs(total["w"]).sum()), (interval, epoch))
+    statistics = {"mean": total["w"].mean(), "pair": (interval, epoch)}
+    return Complete(total, float(np.abs(total["w"]).sum()), statistics)
+
+
+def advance(params: Any, state: Any, epoch: int, statistics: Any) -> Any:
+    assert statistics["pair"][1] == epoch
+    drift = np.float32(np.tanh(np.asarray(params["w"]).sum()) + epoch)
+    mean = np.float32(0.5) * np.asarray(state["mean"]) + np.float32(0.1) * (statistics["mean"] + drift)
+    return {"mean": np.float32(mean), "count": np.asarray(state["count"]) + 1}
 
 
 class Run:
@@ -116,14 +126,16 @@ class Run:
         self.pulled: dict[tuple[int, int], Pulled] = {}
         self.states: dict[int, list[ServerState]] = {}
         self.most_stashes = 0
-        self.start = state or OptimizerStep(OPTIMIZER, PARAMS).start(PARAMS)
+        self.start = state or OptimizerStep(OPTIMIZER, PARAMS).start(PARAMS, STATE)
         self.group = ParameterServers(
             self.start.params,
+            self.start.state,
             OPTIMIZER,
             num_servers=servers,
             homes=[interval % 3 for interval in range(intervals)],
             stages=range(stages),
             finish=finish,
+            advance=advance,
             transport=self.network,
             spawn=self.clock.spawn,
             on_applied=self.on_applied,
@@ -169,6 +181,7 @@ class Run:
                 again = await self.group.pull(k, epoch)
                 assert again.version == pulled.version
                 assert all(again.params[name] is pulled.params[name] for name in PARAMS)
+                assert again.state is pulled.state
                 self.most_stashes = max(self.most_stashes, self.group.live_stashes)
                 push = self.group.push(k, epoch, stage, sums_of(again.params, k, epoch, stage))
                 if self.random.random() < 0.5:
@@ -199,21 +212,21 @@ def assert_identical(first: ServerState, second: ServerState) -> None:
 
 def replay(run: Run, scaling: bool) -> dict[int, ServerState]:
     """Every version, computed one after the other from who pulled which version and what was applied in which order."""
-    step = OptimizerStep(OPTIMIZER, PARAMS)
+    step = OptimizerStep(OPTIMIZER, PARAMS, advance)
     versions = {run.start.version: run.start}
     for applied in run.told:
         completes = []
         for k, epoch in applied.pairs:
-            params = versions[run.pulled[k, epoch].version].params
-            parts = {stage: sums_of(params, k, epoch, stage) for stage in range(run.stages)}
-            completes.append(finish(params, epoch, parts))
+            version = versions[run.pulled[k, epoch].version]
+            parts = {stage: sums_of(version.params, k, epoch, stage) for stage in range(run.stages)}
+            completes.append(finish(version.params, version.state, epoch, parts))
         total = completes[0].gradients
         for complete in completes[1:]:
             total = {name: value + complete.gradients[name] for name, value in total.items()}
         assert applied.losses == tuple(complete.loss for complete in completes)
-        assert applied.extras == applied.pairs
         factor = run.ledger.num_intervals if len(applied.pairs) == 1 and scaling else 1
-        update = Update(applied.version, total, sum(applied.losses), factor)
+        statistics = completes[0].statistics
+        update = Update(applied.version, applied.pairs[0][1], total, sum(applied.losses), factor, statistics)
         versions[applied.version] = step(versions[applied.version - 1], update)
     return versions
 
@@ -265,6 +278,8 @@ def test_any_order_any_repetition_any_loss(
     assert list(versions) == list(range(len(run.told) + 1))
     for pulled in run.pulled.values():
         np.testing.assert_array_equal(pulled.params["w"], versions[pulled.version].params["w"])
+        np.testing.assert_array_equal(pulled.state["mean"], versions[pulled.version].state["mean"])
+        assert pulled.state["count"] == STATE["count"] + pulled.version
     for version, states in run.states.items():
         assert len(states) == servers
         for state in states:
@@ -359,7 +374,7 @@ def test_a_push_is_answered_before_anything_is_computed() -> None:
 
 
 def test_what_goes_wrong_in_the_background_stops_the_run() -> None:
-    def fails(params: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+    def fails(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
         raise ArithmeticError("no gradient")
 
     with pytest.raises(ArithmeticError, match="no gradient"):
@@ -387,7 +402,7 @@ def test_unknown_messages_are_refused() -> None:
 def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None:
     with VirtualClock() as clock:
         good: dict[str, Any] = {"num_servers": 1, "homes": [0], "stages": [0], "transport": Network(clock, 0, 0.0)}
-        good |= {"finish": finish, "spawn": clock.spawn, "on_applied": print}
-        ParameterServers(PARAMS, OPTIMIZER, **good)
+        good |= {"finish": finish, "advance": advance, "spawn": clock.spawn, "on_applied": print}
+        ParameterServers(PARAMS, STATE, OPTIMIZER, **good)
         with pytest.raises(ValueError, match=message):
-            ParameterServers(PARAMS, OPTIMIZER, **{**good, **options})
+            ParameterServers(PARAMS, STATE, OPTIMIZER, **{**good, **options})

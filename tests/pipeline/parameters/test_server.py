@@ -11,11 +11,11 @@ from dorylax.pipeline.parameters.stash import StashError
 
 
 def server(version: int = 0) -> ParameterServer:
-    return ParameterServer(ServerState(version, {"w": version}, ()), stages=[0, 1], first=0)
+    return ParameterServer(ServerState(version, {"w": version}, (), {"n": 10 + version}), stages=[0, 1], first=0)
 
 
 def update(number: int) -> Update:
-    return Update(number, {"w": 1}, 0.0, 1)
+    return Update(number, 0, {"w": 1}, 0.0, 1)
 
 
 def test_updates_are_taken_in_order_once() -> None:
@@ -28,21 +28,21 @@ def test_updates_are_taken_in_order_once() -> None:
         following = replica.next_update()
         assert following is not None
         assert following.number == number
-        replica.advance(ServerState(number, {"w": number}, ()))
+        replica.advance(ServerState(number, {"w": number}, (), {}))
     replica.receive([update(1), update(3)])
     assert replica.next_update() is None
     assert replica.pending == 0
     with pytest.raises(ValueError, match="version 3 does not follow version 3"):
-        replica.advance(ServerState(3, {}, ()))
+        replica.advance(ServerState(3, {}, (), {}))
 
 
-def test_a_gradient_is_finished_with_the_weights_that_were_pulled() -> None:
+def test_a_gradient_is_finished_with_the_version_that_was_pulled() -> None:
     replica = server(4)
     pulled = replica.pull(3, 0)
     replica.receive([update(5)])
-    replica.advance(ServerState(5, {"w": 5}, ()))
+    replica.advance(ServerState(5, {"w": 5}, (), {"n": 15}))
     assert replica.pull(3, 0) is pulled
-    assert pulled == (4, {"w": 4})
+    assert pulled == (4, {"w": 4}, {"n": 14})
     assert replica.push(Push(3, 0, 1, {"a": 1})) is None
     assert (replica.live_stashes, replica.pending) == (1, 1)
     whole = replica.push(Push(3, 0, 0, {"b": 2}))
@@ -50,8 +50,9 @@ def test_a_gradient_is_finished_with_the_weights_that_were_pulled() -> None:
     assert (replica.live_stashes, replica.pending) == (0, 0)
     assert whole is not None
 
-    def finish(params: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+    def finish(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
         assert params is pulled.params
+        assert state is pulled.state
         return Complete((epoch, sums), 0.5)
 
     assert whole.finish(finish) == Complete((0, {0: {"b": 2}, 1: {"a": 1}}), 0.5)

@@ -5,7 +5,7 @@ import pytest
 from dorylax.pipeline.parameters.messages import Pulled
 from dorylax.pipeline.parameters.stash import Stash, StashError
 
-OLD, NEW = Pulled(3, {"w": 1}), Pulled(4, {"w": 2})
+OLD, NEW = Pulled(3, {"w": 1}, {"n": 5}), Pulled(4, {"w": 2}, {"n": 6})
 
 
 def test_the_first_pull_of_an_epoch_decides() -> None:

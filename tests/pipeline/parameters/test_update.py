@@ -47,10 +47,15 @@ def assert_identical(first: Any, second: Any) -> None:
 
 def served(optimizer: optax.GradientTransformation, factor: int = 1, steps: int = STEPS) -> ServerState:
     step = OptimizerStep(optimizer, PARAMS)
-    state = step.start(PARAMS)
+    state = step.start(PARAMS, {})
     for number in range(steps):
-        state = step(state, Update(number + 1, gradients(number), loss(number), factor))
+        state = step(state, update(number, factor))
     return state
+
+
+def update(epoch: int, factor: int = 1, **more: Any) -> Update:
+    """That which leads from version `epoch` to the next."""
+    return Update(epoch + 1, epoch, gradients(epoch), loss(epoch), factor, **more)
 
 
 class NoStructure:
@@ -101,9 +106,9 @@ def test_like_the_single_machine_trainer_bit_for_bit(name: str) -> None:
 def test_a_factor_scales_around_the_optimizer(name: str) -> None:
     chained = optax.chain(optax.scale(5), OPTIMIZERS[name], optax.scale(1 / 5))
     step = OptimizerStep(chained, PARAMS)
-    expected = step.start(PARAMS)
+    expected = step.start(PARAMS, {})
     for number in range(STEPS):
-        expected = step(expected, Update(number + 1, gradients(number), 5 * loss(number), 1))
+        expected = step(expected, update(number)._replace(loss=5 * loss(number)))
     state = served(OPTIMIZERS[name], factor=5)
     assert_identical(state.params, expected.params)
     assert_identical(state.opt_state, expected.opt_state[1])
@@ -121,8 +126,8 @@ def test_an_optimizer_sees_loss_and_gradient_of_the_same_function() -> None:
 def test_dtypes_are_kept(dtype: str) -> None:
     params = {"w": np.ones(3, jnp.dtype(dtype))}
     step = OptimizerStep(optax.adam(0.1), params)
-    state = step.start(params)
-    after = step(state, Update(1, {"w": np.ones(3, jnp.dtype(dtype))}, 1.0, 3))
+    state = step.start(params, {})
+    after = step(state, Update(1, 0, {"w": np.ones(3, jnp.dtype(dtype))}, 1.0, 3))
     for new, old in zip(jax.tree.leaves(after[1:]), jax.tree.leaves(state[1:]), strict=True):
         assert new.dtype == old.dtype
     assert (after.params["w"] < 1).all()
@@ -131,25 +136,46 @@ def test_dtypes_are_kept(dtype: str) -> None:
 def test_the_state_before_stays_valid_and_shares_nothing_with_what_was_given() -> None:
     params = {"w": np.ones(64, np.float32)}
     step = OptimizerStep(optax.sgd(1.0), params)
-    state = step.start(params)
-    params["w"][:] = 5
-    step(state, Update(1, {"w": np.ones(64, np.float32)}, 0.0, 1))
+    kept = {"mean": np.ones(64, np.float32)}
+    state = step.start(params, kept)
+    params["w"][:] = kept["mean"][:] = 5
+    step(state, Update(1, 0, {"w": np.ones(64, np.float32)}, 0.0, 1))
     np.testing.assert_array_equal(state.params["w"], 1)
+    np.testing.assert_array_equal(state.state["mean"], 1)
 
 
 def test_it_goes_on_from_a_given_state() -> None:
     first = served(OPTIMIZERS["clipped adam"], steps=2)
     step = OptimizerStep(OPTIMIZERS["clipped adam"], PARAMS)
-    state = step.start(jax.tree.map(np.asarray, first.params), jax.tree.map(np.asarray, first.opt_state), 2)
+    state = step.start(jax.tree.map(np.asarray, first.params), {}, jax.tree.map(np.asarray, first.opt_state), 2)
     for number in range(2, STEPS):
-        state = step(state, Update(number + 1, gradients(number), loss(number), 1))
+        state = step(state, update(number))
     assert_identical(state[1:], served(OPTIMIZERS["clipped adam"])[1:])
 
 
 def test_versions_follow_one_another() -> None:
     step = OptimizerStep(optax.sgd(1.0), PARAMS)
     with pytest.raises(ValueError, match="update 2 does not follow version 0"):
-        step(step.start(PARAMS), Update(2, gradients(0), 0.0, 1))
+        step(step.start(PARAMS, {}), update(1))
+
+
+def test_the_state_of_the_model_advances_once_with_every_version() -> None:
+    """From the newest state and the parameters before the update, by the statistics and the epoch of the update."""
+
+    def advance(params: Any, state: Any, epoch: int, statistics: Any) -> Any:
+        return {"mean": 0.5 * state["mean"] + statistics * params["w"][0, 0] + 100.0 * epoch}
+
+    step = OptimizerStep(optax.sgd(0.1), PARAMS, advance)
+    versions = [step.start(PARAMS, {"mean": np.float32(1.0)})]
+    expected = [1.0]
+    for number in range(STEPS):
+        versions.append(step(versions[-1], update(number, statistics=np.float32(number + 2))))
+        before = float(versions[-2].params["w"][0, 0])
+        expected.append(0.5 * expected[-1] + (number + 2) * before + 100.0 * number)
+    np.testing.assert_allclose([version.state["mean"] for version in versions], expected, rtol=1e-6)
+    plain = OptimizerStep(optax.sgd(0.1), PARAMS)
+    unchanged = plain.start(PARAMS, {"mean": np.float32(1.0)})
+    assert plain(unchanged, update(0)).state is unchanged.state
 
 
 def test_optimizers_of_local_functions_are_shipped() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dorylax.program.global_sum import GLOBAL_SUM
 from dorylax.program.rows import advice
 from dorylax.program.rows.rules.base import Operation, rule
 from dorylax.program.rows.types import Free, Rows, RowType
@@ -92,3 +93,12 @@ def _same(op: Operation, operands: range) -> Rows:
     if any(op.types[k] != rows for k in operands):
         op.unsupported(f"operands of {op.name} have their rows on different axes")
     return rows
+
+
+@rule(GLOBAL_SUM.name)
+def global_sum(op: Operation) -> Sequence[RowType]:
+    """All parts of a sum over rows."""
+    kind = op.types[0]
+    if isinstance(kind, Rows) or (isinstance(kind, Free) and not kind.zero):
+        op.unsupported("adds up over intervals what is no sum over rows")
+    return [Free(zero=isinstance(kind, Free))]

@@ -46,7 +46,8 @@ def test_each_gradient_is_in_one_step(name: str, random: Any) -> None:
     pairs = [pair for step in steps for pair in step.pairs]
     assert sorted(pairs) == [(k, epoch) for k in range(K) for epoch in range(EPOCHS)]
     for step in steps:
-        assert step.extras == step.pairs
+        assert {epoch for _, epoch in step.pairs} == {step.epoch}
+        assert step.statistics == step.pairs[0]
         assert step.losses == tuple(complete(*pair).loss for pair in step.pairs)
         expected = complete(*step.pairs[0]).gradients["w"]
         for pair in step.pairs[1:]:

@@ -1,0 +1,43 @@
+"""Sums over all rows: each interval gives its part, and takes the sum of all parts once these are as new as they must be.
+
+In a synchronous epoch the parts of a server travel together, when the last of its intervals has given its own; in an
+asynchronous one each at once, so that others read it as early as they can.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dorylax.pipeline.messages import PartsMessage
+from dorylax.pipeline.plan import Step
+from dorylax.pipeline.visit import Visit
+
+if TYPE_CHECKING:
+    from dorylax.pipeline.graph_server import GraphServer
+
+
+async def run(server: GraphServer, step: Step, visit: Visit) -> None:
+    """See `RunStep`."""
+    parts = server.parts[step.index]
+    mine = tuple(np.asarray(visit.value(equation.invars[0])) for equation in step.equations)
+    parts.write(np.array([visit.number]), visit.epoch, tuple(part[None] for part in mine))
+    if len(server.peers):
+        await _send(server, step, visit)
+    await parts.stamps.wait(server.required(visit.epoch))
+    server.fabric.counters.read(visit.epoch, parts.reads(visit.number))
+    totals = {equation.outvars[0]: total for equation, total in zip(step.equations, parts.totals(), strict=True)}
+    visit.values.update((var, totals[var]) for var in step.writes)
+
+
+async def _send(server: GraphServer, step: Step, visit: Visit) -> None:
+    parts, first = server.parts[step.index], server.first_interval
+    places = np.array([visit.number])
+    if server.required(visit.epoch) == visit.epoch:
+        places = np.arange(first, first + server.num_intervals)
+        if parts.stamps.epochs[places].min() < visit.epoch:
+            return  # another interval of this server is the last
+    message = PartsMessage(step.index, places, visit.epoch, parts.read(places))
+    for peer in server.peers:
+        await server.send(visit, peer, message, (visit.epoch, visit.number, step.index, peer))
