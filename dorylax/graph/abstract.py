@@ -14,7 +14,7 @@ class AbstractData(NamedTuple):
     Attributes:
         graph: of shapes.
         features: float32 `[V, F]`.
-        labels: int32 `[V]` or float32 `[V, C]`.
+        labels: int32 `[V]`, or float32 `[V, C]` or `[V, T]`.
         num_features: F.
         num_classes: C; None where labels are targets.
         multilabel: whether labels are `[V, C]`.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from typing import Any, Literal, final
 
 import jax
@@ -11,15 +13,40 @@ import numpy as np
 from dorylax.aligned import ALIGNMENT
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.edge_order import BySlot, EdgeOrder
 from dorylax.graph.graph import Adjacency, Graph, SelfLoops
 from dorylax.graph.mapped import mapping_of
 from dorylax.graph.transpose import edge_ids_fit
 
 Origin = Literal["generated", "archive", "published"]
 """How it comes into memory: drawn by `communities`, read from an npz archive, made from published files."""
+Placed = Literal["target", "source", "other"]
 Storage = Literal["mapped", "aligned", "elsewhere"]
 """How arrays lie in memory: mapped from an archive; where XLA takes them as they are (`dorylax.aligned`); or where it
 copies them."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class InputShape:
+    """A further input of the model.
+
+    Attributes:
+        name: the keyword that it reaches the model as.
+        space: whose rows they are.
+        row: shape of one row.
+        dtype: its name.
+    """
+
+    name: str
+    space: Literal["vertex", "edge"]
+    row: tuple[int, ...]
+    dtype: str
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row."""
+        return math.prod(self.row) * np.dtype(self.dtype).itemsize
 
 
 @final
@@ -31,11 +58,15 @@ class DataShape:
         num_vertices: V.
         num_edges: E, directed edges.
         num_features: F.
-        num_classes: C.
+        num_classes: C; None where labels are targets.
         symmetric: whether both directions share their rows.
         self_loops: as `Graph.self_loops`.
         multilabel: whether labels are `[V, C]`.
-        reordered: whether the graph carries `vertex_ids` already, and `edge_ids` if they are read.
+        targets: shape of a row of the labels where they are targets.
+        further: further inputs per vertex and per edge.
+        reordered: whether the graph carries `vertex_ids` already, and an order of edges if that is read.
+        placed: what edges are in order of: of their targets, of their sources, or one that the graph carries.
+        numbered: whether edges carry ids, because some are missing.
         edge_ids: whether the model reads edge ids; see `Graph.without_edge_ids`.
         origin: how it is loaded.
         features_in: how features lie once they are loaded.
@@ -50,7 +81,11 @@ class DataShape:
     symmetric: bool = True
     self_loops: SelfLoops = "some"
     multilabel: bool = False
+    targets: tuple[int, ...] = ()
+    further: tuple[InputShape, ...] = ()
     reordered: bool = False
+    placed: Placed = "source"
+    numbered: bool = False
     edge_ids: bool = True
     origin: Origin = "archive"
     features_in: Storage = "elsewhere"
@@ -68,10 +103,19 @@ class DataShape:
             symmetric=data.graph.symmetric,
             self_loops=data.graph.self_loops,
             multilabel=data.multilabel,
+            targets=data.labels.shape[1:] if data.num_classes is None else (),
+            further=(*_inputs("vertex", data.vertex_inputs), *_inputs("edge", data.edge_inputs)),
             reordered=data.graph.vertex_ids is not None,
+            placed=data.graph.placed if isinstance(data.graph.placed, str) else "other",
+            numbered=data.graph.edge_ids_fit and data.graph.edge_ids is not None,
             features_in=_storage(data.features),
             graph_in=_storage(data.graph.incoming.neighbours),
         )
+
+    @property
+    def label_row(self) -> tuple[int, ...]:
+        """Shape of a row of the labels."""
+        return self.targets if self.num_classes is None else (self.num_classes,) if self.multilabel else ()
 
     @property
     def edge_ids_fit(self) -> bool:
@@ -98,11 +142,19 @@ class DataShape:
             "reversed graph": 0 if self.symmetric else 8 * (V + 1) + 4 * E,
             "order of reversed edges": 4 * E if self.edge_ids_fit else 0,
             "vertex ids": 4 * V if ids else 0,
-            "edge ids": 4 * E if ids and self.edge_ids_fit else 0,
-            "labels": 4 * V * ((self.num_classes or 1) if self.multilabel else 1),
+            "places of edges": 4 * E if self.edge_ids_fit and self.placed == "other" and not ids else 0,
+            "edge order": 4 * E if self.edge_ids_fit and ids else 0,
+            "edge ids": 4 * E if self.edge_ids_fit and self.numbered else 0,
+            "labels": 4 * V * math.prod(self.label_row),
             "masks": 3 * V,
+            "vertex inputs": V * sum(entry.row_bytes for entry in self.further if entry.space == "vertex"),
+            "edge inputs": E * sum(entry.row_bytes for entry in self.further if entry.space == "edge"),
         }
         return {name: size for name, size in kinds.items() if size}
+
+
+def _inputs(space: Literal["vertex", "edge"], given: Mapping[str, np.ndarray]) -> list[InputShape]:
+    return [InputShape(name, space, array.shape[1:], array.dtype.name) for name, array in given.items()]
 
 
 def _storage(array: np.ndarray) -> Storage:
@@ -126,15 +178,31 @@ def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> Abstrac
 
     rows = array(np.uint32, V + 1, 2), array(np.int32, E)
     edges = array(np.int32, E) if shape.edge_ids_fit else None
+    placed: EdgeOrder = "source"
+    if ids or shape.placed != "source":
+        placed = BySlot(edges if ids or shape.placed == "other" else None)
     graph = Graph(
         *rows,
         outgoing=Adjacency(*rows, edges),
         symmetric=shape.symmetric,
         self_loops=shape.self_loops,
         vertex_ids=array(np.int32, V) if ids else None,
-        edge_ids=array(np.int32, E) if ids and shape.edge_ids_fit else None,
+        placed=placed,
+        edge_ids=edges if shape.numbered else None,
+        edge_data=None,
         without_edge_ids=not shape.edge_ids_fit,
     )
-    labels = array(np.float32, V, shape.num_classes or 1) if shape.multilabel else array(np.int32, V)
-    features = array(np.float32, V, shape.num_features)
-    return AbstractData(graph, features, labels, shape.num_features, shape.num_classes, shape.multilabel, {}, {})
+    classes = shape.num_classes is not None and not shape.multilabel
+    further: dict[str, dict[str, Any]] = {"vertex": {}, "edge": {}}
+    for entry in shape.further:
+        further[entry.space][entry.name] = array(entry.dtype, V if entry.space == "vertex" else E, *entry.row)
+    return AbstractData(
+        graph,
+        array(np.float32, V, shape.num_features),
+        array(np.int32 if classes else np.float32, V, *shape.label_row),
+        shape.num_features,
+        shape.num_classes,
+        shape.multilabel,
+        further["vertex"],
+        further["edge"],
+    )

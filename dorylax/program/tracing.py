@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Adjacency, Graph
 from dorylax.jax_internals import (
     ClosedJaxpr,
@@ -112,7 +113,7 @@ def _ids(dimensions: Dimensions) -> list[jax.ShapeDtypeStruct]:
 
 
 def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
-    """The graph that a model sees: both directions as arrays of their own, ids always there."""
+    """The graph that a model sees: both directions as arrays of their own, ids always there, values per edge by slot."""
     edges = arrays[4] if spec.edge_ids_fit else None
     return Graph(
         arrays[0],
@@ -121,7 +122,9 @@ def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
         symmetric=spec.symmetric,
         self_loops=spec.self_loops,
         vertex_ids=ids[0],
+        placed=BySlot(),
         edge_ids=ids[1],
+        edge_data=None,
         without_edge_ids=not spec.edge_ids_fit,
     )
 
@@ -181,6 +184,7 @@ def _forward(
         "counts": ([Input("count", "vertices", "vertex"), Input("count", "edges", "edge")], [count, count]),
         "graph": ([Input("graph", name) for name in _GRAPH], _graph_arrays(dimensions)),
         "ids": ([Input("ids", "vertex ids", "vertex"), Input("ids", "edge ids", "edge")], _ids(dimensions)),
+        "places": ([Input("places", "edge places", "edge")], jax.ShapeDtypeStruct((dimensions.edges,), jnp.int32)),
         "real": (
             [Input("real", "real vertices", "vertex"), Input("real", "real edges", "edge")],
             [jax.ShapeDtypeStruct((size,), jnp.bool_) for size in dimensions],

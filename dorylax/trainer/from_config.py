@@ -42,12 +42,12 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
     """The model that the `model` section describes, for this data set, with parameters from `train.seed`.
 
     Raises:
-        ConfigError: the data have targets and no classes.
+        ConfigError: the labels are targets, or it is no model, or has no such options.
     """
     if data.num_classes is None:
         raise ConfigError(
-            f"data.name={config.data.name} has targets in the place of classes (no num_classes), and configurations train "
-            "classifiers: use Trainer(model, data, loss=…) in Python"
+            f"{config.data.name} has floating labels, which are targets for a loss of your own (dorylax.Trainer in Python): "
+            "for classes give integer labels, or num_classes beside them"
         )
     options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
     seed = config.train.seed

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from dorylax.config.errors import ConfigError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
@@ -33,7 +34,7 @@ def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers:
         )
     for name, value in (("target_accuracy", options.target_accuracy), ("patience", options.patience)):
         if value is not None and not data.val_mask.any():
-            raise ValueError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
+            raise ConfigError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
     for observer in observers:
         if not isinstance(observer, Observer):
             raise TypeError(f"an observer has methods started, epoch and finished, got {type(observer).__name__}")

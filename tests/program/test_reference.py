@@ -174,7 +174,9 @@ def test_bfloat16() -> None:
 
 
 def test_several_labels_for_each_vertex() -> None:
-    data = dataclasses.replace(DATA, labels=(np.arange(2 * V).reshape(V, 2) % 3 == 0).astype(np.float32))
+    data = dataclasses.replace(
+        DATA, labels=(np.arange(2 * V).reshape(V, 2) % 3 == 0).astype(np.float32), multilabel=True
+    )
     program = trace(normalised, spec_of(data), params=PARAMS)
     result = run(data, UNEVEN, program=program)
     assert_same(result, oracle(parts_of(), data, seed=1, epoch=2), "float32")
