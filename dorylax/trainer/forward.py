@@ -60,12 +60,13 @@ class ProgramForward:
 
     Args:
         function: of the program without a loss.
-        places: where each array that it keeps stands among those that training keeps.
+        places: where each array that it keeps stands among those that training keeps; None where it makes them anew in
+            every call, because training does not keep them all.
     """
 
     by_rows = True
 
-    def __init__(self, function: ProgramFunction, places: tuple[int, ...]) -> None:
+    def __init__(self, function: ProgramFunction, places: tuple[int, ...] | None) -> None:
         self._function = function
         self._places = places
 
@@ -90,15 +91,19 @@ class ProgramForward:
         hoisted = function()
         if all(key in keys for key in hoisted.keys):
             return cls(hoisted, tuple(keys.index(key) for key in hoisted.keys))
-        return cls(function("hoist"), ())
+        plain = function("hoist")  # only what leads values per edge into slots is left
+        return cls(plain, None if plain.keys else ())
 
     def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:
         """See `Forward`."""
-        return (*(kept[place] for place in self._places), *self._function.constants)
+        return (*(kept[place] for place in self._places or ()), *self._function.constants)
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:
         """See `Forward`."""
-        return self._function.output(kept, arrays.run_data, params, streams, state)
+        data = arrays.run_data
+        if self._places is None:
+            kept = (*self._function.prepare(data)[: len(self._function.keys)], *kept)
+        return self._function.output(kept, data, params, streams, state)
 
 
 def forward_of(parts: ModelParts, spec: DataSpec, keys: tuple[str, ...]) -> Forward:

@@ -261,9 +261,11 @@ def shuffled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("shuffled")
-@pytest.mark.parametrize("task", TASKS)
-def test_values_per_edge_stay_with_their_edges_in_another_order(task: str) -> None:
-    runner, result = train("function", task, order="community")
+@pytest.mark.parametrize(
+    ("task", "pipeline"), [*((task, None) for task in TASKS), ("regression", PipelineConfig(servers=2))]
+)
+def test_values_per_edge_stay_with_their_edges_in_another_order(task: str, pipeline: PipelineConfig | None) -> None:
+    runner, result = train("function", task, order="community", pipeline=pipeline)
     check(result, task, "float32")
     given, _ = train("function", task, order="given")
     for found, wanted in zip(jax.tree.leaves(runner.predict()), jax.tree.leaves(given.predict()), strict=True):
