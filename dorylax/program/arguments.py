@@ -27,8 +27,8 @@ class RunData:
 
     Attributes:
         graph: V vertices, E edges.
-        inputs: what the model is called with besides the graph, as `DataSpec.inputs` says; values per edge in order of
-            edge ids, whatever the memory order of the graph.
+        inputs: what the model is called with besides the graph, as `DataSpec.rows` says; values per edge in order of edge
+            ids, whatever the memory order of the graph.
         labels: `[V, …]`, as `DataSpec.labels` says.
         weights: `[V]`, each vertex's share of the loss, 0 where it has no label; the mean over m training vertices is 1/m
             for each of them.

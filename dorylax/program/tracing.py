@@ -65,7 +65,8 @@ def trace(
     Nothing is computed and no data are needed: numbers of vertices and edges stay symbols.
 
     Args:
-        model: a Flax NNX or Linen module, called as `model(graph, *inputs)`, or a function `f(params, graph, *inputs)`.
+        model: a Flax NNX or Linen module, called as `model(graph, *inputs, **named)`, or a function
+            `f(params, graph, *inputs, **named)`.
         data_spec: the shapes of inputs and labels; `DataSpec.of(data)` for a data set.
         loss: `(output, labels) -> [V]`, the loss of each vertex; what is minimised is its mean over the training vertices.
             None traces the model's exact forward pass (no dropout, nothing updated) instead.
@@ -84,8 +85,8 @@ def trace(
 
     def forward(dimensions: Dimensions) -> _Forward:
         graph = _graph(_graph_arrays(dimensions), _ids(dimensions), data_spec)
-        inputs = [spec.abstract(dimensions) for spec in data_spec.inputs]
-        parts = take_apart(model, graph, *inputs, params=params, rngs=rngs)
+        inputs, named = data_spec.call([spec.abstract(dimensions) for spec in data_spec.rows])
+        parts = take_apart(model, graph, *inputs, named=named, params=params, rngs=rngs)
         return _forward(parts, data_spec, dimensions, loss, metrics)
 
     try:
@@ -169,7 +170,7 @@ def _forward(
     metrics: RowFunction | None,
 ) -> _Forward:
     _check_params(parts.params)
-    wide = any(entry.dtype == "float64" for entry in spec.inputs)
+    wide = any(entry.dtype == "float64" for entry in spec.rows)
     real = jax.dtypes.canonicalize_dtype(np.float64 if wide else np.float32)
     scalar = {name: jax.ShapeDtypeStruct((), dtype) for name, dtype in (("index", jnp.uint32), ("real", real))}
     count = jax.ShapeDtypeStruct((), jnp.int32)
@@ -189,8 +190,8 @@ def _forward(
             [jax.ShapeDtypeStruct((size,), jnp.bool_) for size in dimensions],
         ),
         "rows": (
-            [Input("rows", entry.name, entry.space) for entry in spec.inputs],
-            [entry.abstract(dimensions) for entry in spec.inputs],
+            [Input("rows", entry.name, entry.space) for entry in spec.rows],
+            [entry.abstract(dimensions) for entry in spec.rows],
         ),
         "labels": ([Input("labels", spec.labels.name, "vertex")], spec.labels.abstract(dimensions)),
         "weights": ([Input("weights", "weights", "vertex")], jax.ShapeDtypeStruct((dimensions.vertices,), real)),
@@ -209,12 +210,14 @@ def _forward(
         given = jax.tree.unflatten(tree, values)
         graph = _graph(given["graph"], given["ids"], spec)
         streams = epoch_rng(given["stream"], given["seed"], given["epoch"])
+        inputs, further = spec.call(given["rows"])
+        call = (given["param"], streams, given["state"], graph, *inputs)
         if loss is None:
-            output = parts.structure.apply_evaluate(given["param"], streams, given["state"], graph, *given["rows"])
+            output = parts.structure.apply_evaluate(*call, **further)
             leaves, trees["output"] = jax.tree.flatten(output)
             outputs[:] = [Output("output", path) for path in _paths(output, "output")]
             return leaves
-        output, state = parts.structure.apply_train(given["param"], streams, given["state"], graph, *given["rows"])
+        output, state = parts.structure.apply_train(*call, **further)
         if loss is cross_entropy and not isinstance(output, jax.Array):
             raise TypeError(
                 f"the model must return one array [V, C] for the default loss, got {type(output).__name__}: "

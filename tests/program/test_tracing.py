@@ -274,7 +274,7 @@ def test_metrics_may_be_hits() -> None:
 
 
 def test_what_is_no_model_is_named() -> None:
-    with pytest.raises(ValueError, match=r"model plain has no parameters: give trace\(..., params=…\)"):
+    with pytest.raises(ValueError, match="model plain has no parameters: give params=…"):
         trace(plain, SPEC)
     with pytest.raises(TypeError, match="got the class Nnx"):
         trace(Nnx, SPEC)
