@@ -69,11 +69,13 @@ def ties_of(program: Program) -> Ties:
 
 def place_in_rows(tasks: Sequence[Task], ties: Ties) -> tuple[list[Box], int]:
     """Boxes with their rows, and how many rows what runs once takes."""
-    groups = [0 if task.when == "once" else 1 + (task.phase == "backward") for task in tasks]
+    groups = [0 if task.when == "once" else 1 + _ends(task) for task in tasks]
     rows = [0] * len(tasks)
     for group in (0, 1, 2):
         members = [k for k, own in enumerate(groups) if own == group]
-        first = [k for k in members if tasks[k].kind == "driver" and group]
+        # The driver's beginning, and its end where the backward pass is drawn; what it does in between is a task like others.
+        inner = {(a if group == 2 else b) for a, b in ties if groups[a] == groups[b] == group}
+        first = [k for k in members if tasks[k].kind == "driver" and group and k not in inner]
         for k in members:
             rows[k] = int(bool(first) and k not in first)
         # The backward pass flows upwards: its rows count from its end.
@@ -82,6 +84,11 @@ def place_in_rows(tasks: Sequence[Task], ties: Ties) -> tuple[list[Box], int]:
             rows[k] = max([rows[k], *(rows[j] + 1 for j in near if groups[j] == group)])
     above = max((rows[k] + 1 for k, group in enumerate(groups) if not group), default=0)
     return [Box(k, groups[k] == 2, rows[k] + (above if groups[k] else 0)) for k in range(len(tasks))], above
+
+
+def _ends(task: Task) -> bool:
+    """Whether a task is drawn with the backward pass: new state, of the forward pass, is made at the epoch's end too."""
+    return task.phase == "backward" or (task.kind == "driver" and task.phase == "both")
 
 
 def place_in_columns(boxes: Iterable[Box], tasks: Sequence[Task]) -> list[int]:
