@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dorylax.own import is_own, load_own
+from dorylax.own import OwnError, is_own, load_own
 
 if TYPE_CHECKING:
     import optax
@@ -82,6 +82,8 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
         case own if is_own(own):
             options = {name: value for name in _TUNABLE if (value := getattr(config, name)) is not None}
             made = load_own(own)(learning_rate=rate, **options)
+            if not callable(getattr(made, "init", None)) or not callable(getattr(made, "update", None)):
+                raise OwnError(f"{own!r} must return an optax transformation, got {type(made).__name__}")
         case "adam":
             made = optax.adam(rate, option("beta1"), option("beta2"), option("epsilon"))
         case "adamw":

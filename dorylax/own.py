@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, final
 
+from dorylax.user_code import user_line, user_line_noted
+
 
 @final
 class OwnError(ValueError):
@@ -34,14 +36,18 @@ def load_own(reference: str) -> Any:
         reference: `FILE.py:NAME` or `MODULE:NAME`.
 
     Raises:
-        OwnError: there is no such file, module or name, or it cannot be called, or executing it fails.
+        OwnError: there is no such file, module or name, or it cannot be called.
+        Exception: what executing the file or the module raises.
     """
     place, _, name = reference.rpartition(":")
     try:
-        module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        with user_line_noted():
+            module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except FileNotFoundError:
         raise OwnError(f"{reference!r}: there is no file {place} in {Path.cwd()}") from None
     except Exception as error:
+        if user_line(error) is not None:  # it is the user's own code that fails
+            raise
         raise OwnError(f"{reference!r} cannot be imported: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):

@@ -65,7 +65,7 @@ class ProgressBar:
         self._seconds: deque[float] = deque(maxlen=_WINDOW)
         self._progress: Progress | None = None
         self._total = 0
-        self._accuracy: float | None = None
+        self._judged = ""
         # Clock and epoch at the end of the first epoch seen here: compilation says nothing about the epochs to come.
         self._mark: tuple[float, int] | None = None
 
@@ -99,11 +99,11 @@ class ProgressBar:
         done = record.epoch + 1
         now = self._clock()
         self._seconds.append(record.seconds)
-        if record.val_accuracy is not None or record.train_accuracy is not None:
-            self._accuracy = record.train_accuracy if record.val_accuracy is None else record.val_accuracy
+        if record.evaluated or record.validated:
+            self._judged = _judged(record)
         parts = [f"epoch {done}/{self._total}", f"loss {record.loss:.4f}"]
-        if self._accuracy is not None:
-            parts.append(f"accuracy {self._accuracy:.4f}")
+        if self._judged:
+            parts.append(self._judged)
         parts.append(f"{duration(statistics.median(self._seconds))}/epoch")
         if record.dollars is not None:
             parts.append(dollars(record.dollars))
@@ -128,6 +128,14 @@ class ProgressBar:
             self._progress = None
 
 
+def _judged(record: EpochRecord) -> str:
+    """The number by which an epoch that was evaluated is judged, with its name."""
+    if record.train_loss is not None:
+        evaluated = record.train_loss if record.val_loss is None else record.val_loss
+        return f"{'evaluated' if record.val_loss is None else 'validation'} loss {evaluated:.4f}"
+    return f"accuracy {record.train_accuracy if record.val_accuracy is None else record.val_accuracy:.4f}"
+
+
 def describe_summary(fields: Mapping[str, Any]) -> str:
     """A result in one line: `test accuracy 81.5 %, validation accuracy 79.2 % (epoch 61), loss 0.5210, 200 epochs, …`.
 
@@ -137,12 +145,16 @@ def describe_summary(fields: Mapping[str, Any]) -> str:
     name = "micro-F1" if fields.get("metric") == "micro_f1" else "accuracy"
     parts = []
     for kind in ("test", "val"):
+        label = "validation" if kind == "val" else kind
         if (value := fields.get(f"{kind}_accuracy")) is not None:
-            parts.append(f"{'validation' if kind == 'val' else kind} {name} {100 * value:.1f} %")
+            parts.append(f"{label} {name} {100 * value:.1f} %")
+        if (value := fields.get(f"{kind}_loss")) is not None:
+            parts.append(f"{label} loss {value:.4f}")
     if parts and fields.get("best_epoch") is not None:
         parts[-1] += f" (epoch {fields['best_epoch']})"
     if fields.get("final_loss") is not None:
-        parts.append(f"loss {fields['final_loss']:.4f}")
+        training = "training " if fields.get("metric") == "loss" else ""
+        parts.append(f"{training}loss {fields['final_loss']:.4f}")
     parts.append(f"{fields.get('epochs', 0)} epochs")
     if fields.get("seconds_per_epoch") is not None:
         parts.append(f"{duration(fields['seconds_per_epoch'])}/epoch")
@@ -153,7 +165,8 @@ def describe_summary(fields: Mapping[str, Any]) -> str:
 
 def describe(result: TrainResult) -> str:
     """`describe_summary` of a result in this process."""
-    names = ("metric", "test_accuracy", "val_accuracy", "best_epoch", "final_loss", "seconds_per_epoch", "stopped")
+    judged = [f"{kind}_{what}" for kind in ("test", "val") for what in ("accuracy", "loss")]
+    names = ("metric", *judged, "best_epoch", "final_loss", "seconds_per_epoch", "stopped")
     return describe_summary({**{name: getattr(result, name) for name in names}, "epochs": len(result.history)})
 
 

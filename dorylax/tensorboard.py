@@ -40,10 +40,10 @@ class TensorBoardMissingError(ImportError):
 class TensorBoard:
     """Observer that writes a run's scalars as event files.
 
-    By epoch: `loss`, `accuracy/train`, `accuracy/val` and `accuracy/test` (fractions; micro-F1 for multi-label data)
-    where it was evaluated, `seconds_per_epoch` (simulated on the virtual clock), and `dollars`, the US dollars up to its
-    end, where the run costs something. When the run ends, at the step after its last epoch: `final/val_accuracy` and
-    `final/test_accuracy`, those of the best epoch.
+    By epoch: `loss`; where it was evaluated `accuracy/train`, `accuracy/val` and `accuracy/test` (fractions; micro-F1 for
+    multi-label data), or `evaluated_loss/…` where there is no accuracy; `seconds_per_epoch` (simulated on the virtual
+    clock), and `dollars`, the US dollars up to its end, where the run costs something. When the run ends, at the step
+    after its last epoch: `final/val_accuracy` and `final/test_accuracy`, or `final/…_loss`, those of the best epoch.
 
     A resumed run writes a further file into the same folder, which tells TensorBoard to forget all steps from the epoch
     on at which it goes on.
@@ -102,6 +102,9 @@ class TensorBoard:
             "accuracy/train": record.train_accuracy,
             "accuracy/val": record.val_accuracy,
             "accuracy/test": record.test_accuracy,
+            "evaluated_loss/train": record.train_loss,
+            "evaluated_loss/val": record.val_loss,
+            "evaluated_loss/test": record.test_loss,
             "seconds_per_epoch": record.seconds,
             "dollars": record.dollars,
         }
@@ -114,7 +117,8 @@ class TensorBoard:
             RunDirectoryAccessError: the file system refuses.
         """
         # At the step that a run of more epochs begins with, which forgets them there.
-        scalars = {"final/val_accuracy": result.val_accuracy, "final/test_accuracy": result.test_accuracy}
+        names = ("val_accuracy", "test_accuracy", "val_loss", "test_loss")
+        scalars = {f"final/{name}": getattr(result, name) for name in names}
         self._write_scalars(len(result.history), scalars)
         self.close()
 

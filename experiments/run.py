@@ -22,6 +22,7 @@ if __name__ == "__main__" and not __package__:
 import click
 
 from dorylax.cli.app import run as run_command
+from dorylax.cli.app import traceback_option
 from dorylax.cli.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.config.errors import ConfigError, did_you_mean
 
@@ -58,6 +59,7 @@ _DEFAULT = "flagship"
 @click.option("--tensorboard", is_flag=True, help="Runs also write DIR/runs/KEY/tensorboard, for TensorBoard.")
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
 @click.option("--dry-run", is_flag=True, help="Say what would run, and for how long by earlier runs.")
+@traceback_option
 def command(
     *,
     name: str | None,
@@ -79,6 +81,7 @@ def command(
         return 0
     if name is None:
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
+    from dorylax.experiments.confounding import confounders
     from dorylax.experiments.folder import check_folder, locked
     from dorylax.experiments.runner import check_data
     from dorylax.experiments.sweep import select
@@ -91,6 +94,8 @@ def command(
     conditions = [_condition(text) for text in only]
     sweep = select(whole, conditions)
     check_folder(folder, sweep)
+    for line in confounders(sweep):
+        click.echo(f"warning: {line}", err=True)
     if dry_run:
         return _dry_run(sweep, folder, jobs)
     if tensorboard:

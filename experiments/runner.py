@@ -17,6 +17,7 @@ from dorylax.config import ConfigError, DataConfig, did_you_mean
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import Told, Watcher
 from dorylax.run_directory import RunDirectory, RunDirectoryError, differences, write_text
+from dorylax.user_code import in_one_sentence, user_line
 
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
@@ -33,7 +34,8 @@ class RunOutcome:
         run: the run.
         status: "done" (has come to its own end), "failed", or "open" (not run, or stopped by a signal).
         summary: the content of its summary.json; empty unless done.
-        error: the last line of its traceback, or what is wrong with its directory; None unless failed.
+        error: the last line of its traceback, which names the user's own line where it is to blame, or what is wrong with
+            its directory; None unless failed.
         environment: the content of its environment.json; empty unless done.
     """
 
@@ -114,7 +116,7 @@ def check_data(sweep: Sweep) -> None:
             continue
         sizes = [entry.size_name for entry in described if entry.name == name and entry.size_name is not None]
         if not sizes:
-            raise ConfigError(f"data.size {size!r}: {name} comes in one size, leave data.size away")
+            raise ConfigError(f"data.size {size!r}: {name} comes in one size, omit data.size")
         if size not in sizes:
             raise ConfigError(f"unknown data.size {size!r} of {name}: {did_you_mean(size, sizes)}")
 
@@ -157,8 +159,13 @@ def run_one(run: Run, folder: Path, observer: Observer, cache: DataCache, option
             observers = [observer, *(stack.enter_context(one) for one in _sinks(path, options))]
             trainer = Trainer.from_config(run.config, data, run_directory=path, resume=True, observers=observers)
             result = trainer.fit()
-    except Exception:
-        return fail(folder, run, traceback.format_exc())
+    except Exception as error:
+        text, line = traceback.format_exc(), user_line(error)
+        if line is not None:
+            text += f"\n{line}: {in_one_sentence(error)}\n"
+        elif hasattr(error, "__notes__"):  # JAX's, that it hides its frames, would be the last line
+            text += f"\n{in_one_sentence(error)}\n"
+        return fail(folder, run, text)
     error_file(folder, run).unlink(missing_ok=True)
     if result.stopped == "signal":
         return RunOutcome(run, "open")

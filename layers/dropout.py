@@ -2,7 +2,7 @@
 
 `flax.nnx.Dropout` draws one mask for the whole array: reordering the vertices, or computing some rows alone, changes
 what is dropped. Here row i's mask is a function of the step's key and of the row's id only (the user's vertex id, the
-edge id, E + v for the implicit self-loop of v; see `dorylax.ops.row_random`). RNG state is kept as Flax's Dropout keeps
+edge id, 2³¹ + v for the implicit self-loop of v; see `dorylax.ops.row_random`). RNG state is kept as Flax's Dropout keeps
 it (a forked `RngStream`: one `RngKey`, one `RngCount`), so that whoever trains the model may set `nnx.RngState`.
 """
 

@@ -42,8 +42,10 @@ from dorylax.pipeline.timeline import Span, Timeline
 from dorylax.pipeline.transport import Address, InProcessTransport
 from dorylax.pipeline.visit import Visit
 from dorylax.program.arguments import RunData, training_weights
+from dorylax.program.loss import cross_entropy
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.rows.types import Free, Summed
+from dorylax.program.tracing import RowFunction
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.controller import Call
 
@@ -114,6 +116,7 @@ class Pipeline:
         optimizer: optax.GradientTransformation,
         config: PipelineConfig,
         *,
+        loss: RowFunction = cross_entropy,
         seed: int = 0,
     ) -> Pipeline:
         """Traces and splits the model, partitions and lays out the graph; nothing is trained.
@@ -123,6 +126,7 @@ class Pipeline:
             data: the data set.
             optimizer: any optax transformation that does not evaluate the loss itself.
             config: how to run.
+            loss: `(output, labels) -> [V]`.
             seed: of dropout, of the partition and of virtual latencies.
 
         Raises:
@@ -135,12 +139,16 @@ class Pipeline:
         prices = find_cluster(config.cluster) if billed else None
         check_counts(config, data.graph.num_vertices)
         check_optimizer(optimizer, parts.params, config)
-        prepared = prepare(parts, data, config.passes)
+        prepared = prepare(parts, data, config.passes, loss=loss)
         layout = layout_for(data.graph, config, seed)
         graph = data.graph.reorder(layout.order)
         wide = data.features.dtype == np.float64
         weights = training_weights(data.train_mask, np.float64 if wide else np.float32)[layout.order]
-        run_data = RunData(graph, (aligned.rows_of(data.features, layout.order),), data.labels[layout.order], weights)
+        further = {name: aligned.rows_of(array, layout.order) for name, array in data.vertex_inputs.items()}
+        further |= data.edge_inputs  # in order of edge ids, which edges keep
+        named = [further[entry.name] for entry in prepared.plan.program.traced.spec.named]
+        inputs = (aligned.rows_of(data.features, layout.order), *named)
+        run_data = RunData(graph, inputs, data.labels[layout.order], weights)
         pieces = shards(graph, layout)
         return cls(
             prepared=prepared,

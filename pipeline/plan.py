@@ -184,6 +184,7 @@ class _Planner:
                 last_read.update(dict.fromkeys(interface.reads, k))
         self._pushed = {var for k in after for var in program.interfaces[k].reads}
         self._pushed.update(variables(program.traced.step.jaxpr.outvars))
+        self._pushed.update(self._statistics() - constants)
         steps: dict[str, list[Step]] = {"once": [], "epoch": []}
         for k, task in pairs:
             if task.kind != "driver" or k in between or task.when == "once":
@@ -198,6 +199,20 @@ class _Planner:
             after=tuple(program.tasks[k] for k in after),
             constants=frozenset(constants),
         )
+
+    def _statistics(self) -> set[Var]:
+        """The values without rows that come of rows and that new state is made of, whichever stage makes it of them."""
+        step = self._program.traced.step.jaxpr
+        outputs = zip(self._program.traced.outputs, step.outvars, strict=True)
+        needed = set(variables(atom for output, atom in outputs if output.role == "state"))
+        statistics: set[Var] = set()
+        for equation in reversed(step.eqns):
+            made = needed.intersection(equation.outvars)
+            if all(isinstance(self._types[var], Free) for var in variables(equation.invars)):
+                needed.update(variables(equation.invars) if made else ())
+            else:
+                statistics |= made
+        return statistics
 
     def _check_outputs(self) -> None:
         traced = self._program.traced

@@ -11,10 +11,11 @@ from dorylax.pipeline.driver import DriverFunctions
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageFunction, StageSizes, compiled
 from dorylax.program.export import StageSet, export_stages
+from dorylax.program.loss import cross_entropy
 from dorylax.program.model.base import ModelParts, signature
 from dorylax.program.passes import optimise
 from dorylax.program.spec import DataSpec
-from dorylax.program.tracing import trace
+from dorylax.program.tracing import RowFunction, trace
 
 
 @final
@@ -53,18 +54,21 @@ class Prepared:
         return found
 
 
-def prepare(parts: ModelParts, data: Dataset, passes: tuple[str, ...]) -> Prepared:
+def prepare(
+    parts: ModelParts, data: Dataset, passes: tuple[str, ...], *, loss: RowFunction = cross_entropy
+) -> Prepared:
     """Traces, splits and plans a model; the same model and kind of data give the same object.
 
     Args:
         parts: the model.
         data: what it will run on.
         passes: which to apply.
+        loss: `(output, labels) -> [V]`.
 
     Raises:
         SplitError: the model cannot be split.
     """
-    question = _Question(parts, DataSpec.of(data), passes)
+    question = _Question(parts, DataSpec.of(data, parts.keywords), passes, loss)
     try:
         return _prepared(question)
     except TypeError as error:
@@ -77,9 +81,9 @@ def prepare(parts: ModelParts, data: Dataset, passes: tuple[str, ...]) -> Prepar
 class _Question:
     """What decides which program it is, hashable where the model's structure is."""
 
-    def __init__(self, parts: ModelParts, spec: DataSpec, passes: tuple[str, ...]) -> None:
-        self._parts, self._spec, self._passes = parts, spec, passes
-        self._key: Any = (parts.structure, spec, passes, signature((parts.params, parts.streams, parts.state)))
+    def __init__(self, parts: ModelParts, spec: DataSpec, passes: tuple[str, ...], loss: RowFunction) -> None:
+        self._parts, self._spec, self._passes, self._loss = parts, spec, passes, loss
+        self._key: Any = (parts.structure, spec, passes, loss, signature((parts.params, parts.streams, parts.state)))
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -88,7 +92,7 @@ class _Question:
         return isinstance(other, _Question) and self._key == other._key
 
     def answer(self) -> Prepared:
-        program = optimise(trace(self._parts, self._spec, metrics=None), passes=self._passes)
+        program = optimise(trace(self._parts, self._spec, loss=self._loss, metrics=None), passes=self._passes)
         plan = Plan.of(program)
         return Prepared(plan, DriverFunctions(plan))
 

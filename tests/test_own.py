@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -39,6 +40,10 @@ class NoRngs:
 
 
 def needs_more(learning_rate, spin):
+    pass
+
+
+def nothing(learning_rate):
     pass
 
 
@@ -89,10 +94,9 @@ def test_options_are_what_the_configuration_knows_of_the_signature(there: Path) 
         (
             "model.name",
             "mine.py:Owm",
-            r"'mine\.py:Owm': mine\.py has no 'Owm' to call, but Own, lion, NoRngs, needs_more",
+            r"'mine\.py:Owm': mine\.py has no 'Owm' to call, but Own, lion, NoRngs, needs_more, nothing",
         ),
         ("model.name", "mine.py:number", "has no 'number' to call"),
-        ("model.name", "broken.py:Own", "cannot be imported: ZeroDivisionError: division by zero"),
         ("model.name", "no_such_module_at_all:Own", "cannot be imported: ModuleNotFoundError"),
         ("model.name", "mine.py:NoRngs", "is called with in_features, out_features, rngs, but takes no rngs"),
         (
@@ -105,6 +109,29 @@ def test_options_are_what_the_configuration_knows_of_the_signature(there: Path) 
 def test_mistakes(there: Path, key: str, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         RunConfig.resolve({key: name})
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "line"),
+    [
+        ("1 / 0\n", ZeroDivisionError, r"in broken\.py:1 \(<module>\): 1 / 0"),
+        ("import math\nx = maths.pi\n", NameError, r"in broken\.py:2 \(<module>\): x = maths\.pi"),
+        ("import no_such_module_at_all\n", ModuleNotFoundError, r"in broken\.py:1 \(<module>\): import no_such"),
+        ("def f(:\n    pass\n", SyntaxError, r"in broken\.py:1: def f\(:"),
+    ],
+)
+def test_what_a_file_raises_stays_what_it_is_and_has_its_line(there: Path, text: str, kind: type, line: str) -> None:
+    (there / "broken.py").write_text(text)
+    with pytest.raises(kind) as caught:
+        RunConfig.resolve({"model.name": "broken.py:Own"})
+    assert len(caught.value.__notes__) == 1
+    assert re.match(line, caught.value.__notes__[0])
+
+
+def test_an_optimizer_must_be_one(there: Path) -> None:
+    config = RunConfig.resolve({"model.name": "mine.py:Own", "optimizer.name": "mine.py:nothing", "data.size": "tiny"})
+    with pytest.raises(OwnError, match=r"'mine\.py:nothing' must return an optax transformation, got NoneType"):
+        Trainer.from_config(config)
 
 
 def test_without_names_for_its_options_it_gets_none(there: Path) -> None:

@@ -88,7 +88,7 @@ def deploy(
     """Make the function, or make it what is wanted.
 
     Image, repository, role, log group and function. What is there already and right stays; a deployment that was broken off
-    goes on. Options go before the file.
+    goes on. Options override the file.
     """
     if image is not None and base is not None:
         raise ConfigError("--image and --base exclude each other: one takes an image, the other builds one")

@@ -8,6 +8,7 @@ from typing import NamedTuple, final
 import click
 
 from dorylax.config.errors import choose, close
+from dorylax.user_code import in_one_sentence, user_line
 
 FAILED = 1
 WRONG = 2
@@ -27,7 +28,7 @@ class CommandError(Exception):
 
 
 class Explained(NamedTuple):
-    """One line about an error, and the exit code."""
+    """One line about an error (of the user's own code two: where, and what), and the exit code."""
 
     line: str
     code: int
@@ -35,6 +36,8 @@ class Explained(NamedTuple):
 
 def explain(error: BaseException) -> Explained | None:
     """What to tell the user about an exception; None where only a traceback helps.
+
+    Of one that comes from the user's own code (a model, an optimizer) it is the line there, and one sentence.
 
     Our own error classes speak to users. They are told by where they are defined, because importing them here would
     import JAX. Whether the user or the machine is to blame says their attribute `user_error`; where a class has none,
@@ -52,6 +55,8 @@ def explain(error: BaseException) -> Explained | None:
     if isinstance(error, MemoryError) or _out_of_device_memory(error):
         reason = " ".join(text.removeprefix("RESOURCE_EXHAUSTED:").split("\n")[0].split()).rstrip(".")
         return Explained(f"this does not fit in memory{f' ({reason})' if reason else ''}: {_LOWER}", FAILED)
+    if (line := user_line(error)) is not None:
+        return Explained(f"{line}\n{in_one_sentence(error)}", FAILED)
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import typing
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -80,7 +81,8 @@ def partition(
     if out is not None:
         check_free(out)
     dataset = prepare_data(config.data)
-    exchanged = given_widths or _widths_of_gcn(config.model, dataset.num_classes)
+    outputs = math.prod(dataset.labels.shape[1:]) if dataset.num_classes is None else dataset.num_classes
+    exchanged = given_widths or _widths_of_gcn(config.model, outputs)
     graph = dataset.graph
     made = make(graph, servers, method=typing.cast(Method, method), balance=typing.cast(Balance, balance), seed=seed)
     layout = lay_out(graph, made, intervals)
@@ -108,13 +110,13 @@ def _widths(text: str | None) -> list[int] | None:
     return [int(word) for word in words]
 
 
-def _widths_of_gcn(model: ModelConfig, num_classes: int) -> list[int]:
+def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:
     """Numbers in a row that each layer of a GCN exchanges."""
     if model.name != "gcn" or model.hidden_features is None or model.num_layers is None:
-        raise ConfigError(f"bytes are counted for gcn, not for {model.name!r}: give --widths, or leave model.name away")
+        raise ConfigError(f"bytes are counted for gcn, not for {model.name!r}: give --widths, or omit model.name")
     if model.jk != "none":
         return [model.hidden_features] * model.num_layers
-    return [model.hidden_features] * (model.num_layers - 1) + [num_classes]
+    return [model.hidden_features] * (model.num_layers - 1) + [num_outputs]
 
 
 def _content(

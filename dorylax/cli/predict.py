@@ -132,7 +132,7 @@ def _config(path: Path) -> RunConfig:
 
 
 def _on_other_data(config: RunConfig, name: str) -> RunConfig:
-    """The configuration with other data: what speaks of the run's own data, or of training, is left away."""
+    """The configuration with other data: what concerns the run's own data, or training, is dropped."""
     size = config.data.size if name == config.data.name else None
     kept = {section: values for section, values in config.to_dict().items() if section != "pipeline"}
     # When to stop does not matter here, and would ask for validation vertices.

@@ -49,8 +49,8 @@ def train(
 ) -> None:
     """Train a model on a graph.
 
-    What is not given comes from the model's published recipe. A configuration file goes before the recipe, options go
-    before the file. docs/configuration.md lists all keys.
+    What is not given comes from the model's published recipe. A configuration file overrides the recipe, and options
+    override the file. docs/configuration.md lists all keys.
     """
     if resume and (out is None or no_save):
         raise ConfigError("--resume needs the --out of the run to continue, and goes without --no-save")
@@ -180,7 +180,7 @@ def _check_folder(folder: Path, resume: bool) -> None:
     seeds = bool(entries) and (ours or any(folder.glob("seed-*/config.yaml")))
     used = bool(entries)
     if resume and not seeds and not (folder.is_dir() and ours):
-        raise ConfigError(f"--out {folder} holds no run to continue: leave --resume away to start one")
+        raise ConfigError(f"--out {folder} holds no run to continue: omit --resume to start one")
     if used and not resume:
         hint = "add --resume to continue it, or choose another folder" if seeds else "choose another folder"
         raise ConfigError(f"--out {folder} is not empty: {hint}")

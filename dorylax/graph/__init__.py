@@ -2,8 +2,9 @@
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Adjacency, Graph
+from dorylax.graph.link_splits import Links, LinkSplit, link_split
 from dorylax.graph.normalise import GCNNormalisation, gcn_normalisation, in_degrees, out_degrees
-from dorylax.graph.splits import seeded_split
+from dorylax.graph.splits import Split, per_class_split, public_split, random_split, stratified_split
 from dorylax.graph.validate import GraphError
 
 __all__ = [
@@ -12,8 +13,15 @@ __all__ = [
     "GCNNormalisation",
     "Graph",
     "GraphError",
+    "LinkSplit",
+    "Links",
+    "Split",
     "gcn_normalisation",
     "in_degrees",
+    "link_split",
     "out_degrees",
-    "seeded_split",
+    "per_class_split",
+    "public_split",
+    "random_split",
+    "stratified_split",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Int32, Int64
 
@@ -16,7 +18,7 @@ def assemble(
     *,
     symmetric: bool | None = None,
     self_loops: SelfLoops | None = None,
-    vertex_ids: Int32[np.ndarray, " V"] | None = None,
+    **edges: Any,
 ) -> Graph:
     """Makes the graph, O(V + E).
 
@@ -25,14 +27,25 @@ def assemble(
         sources: source of each in-edge, ascending inside a row, int32 `[E]`.
         symmetric: None finds out; a value is trusted and saves a pass over the edges.
         self_loops: None finds out; a value is trusted and saves a pass over the edges.
-        vertex_ids: see `Graph`.
+        **edges: what else `Graph` is to know of its edges.
     """
     return Graph(
         offsets,
         sources,
         symmetric=_is_symmetric(offsets, sources) if symmetric is None else symmetric,
         self_loops=_find_self_loops(offsets, sources) if self_loops is None else self_loops,
-        vertex_ids=vertex_ids,
+        **edges,
+    )
+
+
+def numbered_by_source(graph: Graph) -> Graph:
+    """The same rows with edge ids 0 … E-1 by (source, target), as they are once it was saved and read again."""
+    return Graph(
+        graph.incoming.offsets,
+        graph.incoming.neighbours,
+        symmetric=graph.symmetric,
+        self_loops=graph.self_loops,
+        placed="source",
     )
 
 

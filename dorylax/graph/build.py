@@ -1,24 +1,28 @@
-"""Building graphs from other formats. Every function here validates what it is given and raises `GraphError`.
+"""Building graphs from arrays of edges. Every function here validates what it is given and raises `GraphError`.
 
-Duplicate edges are kept (a `Graph` is a multigraph) unless `coalesce` is asked for. Vertices are 0 … V-1 everywhere.
-The users' names for these functions are the class methods of `Graph`.
+Duplicate edges are kept (a `Graph` is a multigraph) unless `coalesce` is asked for. Vertices are 0 … V-1 everywhere. An
+edge's id is its place in the arrays given, whatever order they are in, and `edge_data` are in that order. The permutation
+from there to rows is kept only where it is neither of two that follow from the rows: sorted by target, or by source.
+
+Other formats are `dorylax.graph.importers`' and `archive`'s. The users' names for these functions are methods of `Graph`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from os import PathLike
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
-from dorylax.graph.graph import Graph, SelfLoops
-from dorylax.graph.npz import Archive, open_npz
-from dorylax.graph.rows import all_rows, first_of_equals, offsets_without, spans
-from dorylax.graph.transpose import compress, transpose
+from dorylax.graph.edge_data import checked_edge_data
+from dorylax.graph.edge_order import sorted_by
+from dorylax.graph.graph import Coalesce, Graph, SelfLoops
+from dorylax.graph.rows import all_rows, spans
+from dorylax.graph.transform import coalesce as coalesced
+from dorylax.graph.transpose import compress, edge_ids_fit, transpose
 from dorylax.graph.validate import (
     GraphError,
     as_integers,
@@ -33,202 +37,148 @@ def from_coo(
     targets: npt.ArrayLike,
     num_vertices: int | None = None,
     *,
-    coalesce: bool = False,
-    return_edge_order: bool = False,
-) -> Graph | tuple[Graph, np.ndarray]:
-    """A graph of the edges `sources[k]` → `targets[k]`, in O(V + E).
+    edge_data: Mapping[str, Any] | None = None,
+    coalesce: bool | Coalesce = False,
+    edge_ids: bool = True,
+) -> Graph:
+    """A graph of the edges `sources[k]` → `targets[k]`, in O(V + E); k is the id of that edge.
 
     Args:
         sources: integers `[E]`.
         targets: integers `[E]`.
         num_vertices: V; None takes one more than the largest id.
-        coalesce: drop all but the first of equal edges.
-        return_edge_order: also return where each edge came from.
+        edge_data: values of the edges by name, `[E, …]`, in the same order; see `Graph.edge_data`.
+        coalesce: keep one of equal edges: "first", the first with its values, or "sum", with the sum of all their values.
+            False keeps all.
+        edge_ids: False where nothing per edge will ever come: no weights, no attention, no dropout of edges. It saves up to
+            4 bytes an edge; operators that would need ids refuse (`Graph.without_edge_ids`).
 
     Returns:
-        The graph; with `return_edge_order` the pair `(graph, order)`: the edge with edge id e is number `order[e]` of
-        the arguments, integers `[E]`, so that `edge_features[order]` is in edge-id order.
+        The graph. An array of values that comes later is in the order of the arguments; after `coalesce` pass
+        `values[graph.edge_ids]`.
 
     Raises:
-        GraphError: lengths differ, or an id is negative or ≥ num_vertices.
+        GraphError: lengths differ, an id is negative or ≥ num_vertices, or values are not one per edge.
     """
-    graph, order = _from_pairs(
+    return from_pairs(
         as_integers("sources", sources),
         as_integers("targets", targets),
         ("sources", "targets"),
         num_vertices,
+        edge_data=edge_data,
         coalesce=coalesce,
-        with_order=return_edge_order,
+        edge_ids=edge_ids,
     )
-    return (graph, order) if return_edge_order else graph
 
 
 def from_csr(
     offsets: npt.ArrayLike,
     sources: npt.ArrayLike,
     *,
+    edge_data: Mapping[str, Any] | None = None,
     symmetric: bool | None = None,
     self_loops: SelfLoops | None = None,
+    edge_ids: bool = True,
 ) -> Graph:
     """A graph of compressed rows by destination: row v, `sources[offsets[v]:offsets[v+1]]`, lists v's in-neighbours.
 
     Arrays of the right type (int64 and int32) whose rows are sorted are used as they are, memory-mapped ones included;
-    nothing is written to them. Otherwise the graph gets a sorted copy.
+    nothing is written to them. Otherwise the graph gets a sorted copy. An edge's id is its place in `sources`.
 
     Args:
         offsets: integers `[V+1]`.
         sources: integers `[E]`.
+        edge_data: values of the edges by name, `[E, …]`, in order of `sources`; see `Graph.edge_data`.
         symmetric: whether u → v always comes with v → u. None finds out; a value is trusted, unchecked.
         self_loops: "none", "some" or "all" vertices have an edge to themselves. None finds out; a value is trusted.
+        edge_ids: as in `from_coo`.
 
     Raises:
         GraphError: offsets that do not start at 0, decrease, or do not end at E; an id negative or ≥ V.
     """
     row_offsets, ids = _valid_rows(
-        as_integers("offsets", offsets), as_integers("sources", sources), "offsets", "sources"
+        as_integers("offsets", offsets), as_integers("sources", sources), ("offsets", "sources")
     )
-    if not _rows_are_sorted(row_offsets, ids):
-        row_offsets, ids, _ = compress(ids, all_rows(row_offsets), len(row_offsets) - 1, with_positions=False)
-    return assemble(row_offsets, ids, symmetric=symmetric, self_loops=self_loops)
+    known: dict[str, Any] = {
+        "symmetric": symmetric,
+        "self_loops": self_loops,
+        "edge_data": checked_edge_data(_data(edge_data, edge_ids=edge_ids), len(ids)),
+        "without_edge_ids": not edge_ids,
+    }
+    if _rows_are_sorted(row_offsets, ids):
+        return assemble(row_offsets, ids, **known)
+    with_ids = edge_ids and edge_ids_fit(len(ids))
+    row_offsets, ids, places = compress(ids, all_rows(row_offsets), len(row_offsets) - 1, with_positions=with_ids)
+    return assemble(row_offsets, ids, **known, placed=places if with_ids else "target")
 
 
-def from_scipy(adjacency: Any) -> Graph:
-    """A graph of a square SciPy sparse array or matrix: each stored entry `(u, v)` is an edge u → v.
-
-    Values are not looked at: a stored zero is an edge, and duplicates are several edges. For edge weights in edge-id
-    order, pass `m = adjacency.tocoo()` as `from_coo(m.row, m.col, V, return_edge_order=True)` and use `m.data[order]`.
-
-    Raises:
-        GraphError: the array is not square, or its arrays are inconsistent.
-    """
-    if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
-        raise GraphError(f"adjacency must be square, [V, V], got shape {adjacency.shape}")
-    if adjacency.format == "csc":  # columns are targets: already rows by destination
-        return from_csr(adjacency.indptr, adjacency.indices)
-    if adjacency.format == "csr":
-        return _from_outgoing(adjacency.indptr, adjacency.indices, "adjacency.indptr", "adjacency.indices")
-    entries = adjacency.tocoo()
-    return _from_pairs(entries.row, entries.col, ("adjacency.row", "adjacency.col"), adjacency.shape[0])[0]
-
-
-def from_networkx(graph: Any, nodes: Sequence[Hashable] | None = None) -> Graph:
-    """A graph of a networkx graph; an undirected edge becomes two directed ones, an undirected loop one.
-
-    Args:
-        graph: `networkx.Graph`, `DiGraph`, `MultiGraph` or `MultiDiGraph`; attributes are not looked at.
-        nodes: vertex i is `nodes[i]`. None: where the nodes are exactly the integers 0 … V-1 vertex i is node i,
-            otherwise it is `list(graph)[i]`.
-
-    Raises:
-        GraphError: `nodes` does not list every node exactly once.
-    """
-    if nodes is None:
-        nodes = list(graph)
-        if all(type(node) is int for node in nodes) and set(nodes) == set(range(len(nodes))):
-            nodes = range(len(nodes))
-    number = {node: i for i, node in enumerate(nodes)}
-    if len(number) != len(nodes) or number.keys() != set(graph):
-        raise GraphError(
-            f"nodes must list each of the graph's {len(graph)} nodes once: "
-            f"got {len(nodes)}, of which {len(number)} distinct and {len(number.keys() & set(graph))} in the graph"
-        )
-    pairs = np.array([(number[u], number[v]) for u, v in graph.edges()], np.int32).reshape(-1, 2)
-    sources, targets = pairs[:, 0], pairs[:, 1]
-    if not graph.is_directed():
-        back = pairs[sources != targets]
-        sources, targets = np.concatenate([sources, back[:, 1]]), np.concatenate([targets, back[:, 0]])
-    return _from_pairs(sources, targets, ("sources", "targets"), len(nodes))[0]
-
-
-def from_edge_index(
-    edge_index: Any,
-    num_vertices: int | None = None,
+def from_outgoing(
+    offsets: np.ndarray,
+    targets: np.ndarray,
+    names: tuple[str, str],
     *,
-    coalesce: bool = False,
-    return_edge_order: bool = False,
-) -> Graph | tuple[Graph, np.ndarray]:
-    """A graph of an `edge_index` as PyTorch Geometric keeps it: row 0 holds sources, row 1 targets.
+    edge_data: Mapping[str, Any] | None = None,
+    symmetric: bool | None = None,
+    edge_ids: bool = True,
+) -> Graph:
+    """A graph of compressed rows by source; an edge's id is its place in `targets`, sorted or not.
 
     Args:
-        edge_index: integers `[2, E]`, a NumPy array or a torch tensor on any device.
-        num_vertices: V (PyG's `num_nodes`); None takes one more than the largest id.
-        coalesce: drop all but the first of equal edges.
-        return_edge_order: also return where each edge came from, as `from_coo` does.
+        offsets: integers `[V+1]`.
+        targets: integers `[E]`.
+        names: what messages call these two.
+        edge_data: values of the edges by name, `[E, …]`, in order of `targets`.
+        symmetric: True where rows by source are said to be rows by target too, which is checked.
+        edge_ids: as in `from_coo`.
 
     Raises:
-        GraphError: another shape, or an id negative or ≥ num_vertices.
+        GraphError: the arrays do not make rows, or say that they are symmetric and are not.
     """
-    if hasattr(edge_index, "detach"):  # a torch tensor; this package does not import torch
-        edge_index = edge_index.detach().cpu().numpy()
-    pairs = np.asarray(edge_index)
-    if pairs.ndim != 2 or len(pairs) != 2:
-        raise GraphError(f"edge_index must have shape [2, E], got {list(pairs.shape)}")
-    graph, order = _from_pairs(
-        as_integers("edge_index[0]", pairs[0]),
-        as_integers("edge_index[1]", pairs[1]),
-        ("edge_index[0]", "edge_index[1]"),
-        num_vertices,
-        coalesce=coalesce,
-        with_order=return_edge_order,
-    )
-    return (graph, order) if return_edge_order else graph
-
-
-def from_npz(path: str | PathLike[str]) -> Graph:
-    """The graph in an archive of the layout that `dorylax.graph.npz` describes; features and labels are not read.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        GraphError: it is not an npz archive, or lacks `indptr` or `indices`, or they are inconsistent.
-    """
-    with open_npz(path) as archive:
-        return from_archive(archive)
-
-
-def from_archive(archive: Archive) -> Graph:
-    """The graph in an archive that is open already.
-
-    Raises:
-        GraphError: it lacks `indptr` or `indices`, or they are inconsistent.
-    """
-    archive.require("indptr", "indices")
-    graph = _stored_graph(archive)
-    if "self_loops" in archive and (said := str(archive.fetch("self_loops"))) != graph.self_loops:
-        raise GraphError(
-            f"self_loops is {said!r}, but it is {graph.self_loops!r} vertices that have an edge to themselves"
-        )
+    row_offsets, ids = _valid_rows(as_integers(names[0], offsets), as_integers(names[1], targets), names)
+    is_sorted, num_vertices = _rows_are_sorted(row_offsets, ids), len(row_offsets) - 1
+    known: dict[str, Any] = {
+        "edge_data": checked_edge_data(_data(edge_data, edge_ids=edge_ids), len(ids)),
+        "without_edge_ids": not edge_ids,
+    }
+    if symmetric and is_sorted:
+        graph = assemble(row_offsets, ids, placed="source", **known)
+    else:
+        with_ids = edge_ids and not is_sorted and edge_ids_fit(len(ids))
+        *rows, places = transpose(row_offsets, ids, num_vertices, with_positions=with_ids)
+        graph = assemble(*rows, placed="source" if places is None else places, **known)
+    if symmetric and not graph.symmetric:
+        raise GraphError("directed is false, but there are edges without their reverse")
     return graph
 
 
-def _stored_graph(archive: Archive) -> Graph:
-    offsets, targets = archive.fetch("indptr"), archive.fetch("indices")
-    if "directed" in archive and not archive.fetch("directed"):  # rows by source, then, are rows by target
-        graph = from_csr(offsets, targets)
-        if not graph.symmetric:
-            raise GraphError("directed is false, but there are edges without their reverse")
-        return graph
-    return _from_outgoing(offsets, targets, "indptr", "indices")
-
-
-def _from_outgoing(offsets: np.ndarray, targets: np.ndarray, offsets_name: str, targets_name: str) -> Graph:
-    """A graph of compressed rows by source."""
-    row_offsets, ids = _valid_rows(
-        as_integers(offsets_name, offsets), as_integers(targets_name, targets), offsets_name, targets_name
-    )
-    in_offsets, sources, _ = transpose(row_offsets, ids, len(row_offsets) - 1, with_positions=False)
-    return assemble(in_offsets, sources)
-
-
-def _from_pairs(
+def from_pairs(
     sources: np.ndarray,
     targets: np.ndarray,
     names: tuple[str, str],
     num_vertices: int | None,
     *,
-    coalesce: bool = False,
-    with_order: bool = False,
-) -> tuple[Graph, np.ndarray]:
-    """The graph, and the edge order where it is wanted (see `from_coo`)."""
+    edge_data: Mapping[str, Any] | None = None,
+    coalesce: bool | Coalesce = False,
+    edge_ids: bool = True,
+    ids: Integer[np.ndarray, " E"] | None = None,
+) -> Graph:
+    """As `from_coo`, of integers that may be called otherwise.
+
+    Args:
+        sources: integers `[E]`.
+        targets: integers `[E]`.
+        names: what messages call these two.
+        num_vertices: V or None.
+        edge_data: as in `from_coo`.
+        coalesce: as in `from_coo`.
+        edge_ids: as in `from_coo`.
+        ids: the id of each edge, ascending; None for its place.
+    """
+    if coalesce is not False and coalesce not in get_args(Coalesce):
+        raise GraphError(
+            'coalesce must be False, "first" (keep the first of equal edges) or "sum" (add their values), '
+            f"got {coalesce!r}"
+        )
     if len(sources) != len(targets):
         lengths = f"{names[0]} has length {len(sources)} and {names[1]} has length {len(targets)}"
         raise GraphError(f"{lengths}: expected one of each per edge")
@@ -237,21 +187,37 @@ def _from_pairs(
     check_num_vertices(num_vertices)
     check_range(names[0], sources, num_vertices, "num_vertices")
     check_range(names[1], targets, num_vertices, "num_vertices")
+    data = checked_edge_data(_data(edge_data, edge_ids=edge_ids), len(sources))
+    placed: Any = "target" if sorted_by(targets, sources) else "source" if sorted_by(sources, targets) else None
     sources, targets = sources.astype(np.int32, copy=False), targets.astype(np.int32, copy=False)
-    offsets, sources, order = compress(sources, targets, num_vertices, with_positions=with_order)
-    if coalesce:
-        keep = first_of_equals(offsets, sources)
-        offsets, sources, order = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep], order[keep]
-    return assemble(offsets, sources), order
+    with_ids = edge_ids and placed is None and edge_ids_fit(len(sources))
+    offsets, sources, places = compress(sources, targets, num_vertices, with_positions=with_ids)
+    graph = assemble(
+        offsets,
+        sources,
+        placed=placed or (places if with_ids else "target"),
+        edge_ids=None if ids is None else ids.astype(np.int32),
+        edge_data=data,
+        without_edge_ids=not edge_ids,
+    )
+    return graph if coalesce is False else coalesced(graph, coalesce)
+
+
+def _data(edge_data: Mapping[str, Any] | None, *, edge_ids: bool) -> Mapping[str, Any] | None:
+    if edge_data and not edge_ids:
+        raise GraphError(
+            f"edge_data {', '.join(map(str, edge_data))} with edge_ids=False: values per edge need edge ids"
+        )
+    return edge_data
 
 
 def _valid_rows(
-    offsets: np.ndarray, ids: np.ndarray, offsets_name: str, ids_name: str
+    offsets: np.ndarray, ids: np.ndarray, names: tuple[str, str]
 ) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " E"]]:
-    check_offsets(offsets_name, offsets, len(ids), ids_name)
+    check_offsets(names[0], offsets, len(ids), names[1])
     num_vertices = len(offsets) - 1
     check_num_vertices(num_vertices)
-    check_range(ids_name, ids, num_vertices, "num_vertices")
+    check_range(names[1], ids, num_vertices, "num_vertices")
     return offsets.astype(np.int64, copy=False), ids.astype(np.int32, copy=False)
 
 

@@ -7,8 +7,10 @@ Named data sets come from `dorylax.graph.datasets`; this knows only the arrays a
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, final
 
 import numpy as np
@@ -16,81 +18,109 @@ import numpy.typing as npt
 from jaxtyping import Float32
 
 from dorylax.aligned import empty, rows_of
-from dorylax.graph import build, npz
+from dorylax.graph import npz
+from dorylax.graph.archive import from_archive, graph_arrays
+from dorylax.graph.arrays import as_array
 from dorylax.graph.graph import Graph
+from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
+from dorylax.graph.labels import checked_labels, stored_labels
 from dorylax.graph.mapped import release
+from dorylax.graph.masks import checked_masks
+from dorylax.graph.npz import MASKS
 from dorylax.graph.reorder import reorder, user_order
-from dorylax.graph.splits import seeded_split
-from dorylax.graph.validate import (
-    MAX_CLASSES,
-    GraphError,
-    as_integers,
-    check_binary,
-    check_disjoint,
-    check_finite,
-    check_length,
-    check_numbers,
-    check_permutation,
-    check_range,
-)
-
-MASKS = ("train_mask", "val_mask", "test_mask")
+from dorylax.graph.splits import Split, default_split
+from dorylax.graph.validate import GraphError, as_integers, check_finite, check_length, check_permutation
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, init=False)
 class Dataset:
-    """A graph and what is known about its vertices; row i of every array is the vertex in row i of the graph.
+    """A graph and what is known about its vertices and edges; row i of a vertex's array is the vertex in row i of the graph.
 
-    Arrays of other number types are converted (integer labels to int32, the rest to float32); arrays of the right type,
-    memory-mapped ones included, are kept as they are.
+    Arrays may be NumPy of any real type, JAX or torch arrays, pandas tables and columns, SciPy sparse matrices (made
+    dense) or lists; those of the right type, memory-mapped ones included, are kept as they are.
 
     Args:
         name: what reports call it.
-        graph: the graph, V vertices.
-        features: float32 `[V, F]`.
-        labels: the class of each vertex, int32 `[V]`, or the classes as zeros and ones, float32 `[V, C]` (multi-label).
-        num_classes: C.
-        train_mask: the vertices whose labels train the model, bool `[V]`, at least one.
-        val_mask: the vertices that choose the epoch, bool `[V]`; may be empty, and their metric is then null.
-        test_mask: the vertices that are reported on, bool `[V]`; may be empty, and their metric is then null.
+        graph: the graph, V vertices and E edges.
+        features: `[V, F]`, kept as float32.
+        labels: the class of each vertex, integers `[V]`, -1 where it is unlabelled; or the classes as zeros and ones
+            `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or `[V, T]` for a loss
+            of your own.
+        num_classes: C; without it one more than the largest class, or the number of columns. Given, floating labels are
+            classes too, and must be whole.
+        train_mask: the vertices whose labels train the model, at least one: bool `[V]`, zeros and ones `[V]`, or vertex
+            numbers `[N]`. Without any mask all labelled vertices train.
+        val_mask: the vertices that choose the epoch; may be empty, and their metric is then null.
+        test_mask: the vertices that are reported on; may be empty, and their metric is then null.
+        vertex_inputs: further inputs of the model by name, `[V, …]` each.
+        edge_inputs: further inputs of the model by name, `[E, …]` each, in order of edge ids; beside those that came with
+            the graph (`Graph.edge_data`), which they override.
+        multilabel: whether labels `[V, C]` hold any number of classes for a vertex; needed only where they never hold
+            more than one.
+
+    Attributes:
+        labels: int32 `[V]`, or float32 `[V, C]` or `[V, T]`.
+        num_classes: C; None where labels are targets.
+        multilabel: whether labels are `[V, C]`.
+        vertex_inputs: name → bool, int32 or float32 `[V, …]`.
+        edge_inputs: name → bool, int32 or float32 `[E, …]`, those of the graph among them.
 
     Raises:
-        GraphError: a wrong length or type, a feature that is not finite, a label that is no class, overlapping masks.
+        GraphError: an argument is of a wrong length or type, not finite, could be meant in two ways, or does not fit the
+            others; one line that names it and says what to do.
     """
 
     name: str
     graph: Graph
-    # Plain types, so that what is wrong with an array is said by the checks below and not by a type checker.
     features: np.ndarray
     labels: np.ndarray
-    num_classes: int
+    num_classes: int | None
     train_mask: np.ndarray
     val_mask: np.ndarray
     test_mask: np.ndarray
+    vertex_inputs: Mapping[str, np.ndarray]
+    edge_inputs: Mapping[str, np.ndarray]
+    multilabel: bool
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "features", _checked_features(self.features, self.graph.num_vertices))
-        object.__setattr__(self, "num_classes", _checked_num_classes(self.num_classes))
-        object.__setattr__(self, "labels", _checked_labels(self.labels, self.graph.num_vertices, self.num_classes))
-        masks = {name: getattr(self, name) for name in MASKS}
-        for name, mask in masks.items():
-            if mask.dtype != bool or mask.ndim != 1:
-                raise GraphError(f"{name} must be bool [V], one per vertex, got {mask.dtype} {list(mask.shape)}")
-            check_length(name, mask, self.graph.num_vertices, "one per vertex")
-        check_disjoint(masks)
-        if not self.train_mask.any():
-            raise GraphError("train_mask holds no vertex: at least one is needed to train")
+    def __init__(  # noqa: PLR0917  (a split is three masks, and stands in the middle)
+        self,
+        name: str,
+        graph: Graph,
+        features: Any,
+        labels: Any,
+        num_classes: Any = None,
+        train_mask: Any = None,
+        val_mask: Any = None,
+        test_mask: Any = None,
+        *,
+        vertex_inputs: Any = MappingProxyType({}),
+        edge_inputs: Any = MappingProxyType({}),
+        multilabel: bool | None = None,
+    ) -> None:
+        num_vertices = graph.num_vertices
+        found = checked_labels(labels, num_vertices, num_classes, multilabel)
+        own = checked_inputs("vertex_inputs", vertex_inputs, num_vertices, "one row per vertex")
+        of_edges = checked_edge_inputs(graph, edge_inputs)
+        check_apart(own, of_edges)
+        fields: dict[str, Any] = {
+            "name": name,
+            "graph": graph,
+            "features": _checked_features(features, num_vertices),
+            "labels": found.array,
+            "num_classes": found.num_classes,
+            "multilabel": found.multilabel,
+            "vertex_inputs": own,
+            "edge_inputs": of_edges,
+            **checked_masks(dict(zip(MASKS, (train_mask, val_mask, test_mask), strict=True)), found.array),
+        }
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
 
     @property
     def num_features(self) -> int:
         """F, the width of the features."""
         return int(self.features.shape[1])
-
-    @property
-    def multilabel(self) -> bool:
-        """Whether a vertex may have any number of classes."""
-        return self.labels.ndim == 2
 
     def row_normalised(self) -> Dataset:
         """With each row of the features divided by its sum.
@@ -103,16 +133,26 @@ class Dataset:
         return dataclasses.replace(self, features=scaled)
 
     def reorder(self, order: npt.ArrayLike) -> Dataset:
-        """Permutes graph, features, labels and masks: row `order[i]` moves to row i; see `Graph.reorder`."""
+        """Permutes graph and vertices' arrays: row `order[i]` moves to row i; see `Graph.reorder`.
+
+        Arrays of edges stay as they are: they are in order of edge ids, which edges keep.
+        """
         order = as_integers("order", order)
         check_permutation("order", order, self.graph.num_vertices)
         rows: dict[str, Any] = {name: rows_of(getattr(self, name), order) for name in ("features", "labels", *MASKS)}
-        return dataclasses.replace(self, graph=reorder(self.graph, order), **rows)
+        further = {name: rows_of(array, order) for name, array in self.vertex_inputs.items()}
+        return dataclasses.replace(self, graph=reorder(self.graph, order), vertex_inputs=further, **rows)
+
+    def with_split(self, split: Split) -> Dataset:
+        """With other masks, as the functions of `dorylax.graph.splits` make them."""
+        return dataclasses.replace(self, **split._asdict())
 
     def release(self) -> None:
         """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again."""
         rows = self.graph.incoming
-        release(rows.offsets, rows.neighbours, self.features, self.labels, *(getattr(self, name) for name in MASKS))
+        further = (*self.vertex_inputs.values(), *self.edge_inputs.values())
+        masks = (getattr(self, name) for name in MASKS)
+        release(rows.offsets, rows.neighbours, self.features, self.labels, *masks, *further)
 
     @staticmethod
     def from_npz(path: str | PathLike[str], *, split_seed: int = 0) -> Dataset:
@@ -129,24 +169,142 @@ class Dataset:
         """
         with npz.open_npz(path) as archive:
             _require_data(archive)
-            graph = build.from_archive(archive)
-            labels = archive.fetch("labels")
-            num_vertices = graph.num_vertices
-            _check_label_form(labels, num_vertices)
-            if "num_classes" in archive:
-                num_classes = _checked_num_classes(archive.fetch("num_classes"))
-            elif labels.ndim == 2:
-                num_classes = labels.shape[1]
-            else:
-                check_range("labels", labels, MAX_CLASSES, "the largest number of classes")
-                num_classes = int(labels.max(initial=0)) + 1
-            if any(name in archive for name in MASKS):
-                empty = np.zeros(num_vertices, bool)
-                train, val, test = (archive.fetch(name) if name in archive else empty for name in MASKS)
-            else:
-                train, val, test = seeded_split(num_vertices, split_seed, labels)
+            npz.check_names(archive)
+            graph = from_archive(archive)
+            labels = stored_labels(archive, graph.num_vertices)
+            masks: Mapping[str, Any] = {name: archive.fetch(name) for name in MASKS if name in archive}
+            if not masks:
+                masks = default_split(labels.array, split_seed)._asdict()
             name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
-            return Dataset(name, graph, npz.read_features(archive), labels, num_classes, train, val, test)
+            return Dataset(
+                name,
+                graph,
+                npz.read_features(archive),
+                labels.array,
+                labels.num_classes,
+                multilabel=labels.multilabel,
+                vertex_inputs={name: archive.fetch(stored) for name, stored in npz.vertex_names(archive).items()},
+                **masks,
+            )
+
+    @staticmethod
+    def from_pyg(
+        data: Any,
+        name: str = "pyg",
+        *,
+        features: Any = "x",
+        labels: Any = "y",
+        num_classes: int | None = None,
+        multilabel: bool | None = None,
+        split: int | None = None,
+        ignore: Collection[str] = (),
+    ) -> Dataset:
+        """Of a homogeneous `torch_geometric.data.Data`.
+
+        Its masks are masks, what else it has per node are `vertex_inputs`, and what it has per edge are `edge_inputs`.
+
+        Args:
+            data: with an `edge_index`; column k is edge k.
+            name: what reports call the data set.
+            features: the name of what is per node, a list of names (columns side by side), or an array.
+            labels: likewise.
+            num_classes: as in `Dataset`.
+            multilabel: as in `Dataset`.
+            split: which column of masks `[V, K]`.
+            ignore: names to leave out; of the whole graph there can be nothing else.
+
+        Raises:
+            GraphError: something has no place in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
+        """
+        from dorylax.graph.importers import pyg, roles
+
+        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
+        return roles.data_set(name, pyg.read(data, ignore=ignore), ignore, features=features, labels=labels, **given)
+
+    @staticmethod
+    def from_dgl(
+        graph: Any,
+        name: str = "dgl",
+        *,
+        features: Any = "feat",
+        labels: Any = "label",
+        num_classes: int | None = None,
+        multilabel: bool | None = None,
+        split: int | None = None,
+        ignore: Collection[str] = (),
+    ) -> Dataset:
+        """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`."""
+        from dorylax.graph.importers import dgl, roles
+
+        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
+        return roles.data_set(name, dgl.read(graph, ignore=ignore), ignore, features=features, labels=labels, **given)
+
+    @staticmethod
+    def from_networkx(
+        graph: Any,
+        name: str = "networkx",
+        *,
+        features: Any,
+        labels: Any,
+        nodes: Sequence[Hashable] | None = None,
+        num_classes: int | None = None,
+        multilabel: bool | None = None,
+        split: int | None = None,
+        ignore: Collection[str] = (),
+    ) -> Dataset:
+        """Of a networkx graph, by the attributes of its nodes and edges; `nodes` as in `Graph.from_networkx`.
+
+        Other arguments and errors as in `from_pyg`; arrays are in the order of vertices.
+        """
+        from dorylax.graph.importers import networkx_graph, roles
+
+        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
+        read = networkx_graph.read(graph, nodes, ignore=ignore)
+        return roles.data_set(name, read, ignore, features=features, labels=labels, **given)
+
+    @staticmethod
+    def from_dataframes(
+        vertices: Any,
+        edges: Any,
+        name: str = "dataframes",
+        *,
+        features: Any = None,
+        labels: Any = "label",
+        key: Hashable = None,
+        source: Hashable = "source",
+        target: Hashable = "target",
+        num_classes: int | None = None,
+        multilabel: bool | None = None,
+        split: int | None = None,
+        ignore: Collection[Hashable] = (),
+    ) -> Dataset:
+        """Of two pandas tables, a row per vertex and a row per edge. Other columns of edges are `edge_inputs`.
+
+        Args:
+            vertices: V rows.
+            edges: E rows; row k is edge k.
+            name: what reports call the data set.
+            features: columns of `vertices`, a name or a list; the others are `vertex_inputs`. None: all others are features.
+            labels: a column of `vertices`.
+            key: the column of `vertices` that sources and targets name them by; None where these are row numbers.
+            source: a column of `edges`.
+            target: a column of `edges`.
+            num_classes: as in `Dataset`.
+            multilabel: as in `Dataset`.
+            split: which column of masks `[V, K]`.
+            ignore: columns to leave out, of either table.
+
+        Raises:
+            GraphError: there is no such column, an edge names no vertex, or as `from_pyg`.
+        """
+        from dorylax.graph.importers import roles
+        from dorylax.graph.importers.dataframe import read
+
+        imported = read(vertices, edges, key, source, target, ignore=ignore)
+        if features is None:
+            features = [column for column in imported.vertex_data if column not in (labels, *MASKS)]
+        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
+        return roles.data_set(name, imported, ignore, features=features, labels=labels, **given)
 
     def save_npz(self, path: str | PathLike[str]) -> None:
         """Writes the archive that `from_npz` reads, in the user's vertex order, and all of it or nothing.
@@ -156,69 +314,43 @@ class Dataset:
         """
         restore = user_order(self.graph)
         data = self if restore is None else self.reorder(restore)
-        by_source = data.graph.incoming if data.graph.symmetric else data.graph.outgoing
         arrays = {name: getattr(data, name) for name in ("features", "labels", *MASKS)}
+        if self.num_classes is not None:
+            arrays |= {"num_classes": np.array(self.num_classes), "multilabel": np.array(self.multilabel)}
         npz.write_npz(
             path,
             {
-                "indptr": by_source.offsets,
-                "indices": by_source.neighbours,
-                "directed": np.array(not data.graph.symmetric),
-                "self_loops": np.array(data.graph.self_loops),
-                "num_classes": np.array(self.num_classes),
+                **graph_arrays(data.graph, data.edge_inputs),
                 "name": np.array(self.name),
                 **arrays,
+                **{f"{npz.VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()},
             },
         )
 
 
 def _require_data(archive: npz.Archive) -> None:
-    wanted = ["labels"] if "features_indptr" in archive else ["features", "labels"]
     try:
-        archive.require(*wanted)
+        archive.require(*npz.feature_names(archive), "labels")
     except GraphError as error:
         raise GraphError(f"{error}. Without features and labels it is only a graph: Graph.from_npz reads it") from error
 
 
-def _checked_features(features: np.ndarray, num_vertices: int) -> Float32[np.ndarray, "V F"]:
-    check_numbers("features", features, "V F")
-    if features.shape[1] == 0:
-        raise GraphError(f"features has shape {list(features.shape)}: expected at least one column, F ≥ 1")
-    check_length("features", features, num_vertices, "one row per vertex")
-    with np.errstate(over="ignore"):  # a float64 too large for float32 becomes infinite, and is then refused
-        features = features.astype(np.float32, copy=False)
-    check_finite("features", features)
-    return features
-
-
-def _checked_num_classes(value: int | np.ndarray) -> int:
-    number = np.asarray(value)
-    if number.ndim != 0 or number.dtype.kind not in "iu":
-        raise GraphError(f"num_classes must be one integer, got {number.dtype} {number.tolist()!r}")
-    if not 1 <= number <= MAX_CLASSES:
-        raise GraphError(f"num_classes must be ≥ 1 and ≤ {MAX_CLASSES} (labels are int32), got {number}")
-    return int(number)
-
-
-def _check_label_form(labels: np.ndarray, num_vertices: int) -> None:
-    """Everything but the values."""
-    if labels.ndim not in {1, 2}:
-        raise GraphError(f"labels must be integers [V], or zeros and ones [V, C], got shape {list(labels.shape)}")
-    if labels.ndim == 1:
-        as_integers("labels", labels)
-    else:
-        check_numbers("labels", labels, "V C")
-    check_length("labels", labels, num_vertices, "one per vertex")
-
-
-def _checked_labels(labels: np.ndarray, num_vertices: int, num_classes: int) -> np.ndarray:
-    _check_label_form(labels, num_vertices)
-    if labels.ndim == 1:
-        check_range("labels", labels, num_classes, "num_classes")  # before the cast, which would wrap
-        return labels.astype(np.int32, copy=False)
-    if labels.shape[1] != num_classes:
+def _checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V F"]:
+    if features is None:
         raise GraphError(
-            f"labels [V, C] has {labels.shape[1]} columns: expected one per class, num_classes = {num_classes}"
+            "features is None: where vertices have none, give what the model shall start from, as np.ones((V, 1)) or degrees"
         )
-    check_binary("labels", labels)
-    return labels.astype(np.float32, copy=False)
+    array = as_array("features", features, "encode it as numbers")
+    if array.ndim == 1 and len(array) == num_vertices:
+        raise GraphError(f"features has shape {list(array.shape)}: one column is features[:, None], [V, 1]")
+    if array.ndim != 2:
+        raise GraphError(f"features must be real numbers [V, F], got {array.dtype} {list(array.shape)}")
+    if array.shape[1] == 0:
+        raise GraphError(f"features has shape {list(array.shape)}: expected at least one column, F ≥ 1")
+    if array.shape == (array.shape[0], num_vertices) and len(array) != num_vertices:
+        raise GraphError(f"features has shape {list(array.shape)}, [F, V]: expected one row per vertex, features.T")
+    check_length("features", array, num_vertices, "one row per vertex")
+    with np.errstate(over="ignore"):  # a float64 too large for float32 becomes infinite, and is then refused
+        array = array.astype(np.float32, copy=False)
+    check_finite("features", array)
+    return array

@@ -4,10 +4,13 @@ A `Graph` is a directed multigraph on vertices 0 … V-1 in compressed sparse ro
 sources of v's in-edges; forward gathers read it) and *outgoing* (row u lists the targets of u's out-edges; backward
 gathers read it). It says nothing about features or labels (see `dorylax.graph.dataset`), and it does not build itself
 from other formats (see `dorylax.graph.build`).
-Its methods that make graphs are names for functions of `build`, `transform` and `reorder`; their texts are there.
+Its methods that make graphs are names for functions of `build`, `importers`, `archive`, `transform` and `reorder`; their
+texts are there.
 
-Edge order. The position of an edge in the incoming rows, sorted by (target, source), is its *edge id*; every per-edge
-array `[E, …]` is in that order. `outgoing.edges` gives the edge id of each outgoing entry.
+Edge order. Per-edge arrays `[E, …]` are in ascending order of edge ids, and an edge's *id* is its place in what the user
+gave (of equal edges that were coalesced that of the first; `symmetrise` and `with_self_loops` give new edges ids after all
+others). Rows are sorted by (target, source); a position in the incoming rows is a *slot*, an internal matter: what
+`outgoing.edges` and all below the public operators count by. `edge_order` leads from slots to places in per-edge arrays.
 
 Two representations of one class. On the host the arrays are NumPy (memory-mapped ones included) and offsets are int64.
 Inside JAX a graph is a pytree: without x64, JAX would silently narrow int64 to int32 and offsets past 2³¹ would be
@@ -19,24 +22,31 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import Any, Literal, final, overload
+from types import MappingProxyType
+from typing import Any, Literal, final
 
 import jax
 import numpy as np
 import numpy.typing as npt
 
+from dorylax.graph.edge_order import BySlot, EdgeOrder, inverse_permutation, places_of_slots
 from dorylax.graph.transpose import edge_ids_fit, transpose, transposed_positions
 from dorylax.graph.validate import GraphError
 
 SelfLoops = Literal["none", "some", "all"]
+Coalesce = Literal["first", "sum"]
+"""What becomes of the values of equal edges: those of the first are kept, or all are added up."""
 Size = Any
 """An int; while a model is traced for any size, a symbolic dimension of JAX."""
 
 if sys.byteorder != "little":  # the uint32 view of int64 offsets below assumes it
     raise ImportError(f"dorylax needs a little-endian machine, this one is {sys.byteorder}-endian")
+
+
+_NO_DATA: dict[str, np.ndarray] = {}  # never written to
 
 
 @final
@@ -47,7 +57,7 @@ class Adjacency:
     Attributes:
         offsets: row r's entries are `offsets[r]:offsets[r+1]`; int64 `[R+1]` on the host, uint32 `[R+1, 2]` inside JAX.
         neighbours: the vertex at the other end of each entry, int32 `[E]`.
-        edges: the edge id of each entry, int32 `[E]`; None where entry k is edge k (incoming rows), and where edges are
+        edges: the slot of each entry, int32 `[E]`; None where entry k is slot k (incoming rows), and where edges are
             too many for int32 ids (outgoing rows; see `Graph.edge_ids_fit`).
     """
 
@@ -66,8 +76,7 @@ class Adjacency:
 class Graph:
     """Directed multigraph in compressed sparse rows; see the module's text for the contract.
 
-    Make one with `Graph.from_coo`, `from_csr`, `from_scipy`, `from_networkx`, `from_edge_index` or `from_npz`, which
-    validate; the constructor trusts its arguments.
+    Make one with `Graph.from_coo` or another `from_…`, which validate; the constructor trusts its arguments.
 
     Args:
         offsets: in-edge row offsets, int64 `[V+1]`.
@@ -76,7 +85,10 @@ class Graph:
         symmetric: whether u → v comes with v → u (with the same multiplicity); both directions then share arrays.
         self_loops: whether no vertex, some vertices or all vertices have an edge to themselves.
         vertex_ids: the user's id of the vertex in row r, int32 `[V]`; None where row r is vertex r (see `reorder`).
-        edge_ids: see the property; computed on first use when not given.
+        placed: which place of per-edge arrays is whose; see `dorylax.graph.edge_order.EdgeOrder`.
+        edge_ids: see the property.
+        num_edge_ids: N, where ids 0 … N-1 were given out, also to edges that are gone; by default just enough.
+        edge_data: see the property; None where it is not known (inside JAX).
         without_edge_ids: whether edges have no ids although they might; see the method.
     """
 
@@ -89,18 +101,23 @@ class Graph:
         symmetric: bool = False,
         self_loops: SelfLoops = "none",
         vertex_ids: Any = None,
+        placed: EdgeOrder = "target",
         edge_ids: Any = None,
+        num_edge_ids: int | None = None,
+        edge_data: Mapping[str, np.ndarray] | None = _NO_DATA,
         without_edge_ids: bool = False,
     ) -> None:
         self.incoming = Adjacency(offsets, sources)
         self.symmetric = symmetric
         self.self_loops: SelfLoops = self_loops
         self.vertex_ids = vertex_ids
+        self.placed = placed
+        self._edge_ids = edge_ids
+        self._num_edge_ids = num_edge_ids
+        self._edge_data = edge_data
         self._without_edge_ids = without_edge_ids
         if outgoing is not None:
             self.__dict__["outgoing"] = outgoing
-        if edge_ids is not None:
-            self.__dict__["edge_ids"] = edge_ids
 
     @cached_property
     def outgoing(self) -> Adjacency:
@@ -110,21 +127,69 @@ class Graph:
             return Adjacency(*transpose(*rows, self.num_vertices, with_positions=self.edge_ids_fit))
         return Adjacency(*rows, transposed_positions(*rows) if self.edge_ids_fit else None)
 
-    @cached_property
+    @property
     def edge_ids(self) -> Any:
-        """The edge id, in the graph before any `reorder`, of each edge, int32 `[E]`; None where unchanged.
+        """The id of each edge in order of per-edge arrays, int32 `[E]`, ascending; None where these are 0 … E-1.
 
-        Computed (two counting sorts, O(V + E)) and kept on first use.
+        Values of all edges that the user gave, `[E_given, …]`, are those of this graph's edges as `values[graph.edge_ids]`,
+        and after `symmetrise` as `values[graph.edge_ids % E_given]`: a reverse edge has the id E_given + that of its twin.
 
         Raises:
             GraphError: edges have no ids (`edge_ids_fit`).
         """
-        if self.vertex_ids is None:
-            return None
         self.require_edge_ids()
-        from dorylax.graph.reorder import user_edge_ids
+        return self._edge_ids
 
-        return user_edge_ids(as_int64(self.incoming.offsets), np.asarray(self.incoming.neighbours), self.vertex_ids)
+    @property
+    def num_edge_ids(self) -> int:
+        """N: ids 0 … N-1 were given out, also to edges that are gone; new edges get ids from N on. On the host only."""
+        if self._num_edge_ids is not None:
+            return self._num_edge_ids
+        return int(self.num_edges if self._edge_ids is None or not self.num_edges else self._edge_ids[-1] + 1)
+
+    @property
+    def edge_data(self) -> Mapping[str, np.ndarray]:
+        """Values that came with the edges by name, NumPy `[E, …]` in order of edge ids; transformations keep them.
+
+        Raises:
+            GraphError: inside JAX, where there are none.
+        """
+        if not self.knows_edge_data:
+            raise GraphError(
+                "graph.edge_data is there on the host only, and this graph comes from inside JAX: give the model what it "
+                "reads as an input, model(graph, x, weight)"
+            )
+        return MappingProxyType(self._edge_data or {})
+
+    @property
+    def knows_edge_data(self) -> bool:
+        """Whether `edge_data` may be read: not inside JAX, nor once a graph went through it."""
+        return self._edge_data is not None
+
+    @cached_property
+    def edge_order(self) -> Any:
+        """The place in per-edge arrays of the edge in each slot, int32 `[E]`; None where slot k is place k.
+
+        Computed (two counting sorts at most, O(V + E)) and kept on first use.
+
+        Raises:
+            GraphError: edges have no ids (`edge_ids_fit`).
+        """
+        self.require_edge_ids()
+        if isinstance(self.placed, BySlot):
+            return self.placed.places
+        if self.by_source:
+            positions = self.outgoing.edges
+            return positions if self.symmetric else inverse_permutation(np.asarray(positions))
+        if self.vertex_ids is None:
+            return None if isinstance(self.placed, str) else self.placed
+        rows = as_int64(self.incoming.offsets), np.asarray(self.incoming.neighbours)
+        return places_of_slots(self.placed, *rows, self.vertex_ids)
+
+    @property
+    def by_source(self) -> bool:
+        """Whether per-edge arrays are in order of the outgoing rows: `outgoing.edges[k]` is then the slot of place k."""
+        return isinstance(self.placed, str) and self.placed == "source" and self.vertex_ids is None
 
     @property
     def num_vertices(self) -> Size:
@@ -141,10 +206,10 @@ class Graph:
         """Whether edges have int32 ids, so that per-edge arrays, edge weights and attention are possible.
 
         False past 2³¹ - 1 edges and after `without_edge_ids`: `outgoing.edges` is then None, and is not to be read as
-        "entry k is edge k".
+        "entry k is slot k".
         """
         if isinstance(self.incoming.neighbours, np.ndarray):
-            return edge_ids_fit(self.num_edges) and not self._without_edge_ids
+            return edge_ids_fit(self.num_edge_ids) and not self._without_edge_ids
         return self.outgoing.edges is not None  # inside JAX the number of edges may be symbolic
 
     def require_edge_ids(self) -> None:
@@ -153,93 +218,135 @@ class Graph:
             return
         if isinstance(self.num_edges, int) and edge_ids_fit(self.num_edges):
             raise GraphError(
-                "the edges of this graph have no ids (Graph.without_edge_ids): use the graph as it was before"
+                "the edges of this graph have no ids: it was made without (Graph.without_edge_ids, edge_ids=False) or its "
+                "ids do not fit int32; use the graph as it was before"
             )
         raise GraphError(
             f"the graph has {self.num_edges} edges: operators with weights, attention or values per edge take at most "
             "2147483647, because JAX counts in int32; gather without weights has no limit"
         )
 
-    @overload
-    @staticmethod
-    def from_coo(
-        sources: npt.ArrayLike, targets: npt.ArrayLike, num_vertices: int | None = None, *, coalesce: bool = False
-    ) -> Graph: ...
-    @overload
     @staticmethod
     def from_coo(
         sources: npt.ArrayLike,
         targets: npt.ArrayLike,
         num_vertices: int | None = None,
         *,
-        coalesce: bool = False,
-        return_edge_order: Literal[True],
-    ) -> tuple[Graph, np.ndarray]: ...
-    @staticmethod
-    def from_coo(*args: Any, **options: Any) -> Any:
+        edge_data: Mapping[str, Any] | None = None,
+        coalesce: bool | Coalesce = False,
+        edge_ids: bool = True,
+    ) -> Graph:
         """Of edges `sources[k]` → `targets[k]`; see `dorylax.graph.build.from_coo`."""
         from dorylax.graph import build
 
-        return build.from_coo(*args, **options)
+        return build.from_coo(sources, targets, num_vertices, edge_data=edge_data, coalesce=coalesce, edge_ids=edge_ids)
 
     @staticmethod
     def from_csr(
         offsets: npt.ArrayLike,
         sources: npt.ArrayLike,
         *,
+        edge_data: Mapping[str, Any] | None = None,
         symmetric: bool | None = None,
         self_loops: SelfLoops | None = None,
+        edge_ids: bool = True,
     ) -> Graph:
         """Of compressed rows by destination, used in place where sorted; see `dorylax.graph.build.from_csr`."""
         from dorylax.graph import build
 
-        return build.from_csr(offsets, sources, symmetric=symmetric, self_loops=self_loops)
+        return build.from_csr(
+            offsets, sources, edge_data=edge_data, symmetric=symmetric, self_loops=self_loops, edge_ids=edge_ids
+        )
 
     @staticmethod
-    def from_scipy(adjacency: Any) -> Graph:
-        """Of a SciPy sparse array, entry `(u, v)` being u → v; see `dorylax.graph.build.from_scipy`."""
-        from dorylax.graph import build
+    def from_scipy(adjacency: Any, *, weight: str | None = "weight", edge_ids: bool = True) -> Graph:
+        """Of a SciPy sparse array, entry `(u, v)` being u → v; see `dorylax.graph.importers.scipy_sparse`."""
+        from dorylax.graph.importers.scipy_sparse import from_scipy
 
-        return build.from_scipy(adjacency)
+        return from_scipy(adjacency, weight=weight, edge_ids=edge_ids)
 
     @staticmethod
-    def from_networkx(graph: Any, nodes: Sequence[Hashable] | None = None) -> Graph:
-        """Of a networkx graph; see `dorylax.graph.build.from_networkx`."""
-        from dorylax.graph import build
+    def from_networkx(graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collection[str] = ()) -> Graph:
+        """Of a networkx graph and its edges' attributes; see `dorylax.graph.importers.networkx_graph`."""
+        from dorylax.graph.importers.networkx_graph import from_networkx
 
-        return build.from_networkx(graph, nodes)
+        return from_networkx(graph, nodes, ignore=ignore)
 
-    @overload
-    @staticmethod
-    def from_edge_index(edge_index: Any, num_vertices: int | None = None, *, coalesce: bool = False) -> Graph: ...
-    @overload
     @staticmethod
     def from_edge_index(
         edge_index: Any,
         num_vertices: int | None = None,
         *,
-        coalesce: bool = False,
-        return_edge_order: Literal[True],
-    ) -> tuple[Graph, np.ndarray]: ...
-    @staticmethod
-    def from_edge_index(*args: Any, **options: Any) -> Any:
-        """Of PyTorch Geometric's `edge_index` `[2, E]`; see `dorylax.graph.build.from_edge_index`."""
-        from dorylax.graph import build
+        edge_attr: Any = None,
+        edge_weight: Any = None,
+        coalesce: bool | Coalesce = False,
+        edge_ids: bool = True,
+    ) -> Graph:
+        """Of PyTorch Geometric's `edge_index` `[2, E]`; see `dorylax.graph.importers.pyg`."""
+        from dorylax.graph.importers.pyg import from_edge_index
 
-        return build.from_edge_index(*args, **options)
+        return from_edge_index(
+            edge_index,
+            num_vertices,
+            edge_attr=edge_attr,
+            edge_weight=edge_weight,
+            coalesce=coalesce,
+            edge_ids=edge_ids,
+        )
+
+    @staticmethod
+    def from_pyg(data: Any, *, ignore: Collection[str] = ()) -> Graph:
+        """Of a PyTorch Geometric `Data` and its tensors per edge; see `dorylax.graph.importers.pyg`."""
+        from dorylax.graph.importers.pyg import from_pyg
+
+        return from_pyg(data, ignore=ignore)
+
+    @staticmethod
+    def from_dgl(graph: Any, *, ignore: Collection[str] = ()) -> Graph:
+        """Of a homogeneous DGL graph and its `edata`; see `dorylax.graph.importers.dgl`."""
+        from dorylax.graph.importers.dgl import from_dgl
+
+        return from_dgl(graph, ignore=ignore)
+
+    @staticmethod
+    def from_dataframe(
+        edges: Any,
+        source: Hashable = "source",
+        target: Hashable = "target",
+        num_vertices: int | None = None,
+        *,
+        ignore: Collection[Hashable] = (),
+        coalesce: bool | Coalesce = False,
+    ) -> Graph:
+        """Of a pandas table with a row per edge; see `dorylax.graph.importers.dataframe`."""
+        from dorylax.graph.importers.dataframe import from_dataframe
+
+        return from_dataframe(edges, source, target, num_vertices, ignore=ignore, coalesce=coalesce)
 
     @staticmethod
     def from_npz(path: str | PathLike[str]) -> Graph:
-        """Of an archive in dorylax's npz layout; see `dorylax.graph.build.from_npz`."""
-        from dorylax.graph import build
+        """Of an archive in dorylax's npz layout; see `dorylax.graph.archive`."""
+        from dorylax.graph.archive import from_npz
 
-        return build.from_npz(path)
+        return from_npz(path)
 
-    def with_self_loops(self) -> Graph:
+    def save_npz(self, path: str | PathLike[str]) -> None:
+        """Writes the archive that `from_npz` reads; see `dorylax.graph.archive`."""
+        from dorylax.graph.archive import save_npz
+
+        save_npz(self, path)
+
+    def coalesce(self, values: Coalesce = "first") -> Graph:
+        """With one edge for all that are equal; see `dorylax.graph.transform`."""
+        from dorylax.graph import transform
+
+        return transform.coalesce(self, values)
+
+    def with_self_loops(self, loop_data: Mapping[str, Any] | None = None) -> Graph:
         """With an edge v → v added for each vertex that has none; see `dorylax.graph.transform`."""
         from dorylax.graph import transform
 
-        return transform.with_self_loops(self)
+        return transform.with_self_loops(self, loop_data)
 
     def without_self_loops(self) -> Graph:
         """Without the edges v → v; see `dorylax.graph.transform`."""
@@ -254,7 +361,7 @@ class Graph:
         return transform.symmetrise(self)
 
     def without_edge_ids(self) -> Graph:
-        """The same graph, whose edges have no ids: 4 to 12 bytes an edge less on the device.
+        """The same graph, whose edges have no ids and no values: 4 to 12 bytes an edge less on the device.
 
         For models without weights, attention or values per edge; operators that would need ids raise a `GraphError`.
         """
@@ -272,25 +379,28 @@ class Graph:
         )
 
     def reorder(self, order: npt.ArrayLike) -> Graph:
-        """With row `order[i]` moved to row i; vertices and edges keep the user's ids; see `dorylax.graph.reorder`."""
+        """With row `order[i]` moved to row i; vertices and edges keep their ids; see `dorylax.graph.reorder`."""
         from dorylax.graph.reorder import reorder
 
         return reorder(self, order)
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[bool, SelfLoops]]:
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[bool, SelfLoops, bool]]:
         """Leaves: arrays as JAX may see them. Static: what may change which operations are traced."""
         out = self.outgoing
         reverse = (None, None) if self.symmetric else (as_words(out.offsets), out.neighbours)
         # Where ids do not fit, JAX would narrow int64 ids to wrong ones without a word.
-        edges, edge_ids = (out.edges, self.edge_ids) if self.edge_ids_fit else (None, None)
+        fit = self.edge_ids_fit
+        by_source = fit and self.by_source
+        edges, edge_ids = (out.edges, self.edge_ids) if fit else (None, None)
+        order = None if by_source or not fit else self.edge_order
         leaves = (as_words(self.incoming.offsets), self.incoming.neighbours, *reverse, edges)
-        return (*leaves, self.vertex_ids, edge_ids), (self.symmetric, self.self_loops)
+        return (*leaves, self.vertex_ids, order, edge_ids), (self.symmetric, self.self_loops, by_source)
 
     @classmethod
-    def tree_unflatten(cls, static: tuple[bool, SelfLoops], leaves: tuple[Any, ...]) -> Graph:
-        """Inverse of `tree_flatten`; takes any leaves, as JAX requires."""
-        offsets, sources, out_offsets, targets, out_edges, vertex_ids, edge_ids = leaves
-        symmetric, self_loops = static
+    def tree_unflatten(cls, static: tuple[bool, SelfLoops, bool], leaves: tuple[Any, ...]) -> Graph:
+        """Inverse of `tree_flatten`, but for `edge_data`; takes any leaves, as JAX requires."""
+        offsets, sources, out_offsets, targets, out_edges, vertex_ids, edge_order, edge_ids = leaves
+        symmetric, self_loops, by_source = static
         outgoing = Adjacency(offsets, sources, out_edges) if symmetric else Adjacency(out_offsets, targets, out_edges)
         return cls(
             offsets,
@@ -299,7 +409,9 @@ class Graph:
             symmetric=symmetric,
             self_loops=self_loops,
             vertex_ids=vertex_ids,
+            placed="source" if by_source else BySlot(edge_order),
             edge_ids=edge_ids,
+            edge_data=None,
             without_edge_ids=out_edges is None,
         )
 

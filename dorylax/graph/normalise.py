@@ -23,7 +23,7 @@ class GCNNormalisation:
 
     Attributes:
         scale: the diagonal of D^-1/2, float32 `[V]`; 0 where the degree is 0.
-        edge_weight: `weight[e] · scale[source] · scale[target]` of each edge in edge-id order, float32 `[E]`.
+        edge_weight: `weight[e] · scale[source] · scale[target]` of each edge in order of edge ids, float32 `[E]`.
         loop_weight: the weight of the loop added at each vertex, float32 `[V]`; 0 where the graph has one already.
     """
 
@@ -52,15 +52,16 @@ def gcn_normalisation(graph: Graph, edge_weight: np.ndarray | None = None) -> GC
 
     Args:
         graph: the graph, A.
-        edge_weight: weights ≥ 0 in edge-id order, `[E]`; None is all ones.
+        edge_weight: weights ≥ 0 in order of edge ids, `[E]`; None is all ones (also where the graph has `edge_data`).
 
     Raises:
-        GraphError: wrong length, or a weight that is negative or not finite.
+        GraphError: edges have no ids, wrong length, or a weight that is negative or not finite.
 
     References:
         Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017, equation 2.
     """
     offsets, sources = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    order = graph.edge_order
     lacks_loop = ~rows_with_loops(offsets, sources)
     degree = lacks_loop.astype(np.float64)
     if edge_weight is None:
@@ -70,13 +71,15 @@ def gcn_normalisation(graph: Graph, edge_weight: np.ndarray | None = None) -> GC
         for start, stop in spans(len(sources)):
             rows = rows_between(offsets, start, stop)
             first, last = int(rows[0]), int(rows[-1])
-            degree[first : last + 1] += np.bincount(rows - first, edge_weight[start:stop])
+            places = slice(start, stop) if order is None else order[start:stop]
+            degree[first : last + 1] += np.bincount(rows - first, edge_weight[places])
     scale = np.zeros(graph.num_vertices)
     np.divide(1, np.sqrt(degree), out=scale, where=degree > 0)
     weight = np.empty(graph.num_edges, np.float32)
     for start, stop in spans(len(sources)):
         product = scale[sources[start:stop]] * scale[rows_between(offsets, start, stop)]
-        weight[start:stop] = product if edge_weight is None else product * edge_weight[start:stop]
+        places = slice(start, stop) if order is None else order[start:stop]
+        weight[places] = product if edge_weight is None else product * edge_weight[places]
     return GCNNormalisation(scale.astype(np.float32), weight, (lacks_loop * scale**2).astype(np.float32))
 
 

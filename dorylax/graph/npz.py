@@ -3,12 +3,17 @@
 Arrays:
     indptr: int64 `[V+1]`, indices: int32 `[E]`. Compressed rows by *source*: row u lists the targets of u's out-edges.
         An undirected graph stores both directions.
+    edge_<name>: values of the edges, `[E, …]` in order of `indices`: `Graph.edge_data`; any number of them.
+    edge_ids: int32 `[E]`, the id of each edge in order of `indices`, all different; optional: otherwise its place there.
     features: `[V, F]`, or compressed rows `features_indptr`, `features_indices`, `features_data`, `features_shape`.
-    labels: int `[V]`, or `[V, C]` of zeros and ones (multi-label).
+    labels: int `[V]`, -1 where unlabelled, or `[V, C]` of zeros and ones (multi-label); floating, and without
+        num_classes, targets `[V]` or `[V, T]`.
     directed: false where every edge comes with its reverse, which saves sorting; optional.
     self_loops: "none", "some" or "all" vertices have an edge to themselves, which saves guessing what a run will need;
         optional.
     num_classes: C; optional.
+    multilabel: whether labels `[V, C]` are any number of classes; optional where a vertex has more than one.
+    vertex_<name>: `[V, …]`, a further input of the model by that name; any number of them.
     train_mask, val_mask, test_mask: bool `[V]`; optional.
     name: optional.
 
@@ -19,6 +24,7 @@ take memory only where and while they are used, and XLA reads them in place (`do
 
 from __future__ import annotations
 
+import difflib
 import os
 import struct
 import tokenize
@@ -40,7 +46,14 @@ _LOCAL_HEADER = 30  # bytes of a zip member's header before its name
 _ZIP64_FIELD = 20  # bytes of the field that zipfile adds to it
 _PADDING_FIELD = 0xD935  # a number that zip tools use for padding and skip
 
+VERTEX_PREFIX = "vertex_"
+"""Of the names of further inputs per vertex."""
+
+_SINGLE = ("directed", "self_loops", "multilabel", "name")
 _SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
+MASKS = ("train_mask", "val_mask", "test_mask")
+_NAMES = ("indptr", "indices", "features", *_SPARSE, "labels", "num_classes", *_SINGLE, *MASKS)
+_OF_OTHERS = ("edge_", "num_self_loops")  # beginnings of names that are near to ours and mean something else
 # What zipfile and NumPy raise on damaged bytes: of the archive, a member, an array's header (a shape too large, too).
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -66,17 +79,22 @@ class Archive:
     def __contains__(self, name: str) -> bool:
         return name in self._file.files
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What arrays there are."""
+        return tuple(self._file.files)
+
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""
         absent = [name for name in names if name not in self]
         if absent:
-            raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self._file.files)}")
+            raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self.names) or 'none'}")
 
     def fetch(self, name: str) -> np.ndarray:
         """Reads one array, or memory-maps it (read-only) where it is large and stored for it.
 
         Raises:
-            GraphError: it is not there, is damaged, or holds Python objects.
+            GraphError: it is not there, is damaged, holds Python objects, or several values where one is meant.
         """
         self.require(name)
         try:
@@ -84,7 +102,10 @@ class Archive:
             if array is None:
                 array = self._file[name]
         except _DAMAGE as error:
-            raise GraphError(f"array {name} cannot be read ({error})") from error
+            reason = "it holds Python objects: save numbers" if "Object arrays" in str(error) else error
+            raise GraphError(f"array {name} cannot be read ({reason})") from error
+        if name in _SINGLE and array.ndim:
+            raise GraphError(f"{name} must be a single value, got {array.dtype} {list(array.shape)}")
         return array
 
     def maps(self, name: str) -> bool:
@@ -148,7 +169,8 @@ def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:
         try:
             file = np.load(stream, allow_pickle=False)
         except _DAMAGE as error:
-            raise GraphError(f"{os.fspath(path)}: not an npz archive ({error})") from error
+            reason = "it is another kind of file" if "pickle" in str(error) else error
+            raise GraphError(f"{os.fspath(path)}: not an npz archive ({reason}): np.savez writes one") from error
         if isinstance(file, np.ndarray):
             raise GraphError(f"{os.fspath(path)}: not an npz archive but one array, as np.save writes: use np.savez")
         with file:
@@ -158,13 +180,37 @@ def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:
                 raise GraphError(f"{os.fspath(path)}: {error}") from error
 
 
+def feature_names(archive: Archive) -> tuple[str, ...]:
+    """Names of the arrays that hold the features: one, or those of compressed rows where there is any of them."""
+    return _SPARSE if any(name in archive for name in _SPARSE) else ("features",)
+
+
 def read_features(archive: Archive) -> np.ndarray:
     """The features `[V, F]`, dense; compressed ones come out as float32."""
-    if not any(name in archive for name in _SPARSE):
+    if feature_names(archive) != _SPARSE:
         return archive.fetch("features")
+    if "features" in archive:
+        raise GraphError("has features and, in compressed rows, features_data: leave out one of them")
     archive.require(*_SPARSE)
     indptr, indices, data, shape = (archive.fetch(name) for name in _SPARSE)
     return dense_rows(indptr, indices, data, shape)
+
+
+def check_names(archive: Archive) -> None:
+    """Refuses arrays that are named almost as those of the layout: not to be read is not what they are there for.
+
+    Raises:
+        GraphError: there is one; says what it may be meant for.
+    """
+    for name in archive.names:
+        meant = difflib.get_close_matches(name, _NAMES, 1, cutoff=0.75)
+        if name not in _NAMES and meant and not name.startswith((VERTEX_PREFIX, *_OF_OTHERS)):
+            raise GraphError(f"has an array {name}, which is not read: name it {meant[0]}, or leave it out")
+
+
+def vertex_names(archive: Archive) -> dict[str, str]:
+    """Of further inputs per vertex: their name → that of the array that holds them."""
+    return {name.removeprefix(VERTEX_PREFIX): name for name in archive.names if name.startswith(VERTEX_PREFIX)}
 
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:

@@ -1,7 +1,8 @@
 """Another memory order for the same graph: rows are permuted, vertices and edges keep the user's ids.
 
-Which order is good is decided elsewhere; this applies one. `vertex_ids` and `edge_ids` of the result always refer to
-the graph as the user built it, however often it was reordered.
+Which order is good is decided elsewhere; this applies one. `vertex_ids` of the result refers to the graph as the user built
+it, however often it was reordered. Values per edge stay as they are: `edge_ids` and `edge_data` are the same, and only which
+slot holds which edge (`edge_order`) is another, which is worked out when it is asked for.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Int32, Int64, Integer
+from jaxtyping import Int32, Int64
 
 from dorylax.aligned import empty
+from dorylax.graph.edge_order import BySlot, EdgeOrder, inverse_permutation, places_of_slots
 from dorylax.graph.graph import Graph, as_int64
-from dorylax.graph.rows import SPAN, all_rows
-from dorylax.graph.transpose import compress
+from dorylax.graph.rows import SPAN
 from dorylax.graph.validate import as_integers, check_permutation
 
 _MOST_THREADS = 8  # each holds the keys of about a span of entries
@@ -32,8 +33,7 @@ def reorder(graph: Graph, order: npt.ArrayLike) -> Graph:
         order: integers `[V]`, a permutation: row `order[i]` of `graph` becomes row i.
 
     Returns:
-        A graph with `vertex_ids[i]` the user's id of the vertex in row i and `edge_ids[e]` the edge id in the user's
-        graph of edge e; both None where the order is the user's own again.
+        A graph with `vertex_ids[i]` the user's id of the vertex in row i; None where the order is the user's own again.
 
     Raises:
         GraphError: `order` is not a permutation of 0 … V-1.
@@ -41,6 +41,7 @@ def reorder(graph: Graph, order: npt.ArrayLike) -> Graph:
     order = as_integers("order", order)
     check_permutation("order", order, graph.num_vertices)
     order = order.astype(np.int32, copy=False)
+    placed = _placed(graph)
     offsets, sources = _permuted(as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours), order)
     vertex_ids = order if graph.vertex_ids is None else np.asarray(graph.vertex_ids)[order].astype(np.int32)
     return Graph(
@@ -49,8 +50,26 @@ def reorder(graph: Graph, order: npt.ArrayLike) -> Graph:
         symmetric=graph.symmetric,
         self_loops=graph.self_loops,
         vertex_ids=None if np.array_equal(vertex_ids, np.arange(graph.num_vertices)) else vertex_ids,
+        placed=placed,
+        edge_ids=graph.edge_ids if graph.edge_ids_fit else None,
+        num_edge_ids=graph.num_edge_ids,
+        edge_data=graph.edge_data if graph.knows_edge_data else None,
         without_edge_ids=not graph.edge_ids_fit,
     )
+
+
+def _placed(graph: Graph) -> EdgeOrder:
+    """The places of the edges, said by the vertices' own ids."""
+    if not isinstance(graph.placed, BySlot):
+        return graph.placed
+    places = graph.placed.places
+    if graph.vertex_ids is None:
+        return "target" if places is None else np.asarray(places)
+    rows = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    ranks = places_of_slots("target", *rows, np.asarray(graph.vertex_ids))
+    ranked = empty((graph.num_edges,), np.int32)
+    ranked[ranks] = np.arange(graph.num_edges) if places is None else places
+    return ranked
 
 
 def _permuted(
@@ -88,18 +107,3 @@ def _permuted(
 def user_order(graph: Graph) -> Int32[np.ndarray, " V"] | None:
     """The `order` that undoes all reorders of `graph`; None where there is nothing to undo."""
     return None if graph.vertex_ids is None else inverse_permutation(np.asarray(graph.vertex_ids))
-
-
-def user_edge_ids(
-    offsets: Int64[np.ndarray, " V1"], sources: Int32[np.ndarray, " E"], vertex_ids: Int32[np.ndarray, " V"]
-) -> Integer[np.ndarray, " E"]:
-    """The edge ids of rows whose vertices have other ids: ranks of the edges by (user's target, user's source)."""
-    _, _, positions = compress(vertex_ids[sources], vertex_ids[all_rows(offsets)], len(vertex_ids))
-    return inverse_permutation(positions)
-
-
-def inverse_permutation(order: Integer[np.ndarray, " N"]) -> Integer[np.ndarray, " N"]:
-    """The permutation p with `p[order[i]] = i`, of the same type."""
-    inverse = empty((len(order),), order.dtype)
-    inverse[order] = np.arange(len(order), dtype=order.dtype)
-    return inverse

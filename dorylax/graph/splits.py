@@ -1,55 +1,187 @@
-"""Seeded train, validation and test masks, for data that come without."""
+"""Splits of vertices into training, validation and test: random, by class, by numbers, or one of several that came along.
+
+`Dataset.with_split` takes them. All draws are the same for the same seed on every machine and NumPy version. Splits of
+edges are in `dorylax.graph.link_splits`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Int64
 
-from dorylax.graph.validate import GraphError, check_length
+from dorylax.graph.arrays import as_array
+from dorylax.graph.labels import labelled
+from dorylax.graph.masks import as_mask
+from dorylax.graph.validate import GraphError
+
+FRACTIONS = (0.6, 0.2, 0.2)
 
 
-def seeded_split(
-    num_vertices: int,
-    seed: int,
-    labels: Shaped[np.ndarray, "V *classes"] | None = None,
-    fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
-) -> tuple[Bool[np.ndarray, " V"], Bool[np.ndarray, " V"], Bool[np.ndarray, " V"]]:
-    """Three disjoint random sets of vertices, the same for the same seed on every machine and NumPy version.
+class Split(NamedTuple):
+    """Disjoint sets of vertices, bool `[V]` each."""
 
-    With integer labels `[V]` the split is stratified: of each class a mask gets its fraction, to within about one
-    vertex. With multi-label labels `[V, C]`, or none, it is plain. In either case train holds round(fractions[0]·V)
-    vertices, and the others likewise their fraction.
+    train_mask: np.ndarray
+    val_mask: np.ndarray
+    test_mask: np.ndarray
+
+
+def random_split(num_vertices: int, seed: int, fractions: Sequence[float] = FRACTIONS, *, among: Any = None) -> Split:
+    """Vertices by chance: of V, training holds round(fractions[0]·V), and the others likewise.
 
     Args:
         num_vertices: V.
         seed: 0 or more.
-        labels: integers `[V]`, `[V, C]`, or None.
         fractions: of train, validation and test; what they leave of 1 is in no mask.
-
-    Returns:
-        `(train_mask, val_mask, test_mask)`, bool `[V]` each.
+        among: the vertices to split, as a mask is given; None for all. Fractions are of these.
 
     Raises:
-        GraphError: a negative seed, fractions out of range, or labels of the wrong length.
+        GraphError: a negative seed, or fractions out of range.
+    """
+    pool = shuffled(num_vertices, seed)
+    if among is not None:
+        pool = pool[as_mask("among", among, num_vertices)[pool]]
+    return _by_fractions(pool, num_vertices, fractions)
+
+
+def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTIONS) -> Split:
+    """Vertices by chance, of each class its fraction to within about one vertex.
+
+    Args:
+        labels: classes, integers `[V]`; vertices with -1 are in no mask.
+        seed: 0 or more.
+        fractions: of train, validation and test; what they leave of 1 is in no mask.
+
+    Raises:
+        GraphError: a negative seed, fractions out of range, or labels that are no classes.
+    """
+    classes = _checked_classes(labels)
+    pool = shuffled(len(classes), seed)
+    pool = pool[np.argsort(classes[pool], kind="stable")]
+    return _by_fractions(pool[classes[pool] >= 0], len(classes), fractions)
+
+
+def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 500, num_test: int = 1000) -> Split:
+    """As many training vertices of each class, and numbers of the others for validation and test.
+
+    The defaults are those of Planetoid (Yang et al., 2016, https://arxiv.org/abs/1603.08861).
+
+    Args:
+        labels: classes, integers `[V]`; vertices with -1 are in no mask.
+        seed: 0 or more.
+        per_class: training vertices of each class.
+        num_val: validation vertices.
+        num_test: test vertices.
+
+    Raises:
+        GraphError: a negative seed or number, labels that are no classes, or too few vertices of a class or in all.
+    """
+    classes = _checked_classes(labels)
+    for name, number in (("per_class", per_class), ("num_val", num_val), ("num_test", num_test)):
+        if number < (least := 1 if name == "per_class" else 0):
+            raise GraphError(f"{name} must be ≥ {least}, got {number}")
+    pool = shuffled(len(classes), seed)
+    pool = pool[classes[pool] >= 0]
+    by_class = pool[np.argsort(classes[pool], kind="stable")]
+    found, first, counts = np.unique(classes[by_class], return_index=True, return_counts=True)
+    if (short := np.flatnonzero(counts < per_class)).size:
+        c = short[0]
+        raise GraphError(f"class {found[c]} has {counts[c]} vertices: per_class = {per_class} needs as many of each")
+    rank = np.arange(len(by_class)) - np.repeat(first, counts)
+    train = np.zeros(len(classes), bool)
+    train[by_class[rank < per_class]] = True
+    rest = pool[~train[pool]]
+    if len(rest) < num_val + num_test:
+        raise GraphError(
+            f"{len(rest)} labelled vertices are left beside the training vertices: "
+            f"num_val + num_test = {num_val + num_test} is more"
+        )
+    val, test = np.zeros(len(classes), bool), np.zeros(len(classes), bool)
+    val[rest[:num_val]] = True
+    test[rest[num_val : num_val + num_test]] = True
+    return Split(train, val, test)
+
+
+def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0) -> Split:
+    """The split that came with the data, one of several where masks have a column for each.
+
+    Args:
+        train_mask: bool `[V]`, or `[V, K]` for K splits.
+        val_mask: likewise; a mask `[V]` beside others `[V, K]` is the same in all splits (as in WikiCS).
+        test_mask: likewise.
+        column: which of them, 0 … K-1.
+
+    Raises:
+        GraphError: there is no such column, or a mask has another type.
+    """
+    masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
+    return Split(*(_column(name, as_array(name, mask), column) for name, mask in masks.items()))
+
+
+def default_split(labels: np.ndarray, seed: int) -> Split:
+    """What data without masks get: by class where labels are classes, plain otherwise; labelled vertices only."""
+    if labels.ndim == 1 and labels.dtype.kind in "iu":
+        return stratified_split(labels, seed)
+    return random_split(len(labels), seed, among=labelled(labels))
+
+
+def shuffled(count: int, seed: int) -> Int64[np.ndarray, " N"]:
+    """0 … count-1 in an order drawn from a seed.
+
+    Raises:
+        GraphError: the seed is negative.
     """
     if seed < 0:
         raise GraphError(f"the split's seed must be ≥ 0, got {seed}")
-    if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
-        raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {fractions}")
     # Ranks of raw generator words: NumPy promises that these never change, and does not for permutation().
-    pool = np.argsort(np.random.PCG64(seed).random_raw(num_vertices), kind="stable")
-    if labels is not None:
-        check_length("labels", labels, num_vertices, "one per vertex")
-        if labels.ndim == 1:
-            pool = pool[np.argsort(labels[pool], kind="stable")]
-    masks, left = [], 1.0
+    return np.argsort(np.random.PCG64(seed).random_raw(count), kind="stable")
+
+
+def shares(count: int, fractions: Sequence[float]) -> list[Int64[np.ndarray, " N"]]:
+    """Disjoint parts of the places 0 … count-1, spread evenly over them: round(fraction·count) places each.
+
+    Raises:
+        GraphError: fractions out of range.
+    """
+    if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
+        raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
+    parts, pool, left = [], np.arange(count), 1.0
     for part in fractions:
         chosen = _evenly_spaced(len(pool), min(1.0, part / left) if left > 0 else 0.0)
-        mask = np.zeros(num_vertices, bool)
-        mask[pool[chosen]] = True
-        masks.append(mask)
+        parts.append(pool[chosen])
         pool, left = pool[~chosen], left - part
-    return masks[0], masks[1], masks[2]
+    return parts
+
+
+def _checked_classes(labels: Any) -> np.ndarray:
+    classes = as_array("labels", labels)
+    if classes.ndim != 1 or classes.dtype.kind not in "iub":
+        raise GraphError(
+            f"labels must be classes, integers [V], to split by class, got {classes.dtype} {list(classes.shape)}: "
+            "random_split needs no labels"
+        )
+    return classes.astype(np.int64, copy=False)
+
+
+def _by_fractions(pool: np.ndarray, num_vertices: int, fractions: Sequence[float]) -> Split:
+    if len(fractions) != 3:
+        raise GraphError(f"split fractions must be three, of train, validation and test, got {tuple(fractions)}")
+    masks = [np.zeros(num_vertices, bool) for _ in range(3)]
+    for mask, places in zip(masks, shares(len(pool), fractions), strict=True):
+        mask[pool[places]] = True
+    return Split(*masks)
+
+
+def _column(name: str, mask: np.ndarray, column: int) -> Bool[np.ndarray, " V"]:
+    if mask.ndim != 2:
+        return as_mask(name, mask, len(mask))
+    if not 0 <= column < mask.shape[1]:
+        raise GraphError(
+            f"column must be in 0 … {mask.shape[1] - 1}, as {name} has {mask.shape[1]} splits, got {column}"
+        )
+    return as_mask(name, mask[:, column], len(mask))
 
 
 def _evenly_spaced(length: int, share: float) -> Bool[np.ndarray, " N"]:

@@ -1,16 +1,24 @@
-"""Graphs with other edges on the same vertices: self-loops added or dropped, directions made symmetric.
+"""Graphs with other edges on the same vertices: coalesced, self-loops added or dropped, directions made symmetric.
 
-Each function returns a new graph, or the same one where there is nothing to change; edge ids are those of the new
-graph. Layers do not need explicit self-loops: operators treat a missing loop as a term of their formula.
+Each function returns a new graph, or the same one where there is nothing to change. Edges that stay keep their ids and their
+values; new edges get ids after all that were given out (`Graph.num_edge_ids`, N), in an order that memory order does not
+change. Layers do not need explicit self-loops: operators treat a missing loop as a term of their formula.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Bool, Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
-from dorylax.graph.graph import Graph, SelfLoops, as_int64
+from dorylax.graph.edge_data import EdgeData, map_values, require_ids_for
+from dorylax.graph.edge_order import BySlot
+from dorylax.graph.graph import Coalesce, Graph, as_int64
+from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import (
     all_rows,
     count_rows_where,
@@ -21,11 +29,78 @@ from dorylax.graph.rows import (
     rows_with_loops,
     spans,
 )
-from dorylax.graph.transpose import compress
+from dorylax.graph.transpose import compress, edge_ids_fit
+from dorylax.graph.validate import GraphError
 
 
-def with_self_loops(graph: Graph) -> Graph:
-    """The graph with an edge v → v for each vertex v that has none; existing loops stay as they are."""
+def _in_users_order(change: Callable[..., Graph]) -> Callable[..., Graph]:
+    """A change of graphs whose rows are in the user's order, for any: new ids and places follow the user's vertices."""
+
+    @functools.wraps(change)
+    def changed(graph: Graph, *args: Any) -> Graph:
+        order = user_order(graph)
+        if order is None:
+            return change(graph, *args)
+        given = reorder(graph, order)
+        result = change(given, *args)
+        return graph if result is given else reorder(result, np.asarray(graph.vertex_ids))
+
+    return changed
+
+
+@_in_users_order
+def coalesce(graph: Graph, values: Coalesce = "first") -> Graph:
+    """The graph with one edge for all that are equal, which keeps the id of the first.
+
+    Args:
+        graph: the graph.
+        values: what it holds in `edge_data`: the values of the first, or the "sum" of all.
+
+    Raises:
+        GraphError: a sum of nothing, or of truth values.
+    """
+    data = _data(graph)
+    if values == "sum":
+        if not data:
+            raise GraphError(
+                'coalesce="sum" adds the values of equal edges, but these edges have none: give edge_data={"weight": …}, '
+                'or say coalesce="first"'
+            )
+        for name, array in data.items():
+            if array.dtype == bool:
+                raise GraphError(
+                    f'edge_data[{name!r}] is bool, which coalesce="sum" cannot add: convert it, or say "first"'
+                )
+    offsets, sources = _rows(graph)
+    keep = first_of_equals(offsets, sources)
+    if keep.all():
+        return graph
+    if values == "sum":
+        data = map_values(data, lambda array: _sums_of_equals(graph, array, keep))
+    return part(graph, keep, data, symmetric=graph.symmetric or None, self_loops=graph.self_loops)
+
+
+@_in_users_order
+def with_self_loops(graph: Graph, loop_data: Mapping[str, Any] | None = None) -> Graph:
+    """The graph with an edge v → v for each vertex v that has none; existing loops stay as they are.
+
+    Args:
+        graph: the graph.
+        loop_data: what the new edges hold in `edge_data`, by name: a value for all, or one row for each vertex, `[V, …]`, in
+            the user's order. The new loop of v gets the id N + v.
+
+    Raises:
+        GraphError: edges have values and `loop_data` does not say what loops get, or says more.
+    """
+    data = _data(graph)
+    given = dict(loop_data or {})
+    if given.keys() != data.keys():
+        absent, unknown = [name for name in data if name not in given], [name for name in given if name not in data]
+        fault = (
+            f"says nothing of {', '.join(absent)}" if absent else f"has {', '.join(unknown)}, which the edges have not"
+        )
+        example = ", ".join(f'"{name}": …' for name in data)
+        raise GraphError(f"loop_data {fault}: say what self-loops get, with_self_loops({{{example}}})")
     if graph.self_loops == "all" or graph.num_vertices == 0:
         return graph
     offsets, sources = _rows(graph)
@@ -34,28 +109,67 @@ def with_self_loops(graph: Graph) -> Graph:
     places = offsets[lacking] + below[lacking]  # after the sources smaller than v, so that rows stay sorted
     added = np.zeros(len(offsets), np.int64)
     added[lacking + 1] = 1
-    return _changed(graph, offsets + np.cumsum(added), np.insert(sources, places, lacking.astype(np.int32)), "all")
+    rows = offsets + np.cumsum(added), np.insert(sources, places, lacking.astype(np.int32))
+    known: dict[str, Any] = {"symmetric": graph.symmetric, "self_loops": "all"}
+    num_ids = graph.num_edge_ids + graph.num_vertices
+    if not _keeps_ids(graph, num_ids, data):
+        return assemble(*rows, **known, without_edge_ids=True)
+    order = np.insert(_order(graph), places, np.arange(len(lacking), dtype=np.int32) + len(sources))
+    loops = {name: _of_loops(name, given[name], array, lacking, graph.num_vertices) for name, array in data.items()}
+    return assemble(
+        *rows,
+        **known | _ids(np.concatenate([_all_ids(graph), graph.num_edge_ids + lacking]), num_ids),
+        placed=order,
+        edge_data=_carried(graph, {name: np.concatenate([array, loops[name]]) for name, array in data.items()}),
+    )
 
 
+@_in_users_order
 def without_self_loops(graph: Graph) -> Graph:
-    """The graph without the edges v → v."""
+    """The graph without the edges v → v, and without their values."""
     if graph.self_loops == "none":
         return graph
-    offsets, sources = _rows(graph)
-    loops = positions_of_loops(offsets, sources)
-    return _changed(graph, offsets_without(offsets, loops), np.delete(sources, loops), "none")
+    keep = np.ones(graph.num_edges, bool)
+    keep[positions_of_loops(*_rows(graph))] = False
+    return part(graph, keep, _data(graph), symmetric=graph.symmetric, self_loops="none")
 
 
+@_in_users_order
 def symmetrise(graph: Graph) -> Graph:
-    """The undirected graph: u → v and v → u, once each, wherever `graph` has either; duplicates are dropped."""
+    """The undirected graph: u → v and v → u, once each, wherever `graph` has either.
+
+    Of equal edges the first stays, with its values. The reverse of an edge that had none gets its twin's values, and as its
+    id N + that of its twin: after `Graph.from_coo` of E edges, E + the twin's place. Where u → v and v → u are both there,
+    each keeps its own.
+    """
     offsets, sources = _rows(graph)
+    if graph.symmetric:
+        return coalesce(graph)
+    num_edges, num_ids, data = len(sources), 2 * graph.num_edge_ids, _data(graph)
+    with_ids = _keeps_ids(graph, num_ids, data)
     targets = all_rows(offsets)
-    if not graph.symmetric:
-        sources, targets = np.concatenate([sources, targets]), np.concatenate([targets, sources])
-    offsets, sources, _ = compress(sources, targets, graph.num_vertices, with_positions=False)
-    keep = first_of_equals(offsets, sources)
+    both = np.concatenate([sources, targets]), np.concatenate([targets, sources])
+    offsets, sources, origin = compress(*both, graph.num_vertices, with_positions=with_ids)
+    keep = first_of_equals(
+        offsets, sources
+    )  # the sort is stable: edges before reverse edges, lower ids before higher ones
     offsets, sources = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
-    return _changed(graph, offsets, sources, graph.self_loops, symmetric=True)
+    if not with_ids:
+        return assemble(offsets, sources, symmetric=True, self_loops=graph.self_loops, without_edge_ids=True)
+    origin = origin[keep]
+    reverse, slots = origin >= num_edges, origin % num_edges
+    places = _order(graph)[slots] + reverse * np.int64(num_edges)
+    chosen, order = _ranked(places, 2 * num_edges)
+    twins = chosen % num_edges
+    return assemble(
+        offsets,
+        sources,
+        symmetric=True,
+        self_loops=graph.self_loops,
+        placed=order,
+        **_ids(_all_ids(graph)[twins] + (chosen >= num_edges) * graph.num_edge_ids, num_ids),
+        edge_data=_carried(graph, map_values(data, lambda array: array[twins])),
+    )
 
 
 def _rows(graph: Graph) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " E"]]:
@@ -73,20 +187,90 @@ def _positions_below_diagonal(
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
-def _changed(
-    graph: Graph,
-    offsets: Int64[np.ndarray, " V1"],
-    sources: Int32[np.ndarray, " E"],
-    self_loops: SelfLoops,
-    *,
-    symmetric: bool | None = None,
-) -> Graph:
-    """A graph of other edges, on the vertices of `graph` in its memory order."""
-    vertex_ids = None if graph.vertex_ids is None else np.asarray(graph.vertex_ids)
+def _data(graph: Graph) -> EdgeData:
+    """The edges' values; none for a graph that came through JAX, which does not know them."""
+    return dict(graph.edge_data) if graph.knows_edge_data else {}
+
+
+def _carried(graph: Graph, data: EdgeData) -> EdgeData | None:
+    """What the changed graph is to know of values."""
+    return data if graph.knows_edge_data else None
+
+
+def _keeps_ids(graph: Graph, num_ids: int, data: EdgeData) -> bool:
+    """Whether the changed graph, of ids 0 … `num_ids` - 1, has any; an error where it has values and can have none."""
+    require_ids_for(data, num_ids)
+    return graph.edge_ids_fit and edge_ids_fit(num_ids)
+
+
+def _order(graph: Graph) -> Integer[np.ndarray, " E"]:
+    order = graph.edge_order
+    return np.arange(graph.num_edges, dtype=np.int32) if order is None else np.asarray(order)
+
+
+def _all_ids(graph: Graph) -> Int64[np.ndarray, " E"]:
+    ids = graph.edge_ids
+    return np.arange(graph.num_edges) if ids is None else np.asarray(ids, np.int64)
+
+
+def _ids(ids: Int64[np.ndarray, " E"], num_ids: int) -> dict[str, Any]:
+    """What `Graph` is told of ids, ascending."""
+    contiguous = len(ids) == 0 or ids[-1] == len(ids) - 1
+    return {"edge_ids": None if contiguous else ids.astype(np.int32), "num_edge_ids": num_ids}
+
+
+def _ranked(places: Integer[np.ndarray, " N"], size: int) -> tuple[Int64[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
+    """Places of 0 … size-1, each at most once: those there are, ascending, and the rank of each."""
+    there = np.zeros(size, bool)
+    there[places] = True
+    ranks = np.cumsum(there, dtype=np.int64) - 1
+    return np.flatnonzero(there), ranks[places].astype(np.int32)
+
+
+def part(graph: Graph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: Any) -> Graph:
+    """The graph of the edges whose slots are kept, which keep their ids.
+
+    Args:
+        graph: the graph, in the user's order.
+        keep: slot by slot.
+        data: values of all edges, in order of ids.
+        **known: what `assemble` need not find out.
+    """
+    offsets, sources = _rows(graph)
+    rows = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
+    if not graph.edge_ids_fit:
+        return assemble(*rows, **known, without_edge_ids=True)
+    slots = np.flatnonzero(keep)
+    order = graph.edge_order
+    chosen, ranks = _ranked(slots if order is None else np.asarray(order)[slots], graph.num_edges)
+    # A part of what is sorted is sorted.
+    placed = "target" if order is None else ranks if isinstance(graph.placed, BySlot | np.ndarray) else graph.placed
     return assemble(
-        offsets,
-        sources,
-        symmetric=graph.symmetric if symmetric is None else symmetric,
-        self_loops=self_loops,
-        vertex_ids=vertex_ids,
+        *rows,
+        **known | _ids(_all_ids(graph)[chosen], graph.num_edge_ids),
+        placed=placed,
+        edge_data=_carried(graph, map_values(data, lambda array: array[chosen])),
     )
+
+
+def _sums_of_equals(graph: Graph, values: np.ndarray, first: Bool[np.ndarray, " E"]) -> np.ndarray:
+    """`values`, with the sum over all equal edges at the first of each, in their dtype."""
+    order, result = _order(graph), values.copy()
+    firsts = np.flatnonzero(first)
+    result[order[firsts]] = np.add.reduceat(values[order], firsts, axis=0, dtype=values.dtype)
+    return result
+
+
+def _of_loops(
+    name: str, given: Any, values: np.ndarray, loops: Int64[np.ndarray, " L"], num_vertices: int
+) -> np.ndarray:
+    """The values of the new loops, `[L, …]`, in the dtype of the edges' values."""
+    array = np.asarray(given)
+    row = values.shape[1:]
+    if array.shape not in (row, (num_vertices, *row)) or not np.can_cast(array.dtype, values.dtype, "same_kind"):
+        raise GraphError(
+            f"loop_data[{name!r}] must be {values.dtype}, {list(row)} for all loops or {[num_vertices, *row]}, one row per "
+            f"vertex; got {array.dtype} {list(array.shape)}"
+        )
+    rows = np.broadcast_to(array, (len(loops), *row)) if array.shape == row else array[loops]
+    return rows.astype(values.dtype)

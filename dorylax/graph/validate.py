@@ -86,13 +86,13 @@ def check_numbers(name: str, array: np.ndarray, axes: str) -> None:
         raise GraphError(f"{name} must be real numbers [{wanted}], got {array.dtype} {list(array.shape)}")
 
 
-def check_finite(name: str, matrix: np.ndarray) -> None:
-    """No NaN, no infinity, in `[V]` or `[V, F]`."""
+def check_finite(name: str, matrix: np.ndarray, remedy: str = "replace or drop it") -> None:
+    """No NaN, no infinity, in `[V, …]`; `remedy` says what to do about one."""
     width = max(1, matrix[:1].size)
     for start, stop in spans(len(matrix), max(1, SPAN // width)):
         finite = np.isfinite(matrix[start:stop])
         if not finite.all():
-            _raise_at(name, matrix, np.argwhere(~finite)[0], start, "is not finite: replace or drop it")
+            _raise_at(name, matrix, np.argwhere(~finite)[0], start, f"is not finite: {remedy}")
 
 
 def check_binary(name: str, matrix: np.ndarray) -> None:

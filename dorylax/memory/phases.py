@@ -19,7 +19,7 @@ from dorylax.memory.shapes import DataShape
 LIBRARIES = "interpreter and libraries"
 CODE = "compiled code"
 WORK = "working memory"
-_FIRST_USE = ("reversed graph", "order of reversed edges", "edge ids")
+_FIRST_USE = ("reversed graph", "order of reversed edges", "edge order")
 
 # Beside what compiling leaves: threads of XLA and of the native kernels, and their stacks, once functions run.
 _RUNNING = 32 * 2**20
@@ -137,7 +137,7 @@ def _packed(size: int) -> int:
 
 
 def _loaded(shape: DataShape) -> dict[str, int]:
-    """The data set as it is loaded: the reverse direction and edge ids are made when training begins."""
+    """The data set as it is loaded: the reverse direction and the order of edges are made when training begins."""
     return _without_first_use(shape.copy())
 
 
@@ -160,7 +160,7 @@ def _trained_on(shape: DataShape, *, community: bool) -> dict[str, int]:
         more = {name: size for name, size in more.items() if name not in ("masks", "vertex ids")}
     if not shape.symmetric and shape.edge_ids_fit:
         # Arrays of SciPy, which JAX copies. Where edges have no ids, the graph that they were made for is gone.
-        more = _added(more, {name: size for name, size in first_use.items() if name != "edge ids"})
+        more = _added(more, {name: size for name, size in first_use.items() if name != "edge order"})
     # On the device are the vertices' ids, all masks in one array, and the vertices' weights in the loss, float32.
     return _added(loaded, more, first_use, {"vertex ids": whole.get("vertex ids", 0), "masks": 7 * V})
 
@@ -181,7 +181,7 @@ def _first_use(shape: DataShape, *, community: bool) -> int:
     E = shape.num_edges
     # `transpose`: with ids the carried positions (4) beside the result; without, the result, and a byte carried and moved.
     reversing = 0 if shape.symmetric else (4 if shape.edge_ids_fit else 6) * E
-    # `user_edge_ids`: both ends of the edges as the user calls them (8), positions (4), and two sorts' results (8 each).
+    # `edge_order`: both ends of the edges as the user calls them (8), positions (4), and two sorts' results (8 each).
     ids = 28 * E if shape.edge_ids_fit and (community or shape.reordered) else 0
     return max(reversing, ids)
 

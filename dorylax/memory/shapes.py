@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from typing import Any, Literal, final
 
 import jax
@@ -11,6 +13,7 @@ import numpy as np
 from dorylax.aligned import ALIGNMENT
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Adjacency, Graph, SelfLoops
 from dorylax.graph.mapped import mapping_of
 from dorylax.graph.transpose import edge_ids_fit
@@ -24,6 +27,29 @@ copies them."""
 
 @final
 @dataclasses.dataclass(frozen=True)
+class InputShape:
+    """A further input of the model.
+
+    Attributes:
+        name: the keyword that it reaches the model as.
+        space: whose rows they are.
+        row: shape of one row.
+        dtype: its name.
+    """
+
+    name: str
+    space: Literal["vertex", "edge"]
+    row: tuple[int, ...]
+    dtype: str
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row."""
+        return math.prod(self.row) * np.dtype(self.dtype).itemsize
+
+
+@final
+@dataclasses.dataclass(frozen=True)
 class DataShape:
     """The sizes of a data set.
 
@@ -31,11 +57,16 @@ class DataShape:
         num_vertices: V.
         num_edges: E, directed edges.
         num_features: F.
-        num_classes: C.
+        num_classes: C; None where labels are targets.
         symmetric: whether both directions share their rows.
         self_loops: as `Graph.self_loops`.
         multilabel: whether labels are `[V, C]`.
-        reordered: whether the graph carries `vertex_ids` already, and `edge_ids` if they are read.
+        targets: shape of a row of the labels where they are targets.
+        further: further inputs per vertex and per edge.
+        reordered: whether the graph carries `vertex_ids` already, and `edge_order` if edge ids are read.
+        own_edge_order: whether it carries an `edge_order` although it was not reordered: edges that came neither in order of
+            their targets nor of their sources.
+        own_edge_ids: whether its edges' ids are other than 0 … E-1, as after `symmetrise`.
         edge_ids: whether the model reads edge ids; see `Graph.without_edge_ids`.
         origin: how it is loaded.
         features_in: how features lie once they are loaded.
@@ -46,11 +77,15 @@ class DataShape:
     num_vertices: int
     num_edges: int
     num_features: int
-    num_classes: int
+    num_classes: int | None
     symmetric: bool = True
     self_loops: SelfLoops = "some"
     multilabel: bool = False
+    targets: tuple[int, ...] = ()
+    further: tuple[InputShape, ...] = ()
     reordered: bool = False
+    own_edge_order: bool = False
+    own_edge_ids: bool = False
     edge_ids: bool = True
     origin: Origin = "archive"
     features_in: Storage = "elsewhere"
@@ -68,10 +103,19 @@ class DataShape:
             symmetric=data.graph.symmetric,
             self_loops=data.graph.self_loops,
             multilabel=data.multilabel,
+            targets=data.labels.shape[1:] if data.num_classes is None else (),
+            further=(*_inputs("vertex", data.vertex_inputs), *_inputs("edge", data.edge_inputs)),
             reordered=data.graph.vertex_ids is not None,
+            own_edge_order=not isinstance(data.graph.placed, str),
+            own_edge_ids=data.graph.edge_ids_fit and data.graph.edge_ids is not None,
             features_in=_storage(data.features),
             graph_in=_storage(data.graph.incoming.neighbours),
         )
+
+    @property
+    def label_row(self) -> tuple[int, ...]:
+        """Shape of a row of the labels."""
+        return self.targets if self.num_classes is None else (self.num_classes,) if self.multilabel else ()
 
     @property
     def edge_ids_fit(self) -> bool:
@@ -98,11 +142,18 @@ class DataShape:
             "reversed graph": 0 if self.symmetric else 8 * (V + 1) + 4 * E,
             "order of reversed edges": 4 * E if self.edge_ids_fit else 0,
             "vertex ids": 4 * V if ids else 0,
-            "edge ids": 4 * E if ids and self.edge_ids_fit else 0,
-            "labels": 4 * V * (self.num_classes if self.multilabel else 1),
+            "edge ids": 4 * E if self.own_edge_ids and self.edge_ids_fit else 0,
+            "edge order": 4 * E if (ids or self.own_edge_order) and self.edge_ids_fit else 0,
+            "labels": 4 * V * math.prod(self.label_row),
             "masks": 3 * V,
+            "vertex inputs": V * sum(entry.row_bytes for entry in self.further if entry.space == "vertex"),
+            "edge inputs": E * sum(entry.row_bytes for entry in self.further if entry.space == "edge"),
         }
         return {name: size for name, size in kinds.items() if size}
+
+
+def _inputs(space: Literal["vertex", "edge"], given: Mapping[str, np.ndarray]) -> list[InputShape]:
+    return [InputShape(name, space, array.shape[1:], array.dtype.name) for name, array in given.items()]
 
 
 def _storage(array: np.ndarray) -> Storage:
@@ -132,9 +183,22 @@ def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> Abstrac
         symmetric=shape.symmetric,
         self_loops=shape.self_loops,
         vertex_ids=array(np.int32, V) if ids else None,
-        edge_ids=array(np.int32, E) if ids and shape.edge_ids_fit else None,
+        placed=BySlot(array(np.int32, E)) if (ids or shape.own_edge_order) and shape.edge_ids_fit else "source",
+        edge_ids=array(np.int32, E) if shape.own_edge_ids and shape.edge_ids_fit else None,
+        edge_data=None,
         without_edge_ids=not shape.edge_ids_fit,
     )
-    labels = array(np.float32, V, shape.num_classes) if shape.multilabel else array(np.int32, V)
-    features = array(np.float32, V, shape.num_features)
-    return AbstractData(graph, features, labels, shape.num_features, shape.num_classes)
+    classes = shape.num_classes is not None and not shape.multilabel
+    further: dict[str, dict[str, Any]] = {"vertex": {}, "edge": {}}
+    for entry in shape.further:
+        further[entry.space][entry.name] = array(entry.dtype, V if entry.space == "vertex" else E, *entry.row)
+    return AbstractData(
+        graph,
+        array(np.float32, V, shape.num_features),
+        array(np.int32 if classes else np.float32, V, *shape.label_row),
+        shape.num_features,
+        shape.num_classes,
+        shape.multilabel,
+        further["vertex"],
+        further["edge"],
+    )

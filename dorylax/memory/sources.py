@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from dorylax.config.schema import DataConfig
+from dorylax.graph.archive import edge_names
 from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of
 from dorylax.graph.graph import SelfLoops
-from dorylax.graph.npz import Archive, open_npz
-from dorylax.memory.shapes import DataShape
+from dorylax.graph.inputs import held_dtype
+from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
+from dorylax.graph.npz import Archive, feature_names, open_npz, vertex_names
+from dorylax.memory.shapes import DataShape, InputShape
 
 
 def shape_of(config: DataConfig) -> DataShape | None:
@@ -23,7 +28,7 @@ def shape_of(config: DataConfig) -> DataShape | None:
     some: that takes more.
 
     Returns:
-        The shape; None where there is no such data set (loading it says why).
+        The shape; None where there is no such data set, or it is none (loading it says why).
 
     Raises:
         GraphError: an archive that is none, or lacks arrays.
@@ -52,48 +57,76 @@ def shape_of(config: DataConfig) -> DataShape | None:
     return None
 
 
-def archive_shape(path: Path) -> DataShape:
+def archive_shape(path: Path) -> DataShape | None:
     """The sizes of the data set in an archive, by its headers.
 
+    Returns:
+        The shape; None where an array has another form than the layout says (loading it says which).
+
     Raises:
-        GraphError: it is not an npz archive, or lacks `indptr`, `indices`, `labels` or features.
+        GraphError: it is not an npz archive, lacks `indptr`, `indices`, `labels` or features, or its labels are none.
         OSError: it cannot be opened.
     """
     with open_npz(path) as archive:
-        sparse = "features_shape" in archive
-        archive.require("indptr", "indices", "labels", *(() if sparse else ("features",)))
-        (num_edges,), index = archive.header("indices")
-        num_vertices = archive.header("indptr")[0][0] - 1
-        labels, _ = archive.header("labels")
-        width = int(archive.fetch("features_shape")[1]) if sparse else archive.header("features")[0][1]
+        names = feature_names(archive)
+        archive.require("indptr", "indices", "labels", *names)
+        sparse = names != ("features",)
+        offsets, edges = archive.header("indptr")[0], archive.header("indices")
+        width = _width(archive, sparse=sparse)
+        (num_edges,), index = edges if len(edges[0]) == 1 else ((-1,), edges[1])
+        if len(offsets) != 1 or offsets[0] < 1 or num_edges < 0 or width is None:
+            return None
+        num_vertices = offsets[0] - 1
+        labels = _labels(archive, num_vertices)
         symmetric = "directed" in archive and not archive.fetch("directed")
         float32 = not sparse and archive.header("features")[1] == np.float32
         # Rows by source serve as rows by target where the archive says so; otherwise they are sorted, and others.
-        as_stored = symmetric and index == np.int32
+        own_ids = "edge_ids" in archive
+        as_stored = symmetric and index == np.int32 and not own_ids
         return DataShape(
             num_vertices,
             num_edges,
             width,
-            _num_classes(archive, labels),
+            labels.num_classes,
             symmetric=symmetric,
             self_loops=_self_loops(archive),
-            multilabel=len(labels) == 2,
+            own_edge_order=own_ids,
+            multilabel=labels.multilabel,
+            targets=labels.array.shape[1:] if labels.num_classes is None else (),
+            further=(
+                *_further(archive, "vertex", vertex_names(archive)),
+                *_further(archive, "edge", edge_names(archive)),
+            ),
             features_in="mapped" if float32 and archive.maps("features") else "elsewhere",
             graph_in="mapped" if as_stored and archive.maps("indices") else "elsewhere",
             stored_bytes=_stored(archive, sparse=sparse) + max(0, index.itemsize - 4) * num_edges,
         )
 
 
+def _width(archive: Archive, *, sparse: bool) -> int | None:
+    """F; None where that is not what the features' form says."""
+    shape = archive.fetch("features_shape") if sparse else np.array(archive.header("features")[0])
+    return int(shape[1]) if shape.shape == (2,) and shape.dtype.kind in "iu" and shape[1] > 0 else None
+
+
+def _labels(archive: Archive, num_vertices: int) -> Labels:
+    """What the labels are; by their header alone where they are classes and it is said how many."""
+    shape, dtype = archive.header("labels")
+    if len(shape) == 1 and dtype.kind in "iu" and "num_classes" in archive:
+        return Labels(np.zeros(0, np.int32), checked_num_classes(archive.fetch("num_classes")), multilabel=False)
+    return stored_labels(archive, num_vertices)
+
+
+def _further(archive: Archive, space: Literal["vertex", "edge"], names: Mapping[str, str]) -> Iterator[InputShape]:
+    for name, stored in names.items():
+        shape, dtype = archive.header(stored)
+        yield InputShape(name, space, shape[1:], held_dtype(dtype).name)
+
+
 def _self_loops(archive: Archive) -> SelfLoops:
     """As the archive says; what takes most where it does not, or says what loading it will refuse."""
     said = str(archive.fetch("self_loops")) if "self_loops" in archive else "some"
     return "none" if said == "none" else "all" if said == "all" else "some"
-
-
-def _num_classes(archive: Archive, labels: tuple[int, ...]) -> int:
-    if "num_classes" in archive:
-        return int(archive.fetch("num_classes"))
-    return labels[1] if len(labels) == 2 else int(archive.fetch("labels").max(initial=0)) + 1
 
 
 def _stored(archive: Archive, *, sparse: bool) -> int:

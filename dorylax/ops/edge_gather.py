@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
 from dorylax.ops.degrees import in_degrees
+from dorylax.ops.edge_order import to_slots
 from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.primitives.extremum import collect_extremum
 from dorylax.ops.primitives.linear import collect
@@ -29,9 +30,15 @@ def gather_edges(
         `[V, …]`; a vertex without in-edges gets 0. Ties of an extremum share its gradient equally.
 
     Raises:
+        GraphError: edges have no ids.
         ValueError: `e` does not have one row per edge, or `reduce` is unknown.
     """
     check_rows("e", e, "edges", graph.num_edges)
+    return gather_slots(graph, to_slots(graph, e), reduce)
+
+
+def gather_slots(graph: Graph, e: Float[AnyArray, "E *rest"], reduce: str) -> Float[Array, "V *rest"]:
+    """`gather_edges` of values in order of slots."""
     flat = e.reshape(e.shape[0], 1, math.prod(e.shape[1:]))
     if reduce in ("max", "min"):
         y = collect_extremum(flat, structure_of(graph), reduce=reduce)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
+from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.ops.primitives import softmax
 from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.shapes import AnyArray, check_rows
@@ -36,6 +37,7 @@ def edge_softmax(
         The weights, like `scores`; with `loop_scores`, `(weights, loop weights)`. All are 0 where every score is -inf.
 
     Raises:
+        GraphError: edges have no ids.
         ValueError: an argument does not have one row per edge or vertex, or heads differ.
     """
     check_rows("scores", scores, "edges", graph.num_edges)
@@ -50,7 +52,7 @@ def edge_softmax(
         )
     width = heads[0] if heads else 1
     alpha, loop_alpha = softmax.edge_softmax(
-        scores.reshape(-1, width), loops.astype(scores.dtype).reshape(-1, width), structure_of(graph)
+        to_slots(graph, scores).reshape(-1, width), loops.astype(scores.dtype).reshape(-1, width), structure_of(graph)
     )
-    alpha = alpha.reshape(scores.shape)
+    alpha = from_slots(graph, alpha.reshape(scores.shape))
     return alpha if loop_scores is None else (alpha, loop_alpha.reshape(loops.shape))

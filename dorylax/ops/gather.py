@@ -10,12 +10,13 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
 from dorylax.ops.degrees import in_degrees
-from dorylax.ops.edge_gather import gather_edges
+from dorylax.ops.edge_gather import gather_slots
+from dorylax.ops.edge_order import to_slots
 from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.primitives.bilinear import gather_weighted
 from dorylax.ops.primitives.extremum import gather_extremum
 from dorylax.ops.primitives.linear import gather_sum
-from dorylax.ops.scatter import scatter_src
+from dorylax.ops.scatter import scatter_to_slots
 from dorylax.ops.shapes import AnyArray, check_rows, divide_rows
 
 Reduce = Literal["sum", "mean", "max", "min"]
@@ -41,7 +42,7 @@ def gather(
         in-edges gets 0. Where several edges attain an extremum they share its gradient equally.
 
     Raises:
-        GraphError: weights are given and the graph has more than 2³¹-1 edges.
+        GraphError: weights are given and edges have no ids.
         ValueError: `x` or `edge_weight` does not have one row per vertex or edge, heads differ, or `reduce` is unknown.
     """
     check_rows("x", x, "vertices", graph.num_vertices)
@@ -53,12 +54,12 @@ def gather(
                 f"{list(edge_weight.shape)} beside x {list(x.shape)}"
             )
         dtype = jnp.promote_types(x.dtype, edge_weight.dtype)
-        x, edge_weight = x.astype(dtype), edge_weight.astype(dtype)
+        x, edge_weight = x.astype(dtype), to_slots(graph, edge_weight.astype(dtype))
     if reduce in ("max", "min"):
         if edge_weight is not None:
-            messages = scatter_src(graph, x)
+            messages = scatter_to_slots(graph, x, "out")
             weight = edge_weight.reshape(*edge_weight.shape, *(1,) * (messages.ndim - edge_weight.ndim))
-            return gather_edges(graph, weight * messages, reduce=reduce)
+            return gather_slots(graph, weight * messages, reduce)
         flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
         y = gather_extremum(flat, structure_of(graph, edge_ids=False), reduce=reduce)
         return y.reshape(y.shape[0], *x.shape[1:])

@@ -25,7 +25,7 @@ def vertex_ids(graph: Graph) -> Integer[Array, " V"]:
 
 
 def edge_ids(graph: Graph) -> Integer[Array, " E"]:
-    """The id of each edge in the graph as the user built it, `[E]`: what per-edge randomness is keyed by."""
+    """The id of each edge, `[E]`, in order of per-edge arrays: what per-edge randomness is keyed by."""
     graph.require_edge_ids()
     if graph.edge_ids is None:
         return jnp.arange(graph.num_edges, dtype=jnp.int32)
@@ -33,8 +33,8 @@ def edge_ids(graph: Graph) -> Integer[Array, " E"]:
 
 
 def loop_ids(graph: Graph) -> Integer[Array, " V"]:
-    """The id of each vertex's implicit self-loop, E + v, uint32 `[V]`."""
-    return vertex_ids(graph).astype(jnp.uint32) + jnp.uint32(graph.num_edges)
+    """The id of each vertex's implicit self-loop, 2³¹ + v, uint32 `[V]`: after the ids that edges may ever have."""
+    return vertex_ids(graph).astype(jnp.uint32) + jnp.uint32(1 << 31)
 
 
 def row_bits(key: PRNGKeyArray, ids: Integer[Array, " R"], width: int, bit_width: int = 32) -> UInt[Array, "R {width}"]:

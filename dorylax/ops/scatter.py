@@ -7,6 +7,7 @@ import math
 from jaxtyping import Array, Float
 
 from dorylax.graph.graph import Graph
+from dorylax.ops.edge_order import from_slots
 from dorylax.ops.primitives.base import Direction, structure_of
 from dorylax.ops.primitives.linear import expand
 from dorylax.ops.shapes import AnyArray, check_rows
@@ -23,17 +24,19 @@ def scatter_src(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E 
         `[E, …]`, in order of edge ids.
 
     Raises:
+        GraphError: edges have no ids.
         ValueError: `x` does not have one row per vertex.
     """
-    return _scatter(graph, x, "out")
+    return from_slots(graph, scatter_to_slots(graph, x, "out"))
 
 
 def scatter_dst(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E *rest"]:
     """`y[e] = x[v]` for each edge e = (u → v); arguments and result as in `scatter_src`."""
-    return _scatter(graph, x, "in")
+    return from_slots(graph, scatter_to_slots(graph, x, "in"))
 
 
-def _scatter(graph: Graph, x: Float[AnyArray, "V *rest"], direction: Direction) -> Float[Array, "E *rest"]:
+def scatter_to_slots(graph: Graph, x: Float[AnyArray, "V *rest"], direction: Direction) -> Float[Array, "E *rest"]:
+    """What each edge reads at its source ("out") or destination ("in"), in order of slots."""
     check_rows("x", x, "vertices", graph.num_vertices)
     flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
     y = expand(flat, structure_of(graph), direction=direction)

@@ -11,9 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.graph.graph import Graph
+from dorylax.jax_internals import type_of
+from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.ops.primitives.base import Structure, structure_of
 from dorylax.ops.row_random import edge_ids, vertex_ids
 from dorylax.program.model.base import Tree
+from dorylax.program.symbols import row_space
 from dorylax.program.traced import Traced
 
 
@@ -24,7 +27,8 @@ class RunData:
 
     Attributes:
         graph: V vertices, E edges.
-        inputs: what the model is called with besides the graph, as `DataSpec.inputs` says.
+        inputs: what the model is called with besides the graph, as `DataSpec.rows` says; values per edge in order of edge
+            ids, whatever the memory order of the graph.
         labels: `[V, …]`, as `DataSpec.labels` says.
         weights: `[V]`, each vertex's share of the loss, 0 where it has no label; the mean over m training vertices is 1/m
             for each of them.
@@ -70,19 +74,24 @@ def training_weights(mask: Any, dtype: Any = np.float32) -> np.ndarray:
 
 
 def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
-    """The inputs that stay the same from epoch to epoch, by position.
+    """The inputs that stay the same from epoch to epoch, by position: what is per edge in order of slots.
 
     Raises:
         ValueError: an array is not as the model was traced.
     """
-    structure = structure_of(data.graph, edge_ids=traced.spec.edge_ids_fit)
+    counted = traced.spec.edge_ids_fit
+    structure = structure_of(data.graph, edge_ids=counted)
     by_name: dict[tuple[str, str], Any] = {("graph", name): getattr(structure, name) for name in Structure._fields}
     by_name["ids", "vertex ids"] = vertex_ids(data.graph)
-    by_name["ids", "edge ids"] = edge_ids(data.graph) if traced.spec.edge_ids_fit else jnp.zeros((0,), jnp.int32)
+    none = jnp.zeros((0,), jnp.int32)
+    ids = places = to_slots(data.graph, edge_ids(data.graph)) if counted else none
+    if counted and data.graph.edge_ids is not None:
+        places = to_slots(data.graph, jnp.arange(data.graph.num_edges, dtype=jnp.int32))
+    by_name["ids", "edge ids"], by_name["places", "edge places"] = ids, places
     by_name["real", "real vertices"] = jnp.ones((data.graph.num_vertices,), bool)
-    by_name["real", "real edges"] = jnp.ones((data.graph.num_edges if traced.spec.edge_ids_fit else 0,), bool)
+    by_name["real", "real edges"] = jnp.ones((data.graph.num_edges if counted else 0,), bool)
     by_name["count", "vertices"] = jnp.int32(data.graph.num_vertices)
-    by_name["count", "edges"] = jnp.int32(data.graph.num_edges) if traced.spec.edge_ids_fit else jnp.int32(-1)
+    by_name["count", "edges"] = jnp.int32(data.graph.num_edges) if counted else jnp.int32(-1)
     wanted = sum(entry.role == "rows" for entry in traced.inputs)
     if len(data.inputs) > wanted:
         raise ValueError(f"inputs must be the {wanted} arrays that the model was traced with, got {len(data.inputs)}")
@@ -101,6 +110,8 @@ def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
         else:
             values[k] = by_name[entry.role, entry.name]
         _check(traced, k, values[k], data.graph)
+        if entry.role == "rows" and entry.space == "edge":
+            values[k] = to_slots(data.graph, values[k])
     return values
 
 
@@ -120,16 +131,17 @@ def step_values(traced: Traced, params: Tree, streams: Tree, state: Tree, *, see
     return values
 
 
-def unpack(traced: Traced, values: Sequence[Any], state: Tree) -> StepResult:
+def unpack(traced: Traced, values: Sequence[Any], state: Tree, graph: Graph | None = None) -> StepResult:
     """The outputs of a step as trees.
 
     Args:
         traced: the step.
         values: its outputs, in order.
         state: the state before; what the step does not change is taken from it.
+        graph: what it ran on: leads what is per edge from slots to the order of edge ids. None leaves it.
     """
     found: dict[str, dict[str, Any]] = {}
-    for output, value in zip(traced.outputs, values, strict=True):
+    for output, value in zip(traced.outputs, _in_users_order(traced, values, graph), strict=True):
         found.setdefault(output.role, {})[output.name] = value
     names = [entry.name for entry in traced.inputs if entry.role == "state"]
     old = dict(zip(names, jax.tree.leaves(state), strict=True))
@@ -146,9 +158,27 @@ def unpack(traced: Traced, values: Sequence[Any], state: Tree) -> StepResult:
     )
 
 
-def unpack_output(traced: Traced, values: Sequence[Any]) -> Any:
-    """The model's output, of a program without a loss."""
-    return jax.tree.unflatten(traced.trees["output"], list(values))
+def unpack_output(traced: Traced, values: Sequence[Any], graph: Graph | None = None) -> Any:
+    """The model's output, of a program without a loss; arguments as in `unpack`."""
+    return jax.tree.unflatten(traced.trees["output"], _in_users_order(traced, values, graph))
+
+
+def _in_users_order(traced: Traced, values: Sequence[Any], graph: Graph | None) -> list[Any]:
+    if graph is None:
+        return list(values)
+    found = []
+    for atom, value in zip(traced.step.jaxpr.outvars, values, strict=True):
+        spaces = [row_space(size) for size in type_of(atom).shape]
+        axis = next((k for k, entry in enumerate(spaces) if entry is not None and entry[0] == "edge"), None)
+        if axis is not None:
+            _, factor = spaces[axis] or ("edge", 1)
+            # `factor` elements of each edge may lie along the axis.
+            split = jnp.reshape(value, (*value.shape[:axis], graph.num_edges, factor, *value.shape[axis + 1 :]))
+            rows = from_slots(graph, jnp.moveaxis(split, axis, 0))
+            found.append(jnp.reshape(jnp.moveaxis(rows, 0, axis), value.shape))
+        else:
+            found.append(value)
+    return found
 
 
 def _check(traced: Traced, k: int, value: Any, graph: Graph) -> None:

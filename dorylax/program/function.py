@@ -41,15 +41,23 @@ class ProgramFunction:
         made_once = {var for task in program.tasks if task.when == "once" for var in task.defined}
         kept = {var: None for task in program.tasks if task.when == "epoch" for var in task.read if var in made_once}
         kept |= {atom: None for atom in jaxpr.outvars if not is_literal(atom) and atom in made_once}
+        by_edge = {
+            var
+            for var, entry in zip(jaxpr.invars, program.traced.inputs, strict=True)
+            if entry.role == "rows" and entry.space == "edge"
+        }
         sizes = {SYMBOLS["vertex"]: num_vertices, SYMBOLS["edge"]: num_edges}
-        before = close(jaxpr.invars, list(kept), live(jaxpr.eqns, kept))
         # Without their equations, what was kept is an input.
         rest = live(
             [equation for equation in jaxpr.eqns if not any(var in kept for var in equation.outvars)], jaxpr.outvars
         )
-        given = set(program.traced.variables("rows"))
+        # Values per edge are led from the user's order into slots once, and not in every epoch.
+        kept |= {var: None for equation in rest for var in variables(equation.invars) if var in by_edge}
+        before = close(jaxpr.invars, list(kept), live(jaxpr.eqns, kept))
+        given = set(program.traced.variables("rows")) - kept.keys()
         self.reads_rows = any(var in given for equation in rest for var in equation.invars if not is_literal(var))
-        after = close([*kept, *jaxpr.invars], jaxpr.outvars, rest)
+        self._read = [k for k, var in enumerate(jaxpr.invars) if var not in kept]
+        after = close([*kept, *(jaxpr.invars[k] for k in self._read)], jaxpr.outvars, rest)
         self._before, self._after = fold(instantiate(before, sizes)), fold(instantiate(after, sizes))
         if gathered == "bfloat16":
             self._after = narrow(self._after)
@@ -102,18 +110,18 @@ class ProgramFunction:
             epoch: number of the epoch, uint32.
         """
         changing = step_values(self._traced, params, streams, state, seed=seed, epoch=epoch)
-        return unpack(self._traced, self._run(kept, data, changing), state)
+        return unpack(self._traced, self._run(kept, data, changing), state, data.graph)
 
     def output(self, kept: tuple[Any, ...], data: RunData, params: Tree, streams: Tree, state: Tree) -> Any:
         """The model's output, of a program traced without a loss."""
         changing = step_values(self._traced, params, streams, state, seed=0, epoch=0)
-        return unpack_output(self._traced, self._run(kept, data, changing))
+        return unpack_output(self._traced, self._run(kept, data, changing), data.graph)
 
     def _run(self, kept: Sequence[Any], data: RunData, changing: Mapping[int, Any]) -> list[Any]:
         values = {**data_values(self._traced, data), **changing}
         count = len(kept) - len(self._traced.constants)
         places = (k for k, entry in enumerate(self._traced.inputs) if entry.role == "constant")
         values.update(zip(places, kept[count:], strict=True))  # arguments: XLA would fold what it takes for a constant
-        inputs = [values[k] for k in range(len(self._traced.inputs))]
+        inputs = [values[k] for k in self._read]
         results: list[Any] = eval_jaxpr(self._after.jaxpr, self._after.consts, *kept[:count], *inputs)
         return results

@@ -1,10 +1,13 @@
-"""Masked loss and metric, for one label per vertex and for several.
+"""Masked losses, and the metric of classes: one label per vertex, or several.
 
-Which of the two is read off the labels: int32 `[V]` are classes, float32 `[V, C]` are 0/1 indicators. Everything is a
-pure function of arrays and may be traced.
+Which of the two is read off the labels: int32 `[V]` are classes, float32 `[V, C]` are 0/1 indicators. Targets, of a
+regression, are floating `[V]` or `[V, T]`. Everything is a pure function of arrays and may be traced.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,10 +36,53 @@ def cross_entropy(logits: Float[Array, "V C"], labels: Labels) -> Float[Array, "
     return jnp.mean(optax.sigmoid_binary_cross_entropy(wide, labels), axis=1)
 
 
-def masked_loss(logits: Float[Array, "V C"], labels: Labels, mask: Bool[Array, " V"]) -> Float[Array, ""]:
-    """Mean of `cross_entropy` over the chosen vertices, of which there is at least one; mask bool `[V]`."""
+def squared_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
+    """(output - target)² of each vertex, `[V]`, averaged over its T targets; output `[V]`, `[V, 1]` or `[V, T]`."""
+    rows: Array = _mean_of_row(jnp.square(_difference(output, targets)))
+    return rows
+
+
+def absolute_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
+    """abs(output - target) of each vertex, as `squared_error`."""
+    rows: Array = _mean_of_row(jnp.abs(_difference(output, targets)))
+    return rows
+
+
+def _difference(output: Any, targets: Any) -> Any:
+    """Refuses to broadcast: [V, 1] - [V] would compare every vertex with every other."""
+    if not hasattr(output, "shape"):
+        raise TypeError(f"the model must return one array like the targets, got {type(output).__name__}")
+    flat = (output.shape[1:], targets.shape[1:]) in (((1,), ()), ((), (1,)))
+    if output.shape[1:] != targets.shape[1:] and not flat:
+        raise ValueError(
+            f"the model must return one number for each target, got {list(output.shape)} for targets {list(targets.shape)}"
+        )
+    return output.reshape(targets.shape) - targets
+
+
+def _mean_of_row(rows: Any) -> Any:
+    return rows.mean(axis=tuple(range(1, rows.ndim)))
+
+
+def masked_loss(
+    output: Any, labels: Any, mask: Bool[Array, " V"], loss: Callable[[Any, Any], Any] = cross_entropy
+) -> Float[Array, ""]:
+    """Mean of a loss over the chosen vertices, of which there is at least one.
+
+    Args:
+        output: of the model.
+        labels: `[V, …]`.
+        mask: the vertices, bool `[V]`.
+        loss: `(output, labels) -> [V]`.
+    """
     # `where`, not a product: 0 · inf of a vertex that does not count would be NaN.
-    return jnp.where(mask, cross_entropy(logits, labels), 0).sum() / mask.sum()
+    return jnp.where(mask, loss(output, labels), 0).sum() / mask.sum()
+
+
+def masked_sums(rows: Float[Array, " V"], masks: Bool[Array, "M V"]) -> Float[Array, "M 2"]:
+    """Sum over each mask's vertices, and how many there are; masks bool `[M, V]`."""
+    sums = jax.vmap(lambda mask: jnp.where(mask, rows, 0).sum())(masks)
+    return jnp.stack([sums, masks.sum(axis=1).astype(rows.dtype)], axis=1)
 
 
 def confusion(logits: Float[Array, "V C"], labels: Labels) -> Int32[Array, "V 3"]:

@@ -1,7 +1,9 @@
-"""What depends on a row's place becomes a function of its id, so that it is the same wherever the row is computed.
+"""What depends on a row's place is said to it, so that it is the same wherever the row is computed.
 
-- Random bits for rows are hashed from the row's id: bit-identical to `jax.random.bits` where row i has id i.
-- `iota` over rows (`jnp.arange(num_vertices)`) becomes the row ids.
+Its place is that in the user's arrays: of a vertex its id, of an edge its rank among the ids of edges.
+
+- Random bits for rows are hashed from the row's place: bit-identical to `jax.random.bits` on the graph as it was given.
+- `iota` over rows (`jnp.arange(num_vertices)`) becomes their places.
 - A number of rows as a value (`x.shape[0]` in arithmetic) becomes that of the whole graph, an input of the program.
 """
 
@@ -26,7 +28,7 @@ Replacement = tuple[Callable[..., Any], list[Any]]
 class Places(NamedTuple):
     """Which inputs of the traced function stand for places."""
 
-    ids: Mapping[Space, int]  # int32 [n] and [e]
+    places: Mapping[Space, int]  # int32 [n] and [e]
     counts: Mapping[Space, int]  # int32 []
 
     @classmethod
@@ -34,7 +36,7 @@ class Places(NamedTuple):
         """Those among the inputs of a traced model."""
         found = {(entry.role, entry.space): k for k, entry in enumerate(inputs)}
         return cls(
-            ids={space: found["ids", space] for space in SYMBOLS},
+            places={"vertex": found["ids", "vertex"], "edge": found["places", "edge"]},
             counts={space: found["count", space] for space in SYMBOLS},
         )
 
@@ -74,11 +76,11 @@ class Places(NamedTuple):
         axis = axes[0]
         rest = (*shape[:axis], *shape[axis + 1 :])
 
-        def draw(key: Any, ids: Any) -> Any:
-            rows = row_bits(key, ids, math.prod(rest), bit_width)
-            return jnp.moveaxis(rows.reshape(ids.shape[0], *rest), 0, axis)
+        def draw(key: Any, places: Any) -> Any:
+            rows = row_bits(key, places, math.prod(rest), bit_width)
+            return jnp.moveaxis(rows.reshape(places.shape[0], *rest), 0, axis)
 
-        return draw, [key, inputs[self.ids[space]]]
+        return draw, [key, inputs[self.places[space]]]
 
     def _iota(self, equation: JaxprEqn, inputs: Sequence[Any]) -> Replacement | None:
         params = equation.params
@@ -86,10 +88,10 @@ class Places(NamedTuple):
         if found is None or found[1] != 1:
             return None
 
-        def number(ids: Any) -> Any:
-            return jax.lax.broadcast_in_dim(ids.astype(params["dtype"]), params["shape"], (params["dimension"],))
+        def number(places: Any) -> Any:
+            return jax.lax.broadcast_in_dim(places.astype(params["dtype"]), params["shape"], (params["dimension"],))
 
-        return number, [inputs[self.ids[found[0]]]]
+        return number, [inputs[self.places[found[0]]]]
 
     def _count(self, equation: JaxprEqn, inputs: Sequence[Any]) -> Replacement:
         dim, dtype = equation.params["dim"], type_of(equation.outvars[0]).dtype

@@ -63,6 +63,7 @@ class ReferenceExecutor:
         rows: Mapping[Space, int] | None = None,
     ) -> None:
         self._program = program
+        self._graph = data.graph
         self._intervals = intervals
         self._sizes = {"n": int(data.graph.num_vertices), "e": int(data.graph.num_edges)}
         self._compile = compile
@@ -84,11 +85,11 @@ class ReferenceExecutor:
             seed: of the run.
             epoch: number of the epoch.
         """
-        return unpack(self._program.traced, self._outputs(params, streams, state, seed, epoch), state)
+        return unpack(self._program.traced, self._outputs(params, streams, state, seed, epoch), state, self._graph)
 
     def output(self, params: Tree, streams: Tree, state: Tree) -> Any:
         """The model's output, of a program traced without a loss."""
-        return unpack_output(self._program.traced, self._outputs(params, streams, state, 0, 0))
+        return unpack_output(self._program.traced, self._outputs(params, streams, state, 0, 0), self._graph)
 
     def _outputs(self, params: Tree, streams: Tree, state: Tree, seed: int, epoch: int) -> list[Any]:
         jaxpr = self._program.traced.step.jaxpr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, final
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import SelfLoops
+from dorylax.program.model.base import Keywords
 from dorylax.program.symbols import Dimensions, Space
 
 
@@ -49,6 +51,7 @@ class DataSpec:
     Args:
         inputs: what follows the graph in `model(graph, *inputs)`: features, edge features, norms, ….
         labels: what the loss compares the model's output with, per vertex.
+        named: what the model is called with besides, each as the keyword of its name.
         self_loops: whether no, some or all vertices have an edge to themselves (`Graph.self_loops`).
         symmetric: whether every edge comes with its reverse (`Graph.symmetric`).
         edge_ids_fit: whether edges have int32 ids (`Graph.edge_ids_fit`).
@@ -58,6 +61,7 @@ class DataSpec:
 
     inputs: tuple[RowSpec, ...]
     labels: RowSpec
+    named: tuple[RowSpec, ...] = ()
     self_loops: SelfLoops = "some"
     symmetric: bool = False
     edge_ids_fit: bool = True
@@ -73,15 +77,37 @@ class DataSpec:
             names.append(entry.name if entry.name not in names else next(name for name in fresh if name not in names))
         renamed = [dataclasses.replace(entry, name=name) for entry, name in zip(self.inputs, names, strict=True)]
         object.__setattr__(self, "inputs", tuple(renamed))
+        keywords = [entry.name for entry in self.named]
+        if twice := [name for name in keywords if keywords.count(name) > 1]:
+            raise ValueError(f"DataSpec.named has {twice[0]!r} twice: a model takes one argument of a name")
         if self.labels.space != "vertex":
             raise ValueError("DataSpec.labels must have a row per vertex: a loss per edge is not supported")
 
+    @property
+    def rows(self) -> tuple[RowSpec, ...]:
+        """All that the model is called with besides the graph, in the order of `RunData.inputs`."""
+        return (*self.inputs, *self.named)
+
+    def call(self, rows: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional arguments after the graph, and keywords, from the arrays in the order of `rows`."""
+        count = len(self.inputs)
+        names = [entry.name for entry in self.named]
+        return tuple(rows[:count]), dict(zip(names, rows[count:], strict=True))
+
     @classmethod
-    def of(cls, data: Dataset | AbstractData) -> DataSpec:
-        """That of a data set: features and labels."""
+    def of(cls, data: Dataset | AbstractData, keywords: Keywords | None = None) -> DataSpec:
+        """That of a data set: features and labels, and those of its further inputs that a model takes (none by default)."""
+        further: tuple[tuple[Space, Any], ...] = (("vertex", data.vertex_inputs), ("edge", data.edge_inputs))
+        there = {
+            name: RowSpec(space, array.shape[1:], array.dtype, name)
+            for space, arrays in further
+            for name, array in arrays.items()
+        }
+        named = () if keywords is None else keywords.taken(there)
         return cls(
             inputs=(RowSpec("vertex", data.features.shape[1:], data.features.dtype, "features"),),
             labels=RowSpec("vertex", data.labels.shape[1:], data.labels.dtype, "labels"),
+            named=tuple(there[name] for name in named),
             self_loops=data.graph.self_loops,
             symmetric=data.graph.symmetric,
             edge_ids_fit=data.graph.edge_ids_fit,

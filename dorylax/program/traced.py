@@ -22,6 +22,7 @@ InputRole = Literal[
     "constant",  # an array that the model closes over
     "graph",  # one of the five arrays of the graph's structure
     "ids",  # int32 [n] or [e]
+    "places",  # int32 [e], where each edge's values lie in the arrays that the user gives
     "real",  # bool [n] or [e], False for padding
     "rows",  # what the model is called with
     "labels",
@@ -62,7 +63,7 @@ class Input:
     @property
     def of_data(self) -> bool:
         """Whether it stays the same from epoch to epoch."""
-        return self.role in ("count", "constant", "graph", "ids", "real", "rows", "labels", "weights")
+        return self.role in ("count", "constant", "graph", "ids", "places", "real", "rows", "labels", "weights")
 
 
 @final

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Adjacency, Graph
 from dorylax.jax_internals import (
     ClosedJaxpr,
     InconclusiveDimensionOperation,
+    JaxprEqn,
     Var,
     close,
     is_key,
@@ -31,18 +33,23 @@ from dorylax.program.model.base import ModelKindError, ModelParts, NoParametersE
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.places import Places
 from dorylax.program.program import Program
+from dorylax.program.rows import advice
 from dorylax.program.rows.check import infer
+from dorylax.program.rows.errors import RowError
 from dorylax.program.rows.types import Rows, RowType
 from dorylax.program.simplify import simplify
-from dorylax.program.source import where_raised
+from dorylax.program.source import where_raised, where_written
 from dorylax.program.spec import DataSpec
 from dorylax.program.symbols import Dimensions, new_dimensions
 from dorylax.program.traced import Input, Output, Traced, whole_outputs
+from dorylax.program.untraceable import OnNumbers, explain
+from dorylax.user_code import user_line_noted
 
 RowFunction = Callable[[Any, Any], Any]
 """`(model's output, labels) -> rows [V, …]`."""
 
 
+@user_line_noted()
 def trace(
     model: Any,
     data_spec: DataSpec,
@@ -58,7 +65,8 @@ def trace(
     Nothing is computed and no data are needed: numbers of vertices and edges stay symbols.
 
     Args:
-        model: a Flax NNX or Linen module, called as `model(graph, *inputs)`, or a function `f(params, graph, *inputs)`.
+        model: a Flax NNX or Linen module, called as `model(graph, *inputs, **named)`, or a function
+            `f(params, graph, *inputs, **named)`.
         data_spec: the shapes of inputs and labels; `DataSpec.of(data)` for a data set.
         loss: `(output, labels) -> [V]`, the loss of each vertex; what is minimised is its mean over the training vertices.
             None traces the model's exact forward pass (no dropout, nothing updated) instead.
@@ -70,20 +78,25 @@ def trace(
 
     Raises:
         SplitError: the model mixes rows otherwise than by graph operators, or cannot be traced; the message names the line.
+        Exception: what the model itself raises, on numbers of vertices and edges as on symbols.
         TypeError: the model is none of these kinds.
         ValueError: it has no parameters.
     """
-    dimensions = new_dimensions()
-    graph = _graph_arrays(dimensions)
-    inputs = [spec.abstract(dimensions) for spec in data_spec.inputs]
+
+    def forward(dimensions: Dimensions) -> _Forward:
+        graph = _graph(_graph_arrays(dimensions), _ids(dimensions), data_spec)
+        inputs, named = data_spec.call([spec.abstract(dimensions) for spec in data_spec.rows])
+        parts = take_apart(model, graph, *inputs, named=named, params=params, rngs=rngs)
+        return _forward(parts, data_spec, dimensions, loss, metrics)
+
     try:
-        parts = take_apart(model, _graph(graph, _ids(dimensions), data_spec), *inputs, params=params, rngs=rngs)
-        traced = _trace(parts, data_spec, dimensions, loss, metrics, fused=fused)
-    except (TypeError, ValueError, InconclusiveDimensionOperation, IndexError, NotImplementedError) as error:
+        return Program.of(_trace(forward(new_dimensions()), data_spec, loss, fused=fused))
+    except Exception as error:
         if isinstance(error, SplitError | ModelKindError | NoParametersError):
             raise
-        raise SplitError(_untraceable(error, data_spec)) from error
-    return Program.of(traced)
+        if not isinstance(error, _OF_SYMBOLS) and not where_raised(error):
+            raise  # a bug of ours
+        raise explain(error, data_spec, _on_numbers(forward, data_spec)) from error
 
 
 _GRAPH = ("in_offsets", "in_neighbours", "out_offsets", "out_neighbours", "out_edges")
@@ -100,7 +113,7 @@ def _ids(dimensions: Dimensions) -> list[jax.ShapeDtypeStruct]:
 
 
 def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
-    """The graph that a model sees: both directions as arrays of their own, ids always there."""
+    """The graph that a model sees: both directions as arrays of their own, ids always there, values per edge by slot."""
     edges = arrays[4] if spec.edge_ids_fit else None
     return Graph(
         arrays[0],
@@ -109,22 +122,55 @@ def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
         symmetric=spec.symmetric,
         self_loops=spec.self_loops,
         vertex_ids=ids[0],
+        placed=BySlot(),
         edge_ids=ids[1],
+        edge_data=None,
         without_edge_ids=not spec.edge_ids_fit,
     )
 
 
-def _trace(
+# What JAX and the checks of graph operators raise where a model does not go together with symbols.
+_OF_SYMBOLS = (TypeError, ValueError, InconclusiveDimensionOperation, IndexError, NotImplementedError)
+
+
+class _Forward(NamedTuple):
+    """The forward pass and the loss of a model at some sizes, which may be symbols."""
+
+    parts: ModelParts
+    dimensions: Dimensions
+    closed: ClosedJaxpr
+    inputs: list[Input]
+    outputs: list[Output]
+    trees: dict[str, Any]
+
+
+def _on_numbers(forward: Callable[[Dimensions], _Forward], spec: DataSpec) -> OnNumbers | None:
+    """The same model at the sizes of its data, where they are known.
+
+    Raises:
+        Exception: the model's own, which fails here too; what a check of ours finds is left to the trace on symbols.
+    """
+    if spec.num_vertices is None or spec.num_edges is None:
+        return None
+    try:
+        found = forward(Dimensions(spec.num_vertices, spec.num_edges))
+        flat = flatten(found.closed, custom=True, fused=True)
+    except Exception as error:
+        if where_raised(error) and not isinstance(error, SplitError):
+            raise error from None
+        return None
+    return OnNumbers(flat, found.inputs)
+
+
+def _forward(
     parts: ModelParts,
     spec: DataSpec,
     dimensions: Dimensions,
     loss: RowFunction | None,
     metrics: RowFunction | None,
-    *,
-    fused: bool,
-) -> Traced:
+) -> _Forward:
     _check_params(parts.params)
-    wide = any(entry.dtype == "float64" for entry in spec.inputs)
+    wide = any(entry.dtype == "float64" for entry in spec.rows)
     real = jax.dtypes.canonicalize_dtype(np.float64 if wide else np.float32)
     scalar = {name: jax.ShapeDtypeStruct((), dtype) for name, dtype in (("index", jnp.uint32), ("real", real))}
     count = jax.ShapeDtypeStruct((), jnp.int32)
@@ -138,13 +184,14 @@ def _trace(
         "counts": ([Input("count", "vertices", "vertex"), Input("count", "edges", "edge")], [count, count]),
         "graph": ([Input("graph", name) for name in _GRAPH], _graph_arrays(dimensions)),
         "ids": ([Input("ids", "vertex ids", "vertex"), Input("ids", "edge ids", "edge")], _ids(dimensions)),
+        "places": ([Input("places", "edge places", "edge")], jax.ShapeDtypeStruct((dimensions.edges,), jnp.int32)),
         "real": (
             [Input("real", "real vertices", "vertex"), Input("real", "real edges", "edge")],
             [jax.ShapeDtypeStruct((size,), jnp.bool_) for size in dimensions],
         ),
         "rows": (
-            [Input("rows", entry.name, entry.space) for entry in spec.inputs],
-            [entry.abstract(dimensions) for entry in spec.inputs],
+            [Input("rows", entry.name, entry.space) for entry in spec.rows],
+            [entry.abstract(dimensions) for entry in spec.rows],
         ),
         "labels": ([Input("labels", spec.labels.name, "vertex")], spec.labels.abstract(dimensions)),
         "weights": ([Input("weights", "weights", "vertex")], jax.ShapeDtypeStruct((dimensions.vertices,), real)),
@@ -163,12 +210,14 @@ def _trace(
         given = jax.tree.unflatten(tree, values)
         graph = _graph(given["graph"], given["ids"], spec)
         streams = epoch_rng(given["stream"], given["seed"], given["epoch"])
+        inputs, further = spec.call(given["rows"])
+        call = (given["param"], streams, given["state"], graph, *inputs)
         if loss is None:
-            output = parts.structure.apply_evaluate(given["param"], streams, given["state"], graph, *given["rows"])
+            output = parts.structure.apply_evaluate(*call, **further)
             leaves, trees["output"] = jax.tree.flatten(output)
             outputs[:] = [Output("output", path) for path in _paths(output, "output")]
             return leaves
-        output, state = parts.structure.apply_train(given["param"], streams, given["state"], graph, *given["rows"])
+        output, state = parts.structure.apply_train(*call, **further)
         if loss is cross_entropy and not isinstance(output, jax.Array):
             raise TypeError(
                 f"the model must return one array [V, C] for the default loss, got {type(output).__name__}: "
@@ -184,11 +233,22 @@ def _trace(
         outputs.extend(Output("state", path) for path in _paths(state, "state"))
         return [total, *jax.tree.leaves(sums), *jax.tree.leaves(state)]
 
-    closed = make_jaxpr_of(forward, *specs)
-    flat = simplify(flatten(closed, custom=False, places=Places.of(inputs), fused=fused))
+    return _Forward(parts, dimensions, make_jaxpr_of(forward, *specs), inputs, outputs, trees)
+
+
+def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: bool) -> Traced:
+    parts, dimensions, closed, inputs, outputs, trees = found
+    flat = flatten(closed, custom=False, places=Places.of(inputs), fused=fused)
+    _warn_of_effects(flat)
+    flat = simplify(flat)
     flat, entries, constants = constants_as_inputs(flat, tuple(inputs), ())
     opened = flatten(flat, custom=True, places=Places.of(entries), fused=fused)
-    opened = complete_sums(opened, entries, whole=whole_outputs(outputs))
+    try:
+        opened = complete_sums(opened, entries, whole=whole_outputs(outputs))
+    except RowError as error:
+        if _of_labels_alone(error.equation, opened, entries):
+            raise error.advising(advice.BEFOREHAND) from None
+        raise
     types = infer(opened.jaxpr, [entry.row_type for entry in entries])
     _check_keys(opened, types)
     _check_outputs(opened, types, outputs)
@@ -199,6 +259,32 @@ def _trace(
         flat, kept = _without_unchanged_state(flat, entries, tuple(outputs))
         derived = differentiate(flat, entries, constants, kept, input_gradients=True, fused=fused)
     return Traced(parts.name, spec, dimensions, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
+
+
+_EFFECTS = ("debug_print", "debug_callback", "io_callback")
+
+
+def _warn_of_effects(closed: ClosedJaxpr) -> None:
+    """Says of prints and the like, which no value depends on, that they will not happen."""
+    for equation in closed.jaxpr.eqns:
+        if equation.primitive.name in _EFFECTS and not equation.outvars:
+            warnings.warn(
+                f"{equation.primitive.name}{where_written(equation)} does nothing in a model that is split: parts of it run "
+                "elsewhere. Remove it, or train on one machine with single.optimize=false",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _of_labels_alone(equation: JaxprEqn, closed: ClosedJaxpr, inputs: Sequence[Input]) -> bool:
+    """Whether an operation computes with labels, and with nothing that is trained or drawn."""
+    roles: dict[Var, set[str]] = {var: {entry.role} for var, entry in zip(closed.jaxpr.invars, inputs, strict=True)}
+    for one in closed.jaxpr.eqns:
+        found = set().union(*(roles.get(atom, set()) for atom in one.invars if not is_literal(atom)))
+        if one is equation:
+            return "labels" in found and found.isdisjoint(("param", "stream", "state"))
+        roles.update((var, found) for var in one.outvars)
+    return False
 
 
 def _check_keys(closed: ClosedJaxpr, types: Mapping[Var, RowType]) -> None:
@@ -281,21 +367,3 @@ def _without_unchanged_state(
     consts = dict(zip(forward.jaxpr.constvars, forward.consts, strict=True))
     chosen = [forward.jaxpr.outvars[k] for k in kept]
     return close(forward.jaxpr.invars, chosen, forward.jaxpr.eqns, consts), tuple(outputs[k] for k in kept)
-
-
-def _untraceable(error: Exception, spec: DataSpec) -> str:
-    first = str(error).strip().split("\n")[0].rstrip(".")
-    message = f"cannot trace the model{where_raised(error)}: {type(error).__name__}: {first}"
-    shapes = re.findall(r"[(\[][\d, ne+*-]+[)\]]", first)
-    numbers = {number for shape in shapes for number in re.findall(r"\d+", shape)}
-    if numbers & {str(size) for size in (spec.num_vertices, spec.num_edges)}:
-        return (
-            f"{message}. An array with a row per vertex or edge that the model closes over must be an input of the model: "
-            "declare it in DataSpec.inputs and pass it as model(graph, x, array)"
-        )
-    if isinstance(error, InconclusiveDimensionOperation) or any(re.search(r"\b[ne]\b", shape) for shape in shapes):
-        return (
-            f"{message}. Numbers of vertices and edges are symbols (n, e) while a model is split: it may not compare them, "
-            "loop over them, or close over arrays that have a row for each (make such an array an input of the model)"
-        )
-    return message

@@ -10,7 +10,8 @@ import numpy as np
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.program.arguments import RunData, training_weights
-from dorylax.program.model.base import Tree
+from dorylax.program.model.base import Keywords, Tree
+from dorylax.trainer.model_parts import further_inputs
 
 
 class TrainingArrays(NamedTuple):
@@ -19,7 +20,8 @@ class TrainingArrays(NamedTuple):
     Attributes:
         graph: V vertices.
         features: float32 `[V, F]`.
-        labels: int32 `[V]` or float32 `[V, C]`.
+        named: further inputs that the model takes, by name.
+        labels: int32 `[V]`, or float32 `[V, …]`.
         masks: bool `[3, V]`: training, validation, test.
         weights: float32 `[V]`, each vertex's share of the training loss.
     """
@@ -29,25 +31,28 @@ class TrainingArrays(NamedTuple):
     labels: Any
     masks: Any
     weights: Any
+    named: dict[str, Any]
 
     @classmethod
-    def of(cls, data: Dataset, *, edge_ids: bool = True) -> TrainingArrays:
+    def of(cls, data: Dataset, *, keywords: Keywords | None = None, edge_ids: bool = True) -> TrainingArrays:
         """Those of a data set on the device, which on CPUs takes arrays where they lie if `dorylax.aligned` made them.
 
         Args:
             data: the data set.
+            keywords: which further inputs the model takes; None: none.
             edge_ids: whether anything reads edge ids.
         """
         graph = data.graph if edge_ids else data.graph.without_edge_ids()
         masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
-        weights = training_weights(data.train_mask)
-        arrays: TrainingArrays = jax.device_put(cls(graph, data.features, data.labels, masks, weights))
+        weights = training_weights(data.train_mask, np.result_type(np.float32, data.features.dtype))
+        named = {} if keywords is None else further_inputs(data, keywords)
+        arrays: TrainingArrays = jax.device_put(cls(graph, data.features, data.labels, masks, weights, named))
         return arrays
 
     @property
     def run_data(self) -> RunData:
         """The same as a program takes them."""
-        return RunData(self.graph, (self.features,), self.labels, self.weights)
+        return RunData(self.graph, (self.features, *self.named.values()), self.labels, self.weights)
 
 
 class EpochInputs(NamedTuple):

@@ -21,8 +21,8 @@ def run_epoch(runner: EpochRunner, evaluation: Evaluation, options: TrainOptions
     """Runs the next epoch and adds it to the state.
 
     Raises:
-        TrainingError: the loss is NaN or infinite, or an output is NaN after the update; the state is then marked as
-            diverged, and the epoch is not in its history.
+        TrainingError: the loss is NaN or infinite, or an output is NaN or the loss of an evaluation not finite after the
+            update; the state is then marked as diverged, and the epoch is not in its history.
     """
     epoch = loop.epochs
     loss, seconds, dollars = runner.run(loop)
@@ -30,15 +30,15 @@ def run_epoch(runner: EpochRunner, evaluation: Evaluation, options: TrainOptions
     if not math.isfinite(loss):
         loop.diverged = True
         raise TrainingError(f"the training loss is {loss} in epoch {epoch}. {_WHAT_TO_TRY}")
-    accuracies: list[float | None] | None = [None, None, None]
+    scores: list[float | None] | None = [None, None, None]
     if options.evaluates(epoch):
         begin = time.perf_counter()
-        accuracies = evaluation(loop.params, loop.state)
+        scores = evaluation(loop.params, loop.state)
         loop.spend("evaluate", time.perf_counter() - begin)
-    if accuracies is None:
+    if scores is None:
         loop.diverged = True
-        raise TrainingError(f"the model's outputs are NaN after the update of epoch {epoch}. {_WHAT_TO_TRY}")
-    train, val, test = accuracies
-    record = EpochRecord(epoch, loss, train, val, test, seconds, dollars)
+        what = "loss is not finite or outputs are NaN" if evaluation.metric == "loss" else "outputs are NaN"
+        raise TrainingError(f"the model's {what} after the update of epoch {epoch}. {_WHAT_TO_TRY}")
+    record = EpochRecord.judged(epoch, loss, scores, evaluation.metric, seconds=seconds, dollars=dollars)
     loop.add(record, regular=options.evaluates_regularly(epoch))
     return record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -9,7 +10,6 @@ import jax
 import numpy as np
 
 from dorylax.graph.mapped import release
-from dorylax.program.loss import micro_f1
 from dorylax.program.model.base import Tree
 from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.forward import Forward
@@ -29,6 +29,9 @@ class Evaluation:
         streams: the model's random streams.
         loop: a state like those that will be evaluated; the time it takes to compile is charged to it.
         only_here: arrays that nothing reads between two evaluations; those that are memory-mapped are then given back.
+
+    Attributes:
+        metric: what it gives.
     """
 
     def __init__(
@@ -42,6 +45,8 @@ class Evaluation:
         loop: LoopState,
         only_here: Sequence[np.ndarray] = (),
     ) -> None:
+        self.metric = functions.objective.metric
+        self._score = functions.objective.score
         self._only_here = only_here
         self._inputs = (streams, forward.kept_of(kept), arrays)
         self._not_empty = [bool(np.asarray(mask).any()) for mask in arrays.masks]
@@ -49,14 +54,15 @@ class Evaluation:
         loop.spend("compile", seconds)
 
     def __call__(self, params: Tree, state: Tree) -> list[float | None] | None:
-        """Accuracy (micro-F1 for multi-label data) on the three masks, None where one is empty.
+        """The metric on the three masks, None where one is empty.
 
         Returns:
-            Those; None instead where an output is NaN.
+            Those; None instead where an output is NaN, or a number is not finite.
         """
         result: Any = self._evaluate(params, state, self._inputs)
-        counts, nan = jax.device_get(result)
+        sums, nan = jax.device_get(result)
         release(*self._only_here)
-        if nan:
+        scores = [self._score(row) if some else None for row, some in zip(sums, self._not_empty, strict=True)]
+        if nan or not all(math.isfinite(score) for score in scores if score is not None):
             return None
-        return [micro_f1(row) if some else None for row, some in zip(counts, self._not_empty, strict=True)]
+        return scores

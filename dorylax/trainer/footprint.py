@@ -32,6 +32,7 @@ from dorylax.program.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.from_config import build_model, build_optimizer
 from dorylax.trainer.gradient import Gradient
+from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step import StepFunctions, step_functions
 from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order, is_ordered
@@ -160,7 +161,9 @@ def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None)
     begin = time.perf_counter()
     functions, parts, shape = _model(config, shape)
     data = abstract_data(shape)
-    order = effective_order(config.single.order, data, reference=not config.single.optimize)
+    order = effective_order(
+        config.single.order, data, lambda: _gradient(functions, parts, data, config).forward.by_rows
+    )
     community = order == "community"
     libraries = resident_bytes()
     compiled, code = None if like is None else like.compiled, 0
@@ -177,10 +180,9 @@ def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None)
 def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelParts, DataShape]:
     """With the shape as this model reads it."""
     data = abstract_data(shape)
-    model = build_model(config, data)
-    parts = take_apart(model)
+    parts = take_apart(build_model(config, data))
     functions = step_functions(parts.structure, build_optimizer(config.optimizer))
-    reads = check_model(functions, parts, data, type(model).__name__)
+    reads = check_model(functions, parts, data).edge_ids
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
 
 
@@ -189,7 +191,8 @@ def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, c
     if not config.single.optimize:
         return functions.plain
     try:
-        return functions.optimised(parts, DataSpec.of(data), gathered=config.single.gathered)[0]
+        spec = DataSpec.of(data, parts.keywords)
+        return functions.optimised(parts, spec, gathered=config.single.gathered)[0]
     except SplitError:
         return functions.plain
 
@@ -207,7 +210,8 @@ def _compiled(
     data = abstract_data(shape, reordered=True if community else None)
     V = shape.num_vertices
     masks, weights = jax.ShapeDtypeStruct((3, V), bool), jax.ShapeDtypeStruct((V,), np.float32)
-    arrays = TrainingArrays(data.graph, data.features, data.labels, masks, weights)
+    named = further_inputs(data, parts.keywords)
+    arrays = TrainingArrays(data.graph, data.features, data.labels, masks, weights, named)
     start, _ = functions.start.prepare(parts.params, parts.state)
     carry = start(parts.params, parts.state)
     hoist, kept, seconds = gradient.prepare(arrays)

@@ -19,20 +19,28 @@ from dorylax.trainer.arrays import TrainingArrays
 
 @runtime_checkable
 class Forward(Protocol):
-    """How the outputs of an evaluation are computed; compared and hashed by identity."""
+    """How the outputs of an evaluation are computed; compared and hashed by identity.
+
+    Attributes:
+        by_rows: whether it was proved to treat every row by itself.
+    """
+
+    by_rows: bool
 
     def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arrays that it takes, from those that training keeps."""
         ...
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:
-        """The model's output `[V, C]`: a pure function, to be jitted."""
+        """The model's output: a pure function, to be jitted."""
         ...
 
 
 @final
 class PlainForward:
     """The model as it is."""
+
+    by_rows = False
 
     def __init__(self, structure: Structure) -> None:
         self._structure = structure
@@ -43,7 +51,7 @@ class PlainForward:
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:  # noqa: ARG002
         """See `Forward`."""
-        return self._structure.apply_evaluate(params, streams, state, arrays.graph, arrays.features)
+        return self._structure.apply_evaluate(params, streams, state, arrays.graph, arrays.features, **arrays.named)
 
 
 @final
@@ -52,10 +60,13 @@ class ProgramForward:
 
     Args:
         function: of the program without a loss.
-        places: where each array that it keeps stands among those that training keeps.
+        places: where each array that it keeps stands among those that training keeps; None where it makes them anew in
+            every call, because training does not keep them all.
     """
 
-    def __init__(self, function: ProgramFunction, places: tuple[int, ...]) -> None:
+    by_rows = True
+
+    def __init__(self, function: ProgramFunction, places: tuple[int, ...] | None) -> None:
         self._function = function
         self._places = places
 
@@ -80,15 +91,19 @@ class ProgramForward:
         hoisted = function()
         if all(key in keys for key in hoisted.keys):
             return cls(hoisted, tuple(keys.index(key) for key in hoisted.keys))
-        return cls(function("hoist"), ())
+        plain = function("hoist")  # only what leads values per edge into slots is left
+        return cls(plain, None if plain.keys else ())
 
     def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:
         """See `Forward`."""
-        return (*(kept[place] for place in self._places), *self._function.constants)
+        return (*(kept[place] for place in self._places or ()), *self._function.constants)
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:
         """See `Forward`."""
-        return self._function.output(kept, arrays.run_data, params, streams, state)
+        data = arrays.run_data
+        if self._places is None:
+            kept = (*self._function.prepare(data)[: len(self._function.keys)], *kept)
+        return self._function.output(kept, data, params, streams, state)
 
 
 def forward_of(parts: ModelParts, spec: DataSpec, keys: tuple[str, ...]) -> Forward:

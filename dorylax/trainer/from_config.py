@@ -8,6 +8,7 @@ from typing import Any
 import optax
 from flax import nnx
 
+from dorylax.config.errors import ConfigError
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig, OptimizerConfig
 from dorylax.graph.abstract import AbstractData
@@ -38,7 +39,16 @@ def prepare_data(config: DataConfig) -> Dataset:
 
 
 def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
-    """The model that the `model` section describes, for this data set, with parameters from `train.seed`."""
+    """The model that the `model` section describes, for this data set, with parameters from `train.seed`.
+
+    Raises:
+        ConfigError: the labels are targets, or it is no model, or has no such options.
+    """
+    if data.num_classes is None:
+        raise ConfigError(
+            f"{config.data.name} has floating labels, which are targets for a loss of your own (dorylax.Trainer in Python): "
+            "for classes give integer labels, or num_classes beside them"
+        )
     options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
     seed = config.train.seed
     rngs = nnx.Rngs(params=seed, dropout=seed)

@@ -14,12 +14,12 @@ import jax
 
 from dorylax.program.epoch_rng import epoch_rng
 from dorylax.program.function import ProgramFunction
-from dorylax.program.loss import masked_loss
+from dorylax.program.loss import cross_entropy, masked_loss
 from dorylax.program.model.base import ModelParts, Structure, Tree
 from dorylax.program.passes import optimise
 from dorylax.program.program import Gathered
 from dorylax.program.spec import DataSpec
-from dorylax.program.tracing import trace
+from dorylax.program.tracing import RowFunction, trace
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled
 from dorylax.trainer.forward import Forward, PlainForward, forward_of
@@ -72,16 +72,26 @@ class Gradient(Protocol):
         """Loss before the update, gradients and new state: a pure function, to be jitted."""
         ...
 
+    def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
+        """The loss alone, which may be differentiated once: for optimizers that search along a line."""
+        ...
+
 
 @final
 class PlainGradient:
-    """`jax.value_and_grad` of the whole model."""
+    """`jax.value_and_grad` of the whole model.
+
+    Args:
+        structure: of the model.
+        loss: `(output, labels) -> [V]`.
+    """
 
     passes: tuple[str, ...] | None = None
     reads_features = True
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: Structure, loss: RowFunction = cross_entropy) -> None:
         self._structure = structure
+        self._loss = loss
         self.forward: Forward = PlainForward(structure)
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:  # noqa: ARG002
@@ -94,9 +104,24 @@ class PlainGradient:
 
     def __call__(self, params: Tree, state: Tree, inputs: EpochInputs) -> tuple[Any, Tree, Tree]:
         """See `Gradient`."""
-        loss_of = training_loss(self._structure, state, inputs)
+        loss_of = self._loss_of(state, inputs)
         (loss, new_state), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
         return loss, gradients, new_state
+
+    def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
+        """See `Gradient`."""
+        return self._loss_of(state, inputs)(params)[0]
+
+    def _loss_of(self, state: Tree, inputs: EpochInputs) -> Callable[[Tree], tuple[Any, Tree]]:
+        """The loss of an epoch as a function of the parameters, with the model's new state."""
+        streams, arrays = epoch_rng(inputs.streams, inputs.seed, inputs.epoch), inputs.arrays
+
+        def loss_of(params: Tree) -> tuple[Any, Tree]:
+            rows = (arrays.graph, arrays.features)
+            output, new_state = self._structure.apply_train(params, streams, state, *rows, **arrays.named)
+            return masked_loss(output, arrays.labels, arrays.masks[0], self._loss), new_state
+
+        return loss_of
 
 
 @final
@@ -117,13 +142,20 @@ class ProgramGradient:
         self._keep = Compiled(function.prepare)
 
     @classmethod
-    def of(cls, parts: ModelParts, spec: DataSpec, gathered: Gathered = "float32") -> ProgramGradient:
+    def of(
+        cls,
+        parts: ModelParts,
+        spec: DataSpec,
+        gathered: Gathered = "float32",
+        loss: RowFunction = cross_entropy,
+    ) -> ProgramGradient:
         """That of a model on data like these, whose numbers of vertices and edges are known.
 
         Args:
             parts: the model.
             spec: the data.
             gathered: how an epoch stores the rows that it sums over neighbours.
+            loss: `(output, labels) -> [V]`.
 
         Raises:
             SplitError: the model cannot be split.
@@ -132,7 +164,7 @@ class ProgramGradient:
             raise ValueError(
                 "a function is compiled for given sizes: num_vertices and num_edges of the DataSpec are None"
             )
-        program = optimise(trace(parts, spec, metrics=None, fused=True))
+        program = optimise(trace(parts, spec, loss=loss, metrics=None, fused=True))
         function = program.as_function(spec.num_vertices, spec.num_edges, gathered=gathered)
         return cls(function, program.passes, forward_of(parts, spec, function.keys))
 
@@ -156,13 +188,19 @@ class ProgramGradient:
         )
         return result.loss, result.gradients, result.state
 
+    def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
+        """See `Gradient`. Its derivative is the program's own: what is folded into a step cannot be differentiated."""
 
-def training_loss(structure: Structure, state: Tree, inputs: EpochInputs) -> Callable[[Tree], tuple[Any, Tree]]:
-    """The plain loss of an epoch as a function of the parameters, with the model's new state."""
-    streams, arrays = epoch_rng(inputs.streams, inputs.seed, inputs.epoch), inputs.arrays
+        @jax.custom_vjp
+        def value(params: Tree) -> Any:
+            return self(params, state, inputs)[0]
 
-    def loss_of(params: Tree) -> tuple[Any, Tree]:
-        logits, new_state = structure.apply_train(params, streams, state, arrays.graph, arrays.features)
-        return masked_loss(logits, arrays.labels, arrays.masks[0]), new_state
+        def forward(params: Tree) -> tuple[Any, Tree]:
+            loss, gradients, _ = self(params, state, inputs)
+            return loss, gradients
 
-    return loss_of
+        def backward(gradients: Tree, cotangent: Any) -> tuple[Tree]:
+            return (jax.tree.map(lambda leaf: (cotangent * leaf).astype(leaf.dtype), gradients),)
+
+        value.defvjp(forward, backward)
+        return value(params)

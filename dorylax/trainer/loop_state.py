@@ -133,7 +133,7 @@ def to_host(tree: Tree) -> Tree:
 
 
 def describe_run(
-    parts: ModelParts, opt_state: Tree, data: Dataset, *, model: str, seed: int, settings: Mapping[str, Any]
+    parts: ModelParts, opt_state: Tree, data: Dataset, *, seed: int, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for a checkpoint to be continued, as JSON values.
 
@@ -141,15 +141,16 @@ def describe_run(
         parts: the model.
         opt_state: the optimizer's state (arrays or their abstract shapes); what made it cannot be compared.
         data: the data set.
-        model: the name of the model's class.
         seed: the run's seed.
         settings: anything else, from the configuration.
     """
+    inputs = {**data.vertex_inputs, **data.edge_inputs}
+    taken = {name: _digest(inputs[name]) for name in parts.keywords.taken(inputs)}
     split = hashlib.sha256()
     for array in (data.labels, data.train_mask, data.val_mask, data.test_mask):
         split.update(np.ascontiguousarray(array).tobytes())
     return {
-        "model": model,
+        "model": parts.name,
         "parameters": _types(parts.params),
         "state": _types(parts.state),
         "optimizer_state": _types(opt_state),
@@ -163,6 +164,7 @@ def describe_run(
             "labels_and_masks": split.hexdigest()[:16],
             "graph": _digest(data.graph.incoming.offsets, data.graph.incoming.neighbours),
             "feature_values": _digest(data.features),
+            **({"inputs": taken} if taken else {}),
         },
         "settings": dict(settings),
     }

@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import jax
+import numpy as np
 
 from dorylax.graph.dataset import Dataset
 from dorylax.program.errors import SplitError
-from dorylax.program.model.base import ModelParts
+from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.program import Gathered
 from dorylax.program.spec import DataSpec
 from dorylax.trainer.arrays import TrainingArrays
+from dorylax.trainer.forward import Forward
 from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.step import StepFunctions
-from dorylax.trainer.vertex_order import Order, effective_order, in_order
+from dorylax.trainer.validate import Checked
+from dorylax.trainer.vertex_order import Order, effective_order, in_order, rows_of
 
 if TYPE_CHECKING:
     from dorylax.trainer.footprint import MemoryCheck
@@ -44,30 +49,62 @@ class OneMachine:
         parts: the model.
         data: as the user gave them.
         options: how.
-        edge_ids: whether the model reads them.
+        checked: what is known of the model.
+        evaluates_only: whether something else trains.
 
     Attributes:
-        order: of vertices in memory, "given" or "community".
         order_seconds: spent on putting the data in order, once `arrays` has been read.
     """
 
     def __init__(
-        self, functions: StepFunctions, parts: ModelParts, data: Dataset, options: SingleOptions, *, edge_ids: bool
+        self,
+        functions: StepFunctions,
+        parts: ModelParts,
+        data: Dataset,
+        options: SingleOptions,
+        *,
+        checked: Checked,
+        evaluates_only: bool = False,
     ) -> None:
         self._functions = functions
         self._parts = parts
         self._data = data
         self._options = options
-        self._edge_ids = edge_ids
+        self._edge_ids = checked.edge_ids
+        self._row_outputs = checked.row_outputs
+        self._evaluates_only = evaluates_only
         self._gradient: Gradient | None = None
-        self.order: Literal["given", "community"] = effective_order(options.order, data, reference=not options.optimize)
         self.order_seconds = 0.0
+
+    @cached_property
+    def order(self) -> Literal["given", "community"]:
+        """Of vertices in memory.
+
+        Raises:
+            OrderError: communities are asked for, and the model cannot be split.
+        """
+        return effective_order(self._options.order, self._data, self._by_rows)
+
+    def _by_rows(self) -> bool:
+        if not self._row_outputs:  # of anything else nobody could say whose rows they are
+            return False
+        if self._evaluates_only:
+            return self._functions.forward(self._parts, self._spec).by_rows
+        return self.choose_gradient()[0].forward.by_rows
+
+    @property
+    def forward(self) -> Forward:
+        """How the model is evaluated on `arrays`."""
+        if not self._evaluates_only:
+            return self.choose_gradient()[0].forward
+        plain = self.order == "given"
+        return self._functions.plain.forward if plain else self._functions.forward(self._parts, self._spec)
 
     @cached_property
     def arrays(self) -> TrainingArrays:
         """The data on the device, in order."""
         data, self.order_seconds = in_order(self._data, self.order)
-        return TrainingArrays.of(data, edge_ids=self._edge_ids)
+        return TrainingArrays.of(data, keywords=self._parts.keywords, edge_ids=self._edge_ids)
 
     def choose_gradient(self) -> tuple[Gradient, float]:
         """How gradients are computed, and the seconds spent on tracing now.
@@ -80,19 +117,38 @@ class OneMachine:
         gradient: Gradient = self._functions.plain
         seconds = 0.0
         if self._options.optimize:
-            # What a program for one machine is traced on.
-            spec = dataclasses.replace(DataSpec.of(self._data), edge_ids_fit=self._edge_ids)
             try:
-                gradient, seconds = self._functions.optimised(self._parts, spec, gathered=self._options.gathered)
+                gradient, seconds = self._functions.optimised(self._parts, self._spec, gathered=self._options.gathered)
             except SplitError as error:
                 warnings.warn(
                     f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
                     f"and a pipeline would refuse it: {error}",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
         self._gradient = gradient
         return gradient, seconds
+
+    @property
+    def _spec(self) -> DataSpec:
+        """What a program for one machine is traced on."""
+        return dataclasses.replace(DataSpec.of(self._data, self._parts.keywords), edge_ids_fit=self._edge_ids)
+
+    def outputs(self, params: Tree, state: Tree) -> Any:
+        """The model's outputs, as float32: row i for row i of the data that were given."""
+        streams, arrays = self._parts.streams, self.arrays
+        if self.order == "given":
+            forward, kept = self._functions.plain.forward, ()
+        else:
+            forward = self.forward
+            kept = () if self._evaluates_only else self.choose_gradient()[0].keep(arrays).arrays
+        inputs = (streams, forward.kept_of(kept), arrays)
+        predict, _ = self._functions.prediction(forward).prepare(params, state, inputs)
+        output = jax.tree.map(np.array, predict(params, state, inputs))
+        if self.order == "given":
+            return output
+        rows = rows_of(self._data, in_order(self._data, self.order)[0])
+        return jax.tree.map(lambda leaf: leaf[rows], output)
 
     def check_memory(self) -> float:
         """Before anything large is made; seconds spent on compiling what training will use.

@@ -75,9 +75,9 @@ class TrainOptions:
 
     def stop_reason(self, history: Sequence[EpochRecord], best: int | None) -> Stopped | None:
         """Why training is over after these epochs, of which `best` is the best so far; None while it is not."""
-        value = None if best is None else history[best].val_accuracy
-        if best is not None and value is not None:
-            if self.target_accuracy is not None and value >= self.target_accuracy:
+        if best is not None and history[best].validated:
+            value = history[best].val_accuracy
+            if self.target_accuracy is not None and value is not None and value >= self.target_accuracy:
                 return "target"
             if self.patience is not None and history[-1].evaluated and history[-1].epoch - best >= self.patience:
                 return "patience"

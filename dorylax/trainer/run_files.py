@@ -116,6 +116,7 @@ class RunFiles:
                 "best_epoch": result.best_epoch,
                 "val_accuracy": result.val_accuracy,
                 "test_accuracy": result.test_accuracy,
+                **({"val_loss": result.val_loss, "test_loss": result.test_loss} if result.metric == "loss" else {}),
                 "final_loss": result.final_loss,
                 "seconds_per_epoch": result.seconds_per_epoch,
                 "timings": dataclasses.asdict(result.timings),

@@ -17,44 +17,59 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dorylax.graph.graph import Graph
-from dorylax.program.loss import confusion_counts
 from dorylax.program.model.base import ModelParts, Structure, Tree, signature
 from dorylax.program.program import Gathered
 from dorylax.program.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled
-from dorylax.trainer.forward import Forward
-from dorylax.trainer.gradient import Gradient, PlainGradient, ProgramGradient, training_loss
+from dorylax.trainer.forward import Forward, forward_of
+from dorylax.trainer.gradient import Gradient, PlainGradient, ProgramGradient
+from dorylax.trainer.objective import CLASSES, Objective
 
 
 @final
 class StepFunctions:
     """What the trainer runs for one model structure and optimizer.
 
+    Args:
+        structure: of the model.
+        optimizer: its optimizer.
+        objective: what is minimised.
+
     Attributes:
+        objective: likewise.
         plain: the gradient as JAX differentiates the model.
         start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
-        predict: `(params, state, streams, graph, features) -> float32 [V, C]`.
     """
 
-    def __init__(self, structure: Structure, optimizer: optax.GradientTransformation) -> None:
+    def __init__(
+        self, structure: Structure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
+    ) -> None:
         self._structure = structure
+        self.objective = objective
         self._optimizer = optax.with_extra_args_support(optimizer)
         self._outputs: dict[Any, tuple[Any, Any]] = {}
         self._optimised: dict[Any, ProgramGradient] = {}
         self._steps: dict[Gradient, Compiled] = {}
-        self.plain = PlainGradient(structure)
+        self.plain = PlainGradient(structure, objective.rows)
         self.start = Compiled(self._start)
+        self._forwards: dict[Any, Forward] = {}
         self._evaluations: dict[Forward, Compiled] = {}
-        self.predict = Compiled(self._predict)
+        self._predictions: dict[Forward, Compiled] = {}
 
-    def output_shapes(self, params: Tree, streams: Tree, state: Tree, graph: Any, features: Any) -> tuple[Any, Any]:
-        """Abstract `(output, new state)` of a training forward: traced once per argument shapes, never computed."""
-        args = (params, streams, state, graph, features)
+    def output_shapes(self, *args: Any) -> tuple[Any, Any]:
+        """Abstract `(output, new state)` of a training forward: traced once per argument shapes, never computed.
+
+        Args:
+            args: params, streams, state, graph, features, and further inputs by name.
+        """
+
+        def call(*args: Any) -> tuple[Any, Tree]:
+            return self._structure.apply_train(*args[:-1], **args[-1])
+
         key = signature(args)
         if key not in self._outputs:
-            self._outputs[key] = jax.eval_shape(self._structure.apply_train, *args)
+            self._outputs[key] = jax.eval_shape(call, *args)
         return self._outputs[key]
 
     def optimised(
@@ -74,8 +89,15 @@ class StepFunctions:
         if key in self._optimised:
             return self._optimised[key], 0.0
         begin = time.perf_counter()
-        self._optimised[key] = ProgramGradient.of(parts, spec, gathered)
+        self._optimised[key] = ProgramGradient.of(parts, spec, gathered, self.objective.rows)
         return self._optimised[key], time.perf_counter() - begin
+
+    def forward(self, parts: ModelParts, spec: DataSpec) -> Forward:
+        """How a model is evaluated that something else trains: by its program, or as it is where that cannot be split."""
+        key = (spec, signature((parts.params, parts.streams, parts.state)))
+        if key not in self._forwards:
+            self._forwards[key] = forward_of(parts, spec, ())
+        return self._forwards[key]
 
     def step(self, gradient: Gradient) -> Compiled:
         """`((params, opt_state, state), inputs) -> ((params, opt_state, state), loss)` with this gradient.
@@ -87,14 +109,20 @@ class StepFunctions:
         return self._steps[gradient]
 
     def evaluation(self, forward: Forward) -> Compiled:
-        """`(params, state, inputs) -> (counts int32 [3, 3], nan)` with this forward pass.
+        """`(params, state, inputs) -> (sums [3, …], nan)` with this forward pass.
 
-        `inputs` are `(streams, kept, arrays)`, where `kept` is `forward.kept_of`; the results are `confusion_counts` on the
+        `inputs` are `(streams, kept, arrays)`, where `kept` is `forward.kept_of`; the results are `Objective.sums` on the
         three masks, and whether any output is NaN.
         """
         if forward not in self._evaluations:
-            self._evaluations[forward] = Compiled(functools.partial(_evaluate, forward))
+            self._evaluations[forward] = Compiled(functools.partial(_evaluate, forward, self.objective))
         return self._evaluations[forward]
+
+    def prediction(self, forward: Forward) -> Compiled:
+        """`(params, state, inputs) -> output`, floating arrays as float32; inputs as of `evaluation`."""
+        if forward not in self._predictions:
+            self._predictions[forward] = Compiled(functools.partial(_predict, forward))
+        return self._predictions[forward]
 
     def _start(self, params: Tree, state: Tree) -> tuple[Tree, Tree, Tree]:
         return _fresh(params), _fresh(self._optimizer.init(params)), _fresh(state)
@@ -106,7 +134,7 @@ class StepFunctions:
         loss, gradients, new_state = gradient(params, state, inputs)
 
         def value_fn(candidate: Tree) -> Any:
-            return training_loss(self._structure, state, inputs)(candidate)[0]
+            return gradient.loss(candidate, state, inputs)
 
         # The extra arguments serve optimizers that look at the loss (line searches, reduce_on_plateau).
         updates, new_opt_state = self._optimizer.update(
@@ -115,34 +143,45 @@ class StepFunctions:
         new_params = optax.apply_updates(params, updates)
         return _like((new_params, new_opt_state, new_state), carry), loss
 
-    def _predict(self, params: Tree, state: Tree, streams: Tree, graph: Graph, features: Any) -> Any:
-        return self._structure.apply_evaluate(params, streams, state, graph, features).astype(jnp.float32)
+
+def _predict(forward: Forward, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]) -> Any:
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
+        forward(params, state, *inputs),
+    )
 
 
 def _evaluate(
-    forward: Forward, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]
+    forward: Forward,
+    objective: Objective,
+    params: Tree,
+    state: Tree,
+    inputs: tuple[Tree, tuple[Any, ...], TrainingArrays],
 ) -> tuple[Any, Any]:
-    streams, kept, arrays = inputs
-    logits = forward(params, state, streams, kept, arrays)
-    return confusion_counts(logits, arrays.labels, arrays.masks), jnp.isnan(logits).any()
+    output, arrays = forward(params, state, *inputs), inputs[2]
+    floats = [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    nan = functools.reduce(jnp.logical_or, (jnp.isnan(leaf).any() for leaf in floats), jnp.bool_(False))
+    return objective.sums(output, arrays.labels, arrays.masks), nan
 
 
-def step_functions(structure: Structure, optimizer: optax.GradientTransformation) -> StepFunctions:
-    """The functions for a structure and an optimizer: one object for equal structures and the same optimizer.
+def step_functions(
+    structure: Structure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
+) -> StepFunctions:
+    """The functions for a structure, an optimizer and an objective: one object for equal ones.
 
-    An optimizer is the same only if it is the same object (its functions are compared by identity).
+    An optimizer is the same only if it is the same object (its functions are compared by identity), and so is a loss.
     """
     try:
-        return _cached(cast(Hashable, structure), optimizer)
+        return _cached(cast(Hashable, structure), optimizer, objective)
     except TypeError as error:
         if "unhashable" not in str(error):
             raise
-        return StepFunctions(structure, optimizer)
+        return StepFunctions(structure, optimizer, objective)
 
 
 @functools.lru_cache(maxsize=16)
-def _cached(structure: Any, optimizer: optax.GradientTransformation) -> StepFunctions:
-    return StepFunctions(structure, optimizer)
+def _cached(structure: Any, optimizer: optax.GradientTransformation, objective: Objective) -> StepFunctions:
+    return StepFunctions(structure, optimizer, objective)
 
 
 def _fresh(tree: Tree) -> Tree:

@@ -11,24 +11,26 @@ import contextlib
 import dataclasses
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-import numpy as np
 import optax
-from jaxtyping import Float32
+from flax import nnx
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
 from dorylax.metrics import MetricsWriter
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.program.model.flax_nnx import put_back, take_apart
+from dorylax.program.model.flax_nnx import put_back
 from dorylax.program.program import Gathered
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.loop_state import LoopState, describe_run, to_host
+from dorylax.trainer.model_parts import parts_of
+from dorylax.trainer.objective import Loss, Objective
 from dorylax.trainer.observer import Observer
 from dorylax.trainer.one_machine import OneMachine, SingleOptions
 from dorylax.trainer.options import TrainOptions, free_settings
@@ -47,8 +49,10 @@ from dorylax.trainer.validate import (
     check_order,
     check_pipeline,
     check_run_directory,
+    check_target,
 )
 from dorylax.trainer.vertex_order import Order
+from dorylax.user_code import user_line_noted
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
@@ -57,10 +61,10 @@ if TYPE_CHECKING:
 
 @final
 class Trainer:
-    """Trains a Flax NNX model on a graph.
+    """Trains a model on a graph.
 
-    The step of an epoch is one jitted function: forward pass with dropout, masked cross-entropy over the training
-    vertices, gradient, optimizer update. Loss and gradient are those of the optimised program (`dorylax.program`); a
+    The step of an epoch is one jitted function: forward pass with dropout, mean loss over the training vertices,
+    gradient, optimizer update. Loss and gradient are those of the optimised program (`dorylax.program`); a
     model that cannot be split into graph tasks and stages trains as plain jit, with one warning that says why.
     Randomness is a function of (the model's streams, seed, epoch, row id), so a run that was interrupted and resumed
     gives bit for bit what it would have given.
@@ -72,15 +76,23 @@ class Trainer:
     Arguments are checked at once; nothing is computed or written before `fit`.
 
     Args:
-        model: an `nnx.Module` called as `model(graph, features [V, F]) -> logits [V, C]`. `fit` leaves the best epoch's
-            parameters in it.
+        model: a Flax NNX or Linen module, called as `model(graph, features [V, F]) -> logits [V, C]`, or a function
+            `f(params, graph, features)`. Further inputs of the data reach it by name, as keywords that its signature has
+            (all of them where it takes `**kwargs`). An NNX module trains with the flags that its layers have: what is
+            frozen stays frozen; `fit` leaves the best epoch's parameters in it. Those of other models are in the result.
         data: the data set.
+        loss: what is minimised, as the mean over the training vertices: "cross_entropy" of classes (the default), "mse" or
+            "mae" of targets, or a function `(output, labels) -> [V]`, where the output may be whatever the model returns.
+            Where it is not the cross-entropy there is no accuracy: runs are judged by the loss.
+        params: a function's parameters; of a Linen module its parameters or variables (by default `module.init` with
+            `seed` makes them).
+        rngs: names of a Linen module's random streams.
         optimizer: any optax transformation; the parameters are nested dicts of arrays. Weight decay is its business.
         epochs: how many at most, ≥ 1.
-        seed: of dropout, in 0 … 2³¹-1. (Initial parameters are the model's.)
+        seed: of dropout, and of a Linen module's parameters, in 0 … 2³¹-1. (Others are the model's.)
         eval_every: epochs between evaluations; the last epoch is always evaluated.
         target_accuracy: stop when the validation accuracy (a fraction) reaches this; None: never.
-        patience: stop when so many epochs have passed since the best validation accuracy; None: never.
+        patience: stop when so many epochs have passed since the best validation accuracy or loss; None: never.
         checkpoint_every: epochs between checkpoints; 0: only on a signal and at the end.
         keep_checkpoints: how many of the newest checkpoints stay.
         run_directory: where to leave configuration, metrics, summary and checkpoints; None: nowhere.
@@ -88,7 +100,8 @@ class Trainer:
         observers: told about each epoch; see `Observer`.
         optimize: train with the optimised program; False: plain `jax.value_and_grad` of the model, the reference.
         order: of vertices in memory, for the step of one machine and for evaluations: "given", "community", or "auto"
-            (`vertex_order.effective_order`). Results are in the user's order all the same.
+            (`vertex_order.effective_order`). Results are in the order of `data` all the same. A model that cannot be split
+            may hold rows in that order, and always trains in it.
         gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
             bytes to read and rounded (`program.narrow`). What is computed once, evaluations and `predict` are exact.
         memory: "check": refuse to train where it will need more memory than there is (`footprint.check_trainer`);
@@ -96,16 +109,25 @@ class Trainer:
         pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
 
     Raises:
-        ValueError: an argument out of range, arguments that exclude each other, or a model whose output is not `[V, C]`.
+        ValueError: an argument out of range, arguments that exclude each other, a model whose output is not `[V, C]` or
+            whose loss not `[V]`, or that needs an input which the data lack.
         TypeError: an argument of the wrong kind.
+        Exception: what the model itself raises, with a note that names its line.
+
+    Warns:
+        UserWarning: the model is in evaluation mode as a whole: it trains so.
     """
 
+    @user_line_noted()
     def __init__(
         self,
         model: Any,
         data: Dataset,
         *,
         optimizer: optax.GradientTransformation,
+        loss: Loss = None,
+        params: Any = None,
+        rngs: Sequence[str] = ("dropout",),
         epochs: int = 200,
         seed: int = 0,
         eval_every: int = 1,
@@ -127,10 +149,12 @@ class Trainer:
         )
         check_arguments(data, optimizer, self.options, observers)
         check_run_directory(self.options, run_directory, resume=resume)
-        check_order(order)
+        check_order(order, optimize=optimize)
         check_gathered(gathered, optimize=optimize, pipeline=pipeline)
         check_memory(memory)
         check_pipeline(pipeline, self.options, optimize=optimize)
+        objective = Objective.of(loss, data)
+        check_target(objective, self.options)
         self.model = model
         self.data = data
         self.run_directory = None if run_directory is None else Path(run_directory)
@@ -147,19 +171,28 @@ class Trainer:
             "train.eval_every": eval_every,
             "single.optimize": optimize,
             **({} if gathered == "float32" else {"single.gathered": gathered}),
+            **({} if objective.of_classes else {"train.loss": objective.name}),
             **{key: value for key, value in of_pipeline.items() if key not in free},
         }
-        self._parts = take_apart(model)
-        # `fit` must be able to start again, and the user may train the model's own arrays elsewhere.
-        self._parts = dataclasses.replace(
-            self._parts, params=to_host(self._parts.params), state=to_host(self._parts.state)
+        self._parts = parts_of(
+            model, data, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
         )
-        self._functions = step_functions(self._parts.structure, optimizer)
-        edge_ids = check_model(self._functions, self._parts, data, type(model).__name__)
-        self._machine = OneMachine(self._functions, self._parts, data, self._single, edge_ids=edge_ids)
+        if self._parts.switched_off:
+            warnings.warn(f"{self._parts.name} {self._parts.switched_off}", UserWarning, stacklevel=2)
+        self._functions = step_functions(self._parts.structure, optimizer, objective)
+        checked = check_model(self._functions, self._parts, data)
+        self._machine = OneMachine(
+            self._functions,
+            self._parts,
+            data,
+            self._single,
+            checked=checked,
+            evaluates_only=pipeline is not None,
+        )
         self._trained: LoopState | None = None
 
     @classmethod
+    @user_line_noted()
     def from_config(
         cls,
         config: RunConfig,
@@ -206,6 +239,7 @@ class Trainer:
         trainer._settings = from_config.settings(config)
         return trainer
 
+    @user_line_noted()
     def fit(self) -> TrainResult:
         """Trains, from the model as it was given or, with `resume`, from the newest whole checkpoint.
 
@@ -227,6 +261,7 @@ class Trainer:
             CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
                 belongs to another run.
             MemoryLimitError: training will need more memory than there is.
+            OrderError: `order="community"`, and the model cannot be split.
             SplitError, PipelineConfigError: the pipeline cannot train this model on these data.
         """
         self._begun = time.perf_counter()
@@ -256,7 +291,8 @@ class Trainer:
             requests.pass_on(stopped=result.stopped == "signal")
         return result
 
-    def predict(self, epoch: Literal["best", "last"] = "best") -> Float32[np.ndarray, "V C"]:
+    @user_line_noted()
+    def predict(self, epoch: Literal["best", "last"] = "best") -> Any:
         """The model's outputs for every vertex, by an exact forward without dropout.
 
         Before any `fit` in this process, the newest whole checkpoint in the run directory is used. Its run must have
@@ -266,7 +302,8 @@ class Trainer:
             epoch: with the parameters of the "best" epoch (`TrainResult.best_epoch`) or of the "last".
 
         Returns:
-            Logits, float32 `[V, C]`: row i for the user's vertex i, whatever the graph's memory order.
+            What the model returns, NumPy arrays (logits `[V, C]`), floating ones as float32: row i for row i of `data`, as
+            `model(data.graph, data.features)` gives them.
 
         Raises:
             ValueError: another `epoch`.
@@ -283,20 +320,14 @@ class Trainer:
             raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
         loop = self._trained
         params, state = loop.chosen if epoch == "best" else (loop.params, loop.state)
-        arguments = (params, state, self._parts.streams, self._machine.arrays.graph, self._machine.arrays.features)
-        predict, _ = self._functions.predict.prepare(*arguments)
-        rows = np.array(predict(*arguments))
-        vertex_ids = self._machine.arrays.graph.vertex_ids
-        if vertex_ids is None:
-            return rows
-        logits = np.empty_like(rows)
-        logits[np.asarray(vertex_ids)] = rows
-        return logits
+        return self._machine.outputs(params, state)
 
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""
+        _ = self._machine.order  # an order that cannot be is refused before anything runs
         if self._pipeline is not None:
-            return PipelineRunner(self._parts, self.data, self._optimizer, self._pipeline, self.options)
+            loss = self._functions.objective.rows
+            return PipelineRunner(self._parts, self.data, self._optimizer, self._pipeline, self.options, loss=loss)
         gradient, seconds = self._machine.choose_gradient()
         return SingleRunner(
             self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds
@@ -333,10 +364,9 @@ class Trainer:
             runner.start(loop, arrays)
             only_evaluated = () if runner.reads_features else (self.data.features,)
             release(*only_evaluated)
-            gradient = self._functions.plain if self._pipeline is not None else self._machine.choose_gradient()[0]
             evaluation = Evaluation(
                 self._functions,
-                gradient.forward,
+                self._machine.forward,
                 runner.kept,
                 arrays,
                 self._parts.streams,
@@ -370,7 +400,8 @@ class Trainer:
         """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
         self._trained = loop
         params, state = (to_host(tree) for tree in loop.chosen)
-        put_back(self.model, params, state)
+        if isinstance(self.model, nnx.Module):
+            put_back(self.model, params, state)
         if files is not None:
             loop.carried = None if loop.diverged else runner.carried()
             files.save(loop)
@@ -381,10 +412,11 @@ class Trainer:
             best_epoch=None if loop.best is None else loop.best.epoch,
             stopped=stopped,
             timings=dataclasses.replace(loop.timings, wall=time.perf_counter() - self._begun),
-            metric="micro_f1" if self.data.multilabel else "accuracy",
+            metric=self._functions.objective.metric,
             first_epoch=first_epoch,
             passes=runner.passes,
             pipeline=runner.report(),
+            state=state,
         )
         if files is not None:
             files.summarise(result, self.options.seed)
@@ -404,21 +436,25 @@ class Trainer:
         return loop
 
     def _describe(self, fresh: LoopState) -> dict[str, Any]:
-        name = type(self.model).__name__
         # Only where it changes numbers, so that a run may be continued with the same order under another name.
         order = {} if self._machine.order == "given" else {"single.order": self._machine.order}
         return describe_run(
-            self._parts, fresh.opt_state, self.data, model=name, seed=self.options.seed, settings=self._settings | order
+            self._parts, fresh.opt_state, self.data, seed=self.options.seed, settings=self._settings | order
         )
 
     def _written_config(self) -> dict[str, Any]:
         """For config.yaml. A model and an optimizer made in Python have no configuration, but this much can be said."""
         if self._config is not None:
             return self._config
+        objective = self._functions.objective
         config: dict[str, Any] = {
             "data": {"name": self.data.name},
-            "model": {"class": type(self.model).__name__},
-            "train": {"seed": self.options.seed, "eval_every": self.options.eval_every},
+            "model": {"class": self._parts.name},
+            "train": {
+                "seed": self.options.seed,
+                "eval_every": self.options.eval_every,
+                **({} if objective.of_classes else {"loss": objective.name}),
+            },
             "single": self._single.to_dict(),
         }
         if self._pipeline is not None:

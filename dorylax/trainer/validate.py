@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
+from dorylax.config.errors import ConfigError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.graph import Graph
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
-from dorylax.program.model.base import ModelParts
+from dorylax.program.model.base import ModelKindError, ModelParts
 from dorylax.program.program import Gathered
+from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
+from dorylax.trainer.objective import Objective
 from dorylax.trainer.observer import Observer
 from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.step import StepFunctions
-from dorylax.trainer.vertex_order import Order
+from dorylax.trainer.vertex_order import Order, OrderError
 
 
 def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers: Sequence[Any]) -> None:
@@ -31,10 +34,19 @@ def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers:
         )
     for name, value in (("target_accuracy", options.target_accuracy), ("patience", options.patience)):
         if value is not None and not data.val_mask.any():
-            raise ValueError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
+            raise ConfigError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
     for observer in observers:
         if not isinstance(observer, Observer):
             raise TypeError(f"an observer has methods started, epoch and finished, got {type(observer).__name__}")
+
+
+def check_target(objective: Objective, options: TrainOptions) -> None:
+    """Raises ValueError where an accuracy is to be reached, and there is none."""
+    if options.target_accuracy is not None and not objective.of_classes:
+        raise ValueError(
+            f"train.target_accuracy = {options.target_accuracy} needs an accuracy, and loss={objective.name} has none: runs "
+            "are judged by their validation loss. Leave it out; train.patience ends a run that does not improve"
+        )
 
 
 def check_run_directory(options: TrainOptions, run_directory: str | os.PathLike[str] | None, *, resume: bool) -> None:
@@ -49,10 +61,15 @@ def check_run_directory(options: TrainOptions, run_directory: str | os.PathLike[
         )
 
 
-def check_order(order: Any) -> None:
-    """Raises ValueError where it is none."""
+def check_order(order: Any, *, optimize: bool) -> None:
+    """Raises ValueError where it is none, or cannot be that of the plain model."""
     if order not in typing.get_args(Order):
         raise ValueError(f"single.order must be one of {', '.join(typing.get_args(Order))}, got {order!r}")
+    if order == "community" and not optimize:
+        raise OrderError(
+            "single.order=community and single.optimize=false exclude each other: only what was split is known not to hold "
+            "rows in the order that was given. Use single.order=given"
+        )
 
 
 def check_gathered(gathered: Any, *, optimize: bool, pipeline: Any) -> None:
@@ -88,39 +105,43 @@ def check_pipeline(pipeline: Any, options: TrainOptions, *, optimize: bool) -> N
         )
 
 
-def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | AbstractData, name: str) -> bool:
+class Checked(NamedTuple):
+    """What is known of a model after one look at its shapes.
+
+    Attributes:
+        edge_ids: whether it reads edge ids: without them a graph takes up to 12 bytes an edge less.
+        row_outputs: whether all that it returns has a row per vertex.
+    """
+
+    edge_ids: bool
+    row_outputs: bool
+
+
+def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | AbstractData) -> Checked:
     """Traces one forward pass on shapes alone.
 
-    Returns:
-        Whether the model reads edge ids: without them a graph takes up to 12 bytes an edge less.
-
     Raises:
-        ValueError: the output is not `[V, num_classes]`.
-        TypeError: the output is no floating array, or the model changes its structure while it runs.
+        ValueError: the output or the loss has another shape than it must have.
+        TypeError: they are no floating arrays, or the model changes its structure while it runs.
     """
     model = (parts.params, parts.streams, parts.state)
-    reads_edge_ids = False
-    try:
-        output, state = functions.output_shapes(*_shapes(*model, data.graph.without_edge_ids(), data.features))
-    except Exception:  # whatever else is wrong is raised again
-        reads_edge_ids = data.graph.edge_ids_fit
-        output, state = functions.output_shapes(*_shapes(*model, data.graph, data.features))
-    if not isinstance(output, jax.ShapeDtypeStruct) or not jnp.issubdtype(output.dtype, jnp.floating):
-        got = f"{output.dtype} {list(output.shape)}" if isinstance(output, jax.ShapeDtypeStruct) else repr(output)
-        raise TypeError(f"{name}(graph, x) must return one floating-point array [V, num_classes], got {got}")
-    wanted = (data.graph.num_vertices, data.num_classes)
-    if output.shape != wanted:
-        raise ValueError(
-            f"{name}(graph, x) must return [V, num_classes] = {list(wanted)}, got {list(output.shape)}"
-            + (f": give it out_features={wanted[1]}" if output.shape[:1] == wanted[:1] else "")
-        )
+    named = further_inputs(data, parts.keywords, parts.name)
+    reads: list[bool] = []
+
+    def shapes(graph: Graph) -> tuple[Any, Any]:
+        reads.append(graph.edge_ids_fit)
+        return functions.output_shapes(*_shapes(*model, graph, data.features, named))
+
+    output, state = with_ids_if_needed(data, shapes)
+    functions.objective.check(parts.name, output, data)
     same_structure: bool = jax.tree.structure(state) == jax.tree.structure(parts.state)  # type: ignore[operator]
     if not same_structure:
-        raise TypeError(
-            f"{name} adds or removes variables while it runs: make all of them in __init__ "
+        raise ModelKindError(
+            f"{parts.name} adds or removes variables while it runs: make all of them in __init__ "
             "(values sown as nnx.Intermediate are fine, and dropped)"
         )
-    return reads_edge_ids
+    rows = [leaf.shape[:1] == (data.graph.num_vertices,) for leaf in jax.tree.leaves(output)]
+    return Checked(reads[-1] or any(name in data.edge_inputs for name in named), all(rows))
 
 
 def _shapes(*tree: Any) -> Any:

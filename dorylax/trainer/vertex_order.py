@@ -2,14 +2,18 @@
 
 Rows are gathered faster where neighbours lie close, as long as they do not all fit in cache anyway. The order changes
 no vertex's id, so neither what dropout drops nor whose row is whose; sums over neighbours are added in another order,
-which rounds otherwise.
+which rounds otherwise. That holds for programs, which were proved to treat every row by itself. Any other function may hold
+rows of its own (edges' ends, a table), which are in the order that was given.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, final
+
+import numpy as np
 
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
@@ -23,22 +27,38 @@ CACHE_BYTES = 32 * 2**20
 _reordered: weakref.WeakKeyDictionary[Dataset, Dataset] = weakref.WeakKeyDictionary()
 
 
+@final
+class OrderError(ValueError):
+    """An order of rows that a model cannot be trained in."""
+
+
 def effective_order(
-    order: Order, data: Dataset | AbstractData, *, reference: bool = False
+    order: Order, data: Dataset | AbstractData, by_rows: Callable[[], bool]
 ) -> Literal["given", "community"]:
-    """What an order means for a data set.
+    """What an order means for a data set and what runs on it.
 
     Args:
         order: as asked for. "auto" is "community" where the features have more than `CACHE_BYTES` bytes, 4·V·F, unless the
-            data were reordered already (that order was somebody's choice).
+            data were reordered already (that order was somebody's choice), and wherever `by_rows` does not hold.
         data: the data set.
-        reference: whether the plain model trains, which "auto" leaves as it is.
+        by_rows: whether all that would run on them, evaluations included, was proved to treat every row by itself; called
+            only where that decides.
+
+    Raises:
+        OrderError: "community", and `by_rows` does not hold.
     """
-    if order != "auto":
-        return order
-    graph = data.graph
-    leave = reference or 4 * data.features.size <= CACHE_BYTES or graph.vertex_ids is not None
-    return "given" if leave else "community"
+    fits = 4 * data.features.size <= CACHE_BYTES or data.graph.vertex_ids is not None
+    if order == "given" or (order == "auto" and fits):
+        return "given"
+    if by_rows():
+        return "community"
+    if order == "community":
+        raise OrderError(
+            "single.order=community needs a model that splits into graph tasks and stages, when it trains and when it is "
+            "evaluated, and that returns a row per vertex: any other may hold rows in the order that was given. Use "
+            "single.order=given"
+        )
+    return "given"
 
 
 def is_ordered(data: Dataset) -> bool:
@@ -63,3 +83,16 @@ def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Datas
     _reordered[data] = data.reorder(kept_locality_order(data.graph))
     data.release()
     return _reordered[data], time.perf_counter() - begin
+
+
+def rows_of(data: Dataset, ordered: Dataset) -> np.ndarray:
+    """Where each row of a data set is in the same data in another order, `[V]`."""
+    place = np.empty(data.graph.num_vertices, np.int64)
+    place[_ids(ordered)] = np.arange(data.graph.num_vertices)
+    rows: np.ndarray = place[_ids(data)]
+    return rows
+
+
+def _ids(data: Dataset) -> np.ndarray:
+    ids = data.graph.vertex_ids
+    return np.arange(data.graph.num_vertices) if ids is None else np.asarray(ids)

@@ -38,6 +38,7 @@ class Report(NamedTuple):
         description: of the sweep.
         state: how much is done.
         failures: runs that failed, and why.
+        warnings: what makes its comparisons unsound.
         sections: one for each group.
         commands: how to run it again.
         files: titles and texts of the sweeps' files and of configurations.
@@ -48,6 +49,7 @@ class Report(NamedTuple):
     description: str
     state: str
     failures: Sequence[tuple[str, str]]
+    warnings: Sequence[str]
     sections: Sequence[Section]
     commands: Sequence[str]
     files: Sequence[tuple[str, str]]
@@ -121,6 +123,7 @@ def render(report: Report) -> str:
 {description}
 <p class="state">{escape(report.state)}</p>
 {_failures(report.failures)}
+{_warnings(report.warnings)}
 {sections}
 <h2>Run it again</h2>
 <pre><code>{escape(commands)}</code></pre>
@@ -175,3 +178,10 @@ def _failures(failures: Sequence[tuple[str, str]]) -> str:
         return ""
     rows = "".join(f"<dt>{escape(label)}</dt><dd>{escape(error)}</dd>" for label, error in failures)
     return f'<div class="failed"><p>{len(failures)} runs have failed:</p><dl>{rows}</dl></div>'
+
+
+def _warnings(warnings: Sequence[str]) -> str:
+    if not warnings:
+        return ""
+    lines = "".join(f"<li>{escape(one)}</li>" for one in warnings)
+    return f'<div class="failed"><p>What is compared differs in more than the sweep says:</p><ul>{lines}</ul></div>'

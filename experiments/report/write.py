@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dorylax import metrics
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
+from dorylax.experiments.confounding import confounders
 from dorylax.experiments.folder import Study
 from dorylax.experiments.report import figures
 from dorylax.experiments.report.curves import accuracy_figures
@@ -50,6 +51,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         description=" ".join(study.sweep.description for study in studies),
         state=_state(outcomes),
         failures=[(one.run.label, one.error or "") for one in outcomes if one.status == "failed"],
+        warnings=list(dict.fromkeys(line for study in studies for line in confounders(study.sweep))),
         sections=sections,
         commands=[f"python experiments/run.py --sweep {_argument(study.sweep)}" for study in studies],
         files=[file for study in studies for file in _files(study.sweep)],
@@ -140,6 +142,7 @@ def _markdown(report: Report) -> str:
     if report.description:
         lines += [report.description, ""]
     lines += [report.state, ""]
+    lines += [f"- **Warning:** {one}" for one in report.warnings] + ([""] if report.warnings else [])
     for section in report.sections:
         if section.title:
             lines += [f"## {section.title}", ""]

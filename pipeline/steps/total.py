@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dorylax.jax_internals import variables
 from dorylax.pipeline.messages import PartsMessage
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.visit import Visit
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     """See `RunStep`."""
     parts = server.parts[step.index]
-    mine = tuple(np.asarray(visit.value(equation.invars[0])) for equation in step.equations)
+    mine = tuple(np.asarray(visit.value(var)) for equation in step.equations for var in variables(equation.invars))
     parts.write(np.array([visit.number]), visit.epoch, tuple(part[None] for part in mine))
     if len(server.peers):
         await _send(server, step, visit)

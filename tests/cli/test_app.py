@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,9 +107,32 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str], error: BaseException, co
 
 
 def test_a_bug_keeps_its_traceback() -> None:
+    """What is raised without a line of the user's own on the way: this file, like any that is not ours, counts as theirs."""
+    ours = click.Command("fail", callback=functools.partial(operator.truediv, 1, 0))
     with pytest.raises(ZeroDivisionError):
-        run(_raising(ZeroDivisionError()), "fail", [])
+        run(ours, "fail", [])
     assert explain(ValueError("not ours")) is None
+
+
+def test_what_the_users_own_code_raises_is_its_line_and_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(_raising(KeyError("first\nsecond")), "fail", []) == 1
+    err = capsys.readouterr().err
+    assert re.fullmatch(r"error: .*test_app\.py:\d+ \(_raising\.<locals>\.fail\): raise error\nKeyError: .*\n", err)
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("error", [KeyError("a"), ConfigError("wrong")])
+def test_frames_are_shown_where_they_are_asked_for(capsys: pytest.CaptureFixture[str], error: Exception) -> None:
+    code = run(_raising(error), "fail", [])
+    short = capsys.readouterr().err
+    assert run(_raising(error), "fail", ["--traceback"]) == code
+    long = capsys.readouterr().err
+    assert long.startswith("Traceback (most recent call last):\n")
+    assert long.endswith(short)
+
+
+def test_help_names_the_flag_for_frames(dorylax) -> None:
+    assert "--traceback" in dorylax("--help").out
 
 
 def test_memory_that_xla_does_not_get_is_one_line() -> None:

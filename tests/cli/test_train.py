@@ -92,7 +92,7 @@ def test_flags_beat_the_file_and_the_file_the_recipe(dorylax, tmp_path: Path) ->
         (["--resume"], "--resume needs the --out of the run to continue, and goes without --no-save"),
         (["--no-save", "--out", "x"], "--no-save and --out exclude each other"),
         (["--config", "none.yaml"], "cannot read none.yaml: No such file or directory"),
-        (["--resume", "--out", "none"], "--out none holds no run to continue: leave --resume away to start one"),
+        (["--resume", "--out", "none"], "--out none holds no run to continue: omit --resume to start one"),
     ],
 )
 def test_what_cannot_be_is_one_line(dorylax, words: list[str], message: str) -> None:

@@ -293,7 +293,7 @@ def test_a_damaged_run_does_not_stop_the_others(
     ("base", "message"),
     [
         ("data.size: tny", "unknown data.size 'tny' of communities: did you mean tiny?"),
-        ("{data.name: cora, data.size: tiny}", "data.size 'tiny': cora comes in one size, leave data.size away"),
+        ("{data.name: cora, data.size: tiny}", "data.size 'tiny': cora comes in one size, omit data.size"),
     ],
 )
 def test_sizes_are_checked_before_anything_runs(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph import Dataset, Graph, GraphError
+from dorylax.graph import Dataset, Graph, GraphError, random_split
 
 FEW = settings(max_examples=50, deadline=None)
 
 V, F, C = 6, 4, 3
 
 
-def _dataset(multilabel: bool = False, directed: bool = True, **changes) -> Dataset:
+def _dataset(many: bool = False, directed: bool = True, **changes) -> Dataset:
     rng = np.random.default_rng(0)
     graph = Graph.from_coo(rng.integers(0, V, 14), rng.integers(0, V, 14), V)
     masks = np.arange(V) % 3
@@ -25,7 +26,7 @@ def _dataset(multilabel: bool = False, directed: bool = True, **changes) -> Data
             "name": "made up",
             "graph": graph if directed else graph.symmetrise(),
             "features": rng.random((V, F), np.float32),
-            "labels": rng.integers(0, 2, (V, C)).astype(np.float32) if multilabel else np.arange(V, dtype=np.int32) % C,
+            "labels": rng.integers(0, 2, (V, C)).astype(np.float32) if many else np.arange(V, dtype=np.int32) % C,
             "num_classes": C,
             "train_mask": masks == 0,
             "val_mask": masks == 1,
@@ -38,20 +39,20 @@ def _dataset(multilabel: bool = False, directed: bool = True, **changes) -> Data
 def _assert_same(a: Dataset, b: Dataset) -> None:
     for field in dataclasses.fields(Dataset):
         if field.name != "graph":
-            np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name))
+            jax.tree.map(np.testing.assert_array_equal, getattr(a, field.name), getattr(b, field.name))
     np.testing.assert_array_equal(a.graph.incoming.offsets, b.graph.incoming.offsets)
     np.testing.assert_array_equal(a.graph.incoming.neighbours, b.graph.incoming.neighbours)
     assert a.graph.symmetric == b.graph.symmetric
 
 
 def test_properties():
-    assert (_dataset().num_features, _dataset().multilabel, _dataset(multilabel=True).multilabel) == (F, False, True)
+    assert (_dataset().num_features, _dataset().multilabel, _dataset(many=True).multilabel) == (F, False, True)
 
 
 def test_other_number_types_are_converted_and_the_right_ones_kept(tmp_path):
     data = _dataset(features=np.ones((V, F), np.int16), labels=np.zeros(V, np.uint8))
     assert (data.features.dtype, data.labels.dtype) == (np.float32, np.int32)
-    assert _dataset(multilabel=True, labels=np.ones((V, C), bool)).labels.dtype == np.float32
+    assert _dataset(many=True, labels=np.ones((V, C), bool)).labels.dtype == np.float32
     np.save(tmp_path / "x.npy", np.ones((V, F), np.float32))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     assert _dataset(features=mapped).features is mapped
@@ -71,21 +72,34 @@ BAD = {
     "features length": ({"features": np.zeros((V - 1, F), np.float32)}, r"features has length 5: expected 6"),
     "features shape": (
         {"features": np.zeros(V, np.float32)},
-        r"features must be real numbers \[V, F\], got float32 \[6\]",
+        r"features has shape \[6\]: one column is features\[:, None\], \[V, 1\]",
     ),
-    "features type": ({"features": np.zeros((V, F), complex)}, r"features must be real numbers.*complex128"),
+    "features type": ({"features": np.zeros((V, F), complex)}, r"features is complex \(complex128\): give real"),
     "label too large": ({"labels": _at(V, 4, C, np.int32)}, r"labels\[4\] = 3 is out of range.*num_classes = 3"),
-    "label negative": ({"labels": _at(V, 3, -1, np.int64)}, r"labels\[3\] = -1 is negative"),
-    "label fractions": ({"labels": np.zeros(V)}, r"labels must hold integers, got float64"),
+    "label negative": ({"labels": _at(V, 3, -2, np.int64)}, r"labels\[3\] = -2 is negative: .*or -1 where"),
+    "label fractions": ({"labels": np.full(V, 0.5)}, r"labels\[0\] = 0\.5 is no class, as num_classes = 3 says: leave"),
+    "label nan": ({"labels": _at(V, 2, np.nan)}, r"labels\[2\] = nan is no class: give -1 where a vertex is unlab"),
+    "unlabelled": (
+        {"labels": _at(V, 3, -1, np.int64)},
+        r"train_mask holds vertex 3, but labels\[3\] = -1 says that it is unlabelled \(1 such",
+    ),
+    "all unlabelled": ({"labels": np.full(V, -1)}, r"labels are -1 at every vertex"),
+    "one-hot": ({"labels": np.eye(C)[np.arange(V) % C]}, r"exactly one 1 in every row: give classes, labels\.argmax"),
+    "one-hot with gaps": (
+        {"labels": _at((V, C), (1, 2), 1)},
+        r"labels \[V, C\] has no row with more than one 1: give classes, np\.where\(labels\.any",
+    ),
+    "one class each, said": ({"multilabel": False, "labels": np.ones((V, C))}, r"multilabel=False, but labels has"),
+    "many classes each, said": ({"multilabel": True}, r"multilabel=True needs labels \[V, C\]"),
     "labels length": ({"labels": np.zeros(V + 1, np.int32)}, r"labels has length 7: expected 6"),
     "labels shape": ({"labels": np.zeros((V, C, 1))}, r"labels must be integers \[V\].*\[6, 3, 1\]"),
     "labels columns": ({"labels": np.zeros((V, C + 1))}, r"labels \[V, C\] has 4 columns.*num_classes = 3"),
     "labels not binary": ({"labels": _at((V, C), (1, 2), 0.5)}, r"labels\[1, 2\] = 0\.5 is neither 0 nor 1"),
     "labels nan": ({"labels": _at((V, C), (1, 2), np.nan)}, r"labels\[1, 2\] = nan is neither"),
     "no features": ({"features": np.zeros((V, 0))}, r"features has shape \[6, 0\]: expected at least one column"),
-    "features text": ({"features": np.full((V, F), "a")}, r"features must be real numbers \[V, F\], got <U1 \[6, 4\]"),
-    "labels text": ({"labels": np.full(V, "a")}, r"labels must hold integers, got <U1"),
-    "labels text, multi-label": ({"labels": np.full((V, C), "a")}, r"labels must be real numbers \[V, C\], got <U1"),
+    "features text": ({"features": np.full((V, F), "a")}, r"features holds text \(<U1\): encode it as numbers"),
+    "labels text": ({"labels": np.full(V, "a")}, r"labels holds text \(<U1\): number the classes"),
+    "labels text, multi-label": ({"labels": np.full((V, C), "a")}, r"labels holds text \(<U1\)"),
     "one label": ({"labels": np.array(1)}, r"labels must be integers \[V\].*got shape \[\]"),
     "label that int32 would wrap": (
         {"labels": _at(V, 1, 2**32 + 1, np.int64), "num_classes": 2**31 - 1},
@@ -94,7 +108,10 @@ BAD = {
     "no classes": ({"num_classes": 0}, r"num_classes must be ≥ 1 and ≤ 2147483647 .*, got 0"),
     "too many classes": ({"num_classes": 2**33}, r"num_classes must be ≥ 1 and ≤ 2147483647 .*, got 8589934592"),
     "mask length": ({"val_mask": np.zeros(V + 1, bool)}, r"val_mask has length 7: expected 6"),
-    "mask of indices": ({"test_mask": np.zeros(V, int)}, r"test_mask must be bool \[V\].*int64"),
+    "mask of fractions": (
+        {"test_mask": np.zeros(V)},
+        r"test_mask must be bool \[V\] or vertex numbers, got float64 \[6\]",
+    ),
     "masks overlap": (
         {"val_mask": _at(V, 3, True, bool)},
         r"train_mask and val_mask overlap: train_mask\[3\] = val_mask\[3\]",
@@ -126,6 +143,41 @@ def test_row_normalised_divides_by_row_sums_of_at_least_one():
     assert data.features[0, 1] == 3  # the original is as it was
 
 
+def test_what_has_the_right_type_is_not_copied():
+    pos, weight = np.ones((V, 2), np.float32), np.ones(14, bool)
+    data = _dataset(vertex_inputs={"pos": pos}, edge_inputs={"weight": weight})
+    assert data.vertex_inputs["pos"] is pos
+    assert data.edge_inputs["weight"] is weight
+    assert data.train_mask is dataclasses.replace(data, name="other").train_mask
+
+
+def test_further_inputs_of_vertices_move_and_those_of_edges_stay():
+    data = _dataset(vertex_inputs={"pos": np.arange(2 * V).reshape(V, 2)}, edge_inputs={"w": np.arange(14)})
+    moved = data.reorder([3, 1, 5, 0, 2, 4])
+    np.testing.assert_array_equal(moved.vertex_inputs["pos"], data.vertex_inputs["pos"][[3, 1, 5, 0, 2, 4]])
+    np.testing.assert_array_equal(moved.edge_inputs["w"], np.arange(14))
+
+
+def test_edges_without_ids_have_no_inputs():
+    graph = _dataset().graph.without_edge_ids()
+    with pytest.raises(GraphError, match="the edges of this graph have no ids"):
+        _dataset(graph=graph, edge_inputs={"w": np.ones(14)})
+
+
+def test_replacing_keeps_what_labels_are():
+    data = _dataset(many=True)
+    assert dataclasses.replace(data, name="other").multilabel
+    targets = _dataset(labels=np.linspace(0, 1, V), num_classes=None)
+    assert (dataclasses.replace(targets, name="other").num_classes, targets.labels.dtype) == (None, np.float32)
+
+
+def test_another_split():
+    data = _dataset()
+    found = data.with_split(random_split(V, 0, (0.5, 0.0, 0.5)))
+    assert [int(mask.sum()) for mask in (found.train_mask, found.val_mask, found.test_mask)] == [3, 0, 3]
+    assert found.features is data.features
+
+
 @FEW
 @given(st.permutations(range(V)), st.booleans())
 def test_reorder_moves_every_array_together(order, multilabel):
@@ -149,6 +201,47 @@ def test_archive_round_trip_in_the_users_order(tmp_path, multilabel, directed, r
         assert bool(archive["directed"]) is directed
         sources = np.repeat(np.arange(V), np.diff(archive["indptr"]))
     np.testing.assert_array_equal(np.sort(sources), np.sort(data.graph.incoming.neighbours))  # rows are sources
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": np.linspace(0, 1, V), "num_classes": None},
+        {"labels": np.linspace(0, 1, 2 * V).reshape(V, 2), "num_classes": None},
+        {"labels": np.eye(C)[np.arange(V) % C], "multilabel": True},
+        {"labels": _at(V, 0, -1, np.int64), "train_mask": [1], "val_mask": None, "test_mask": None},
+        {"vertex_inputs": {"pos": np.ones((V, 2, 3)), "ids": np.arange(V)}},
+    ],
+    ids=["targets", "several targets", "one-hot, said", "unlabelled", "further inputs"],
+)
+def test_archive_round_trip_of_other_forms(tmp_path, changes):
+    data = _dataset(**changes)
+    data.reorder([3, 1, 5, 0, 2, 4]).save_npz(tmp_path / "mine.npz")
+    _assert_same(Dataset.from_npz(tmp_path / "mine.npz"), data)
+
+
+@pytest.mark.parametrize("reordered", [False, True])
+def test_values_of_edges_in_an_archive_stay_with_their_edges(tmp_path, reordered):
+    sources, targets = np.array([3, 0, 2, 0, 5]), np.array([0, 4, 1, 4, 5])  # sorted neither way, two of them equal
+    graph = Graph.from_coo(sources, targets, V, edge_data={"a": np.arange(5)})
+    data = _dataset(graph=graph, edge_inputs={"b": np.arange(5) + 10.5})
+    assert data.edge_inputs.keys() == {"a", "b"}
+    (data.reorder([3, 1, 5, 0, 2, 4]) if reordered else data).save_npz(tmp_path / "mine.npz")
+    found = Dataset.from_npz(tmp_path / "mine.npz")
+    np.testing.assert_array_equal(found.edge_inputs["a"], np.arange(5))
+    np.testing.assert_array_equal(found.edge_inputs["b"], np.arange(5) + 10.5)
+
+
+def test_given_values_of_edges_override_those_of_the_graph():
+    graph = Graph.from_coo([0, 1], [1, 0], V, edge_data={"w": np.zeros(2)})
+    data = _dataset(graph=graph, edge_inputs={"w": [1, 2]})
+    assert data.edge_inputs["w"].tolist() == dataclasses.replace(data, name="b").edge_inputs["w"].tolist() == [1, 2]
+
+
+def test_only_labelled_vertices_of_an_archive_are_split(tmp_path):
+    _save(tmp_path / "a.npz", labels=np.array([-1, 1]))
+    data = Dataset.from_npz(tmp_path / "a.npz")
+    assert (data.train_mask.tolist(), data.num_classes) == ([False, True], 2)
 
 
 def _save(path, drop=(), **arrays) -> None:
@@ -200,15 +293,19 @@ def test_masks_that_are_missing_beside_a_train_mask_are_empty(tmp_path):
         ),
         ((), {"labels": np.array([0, 2**32 + 1])}, r"labels\[1\] = 4294967297 is out of range"),
         ((), {"labels": np.array([0, 2**64 - 1], np.uint64)}, r"labels\[1\] = 18446744073709551615 is out of range"),
-        ((), {"labels": np.array([0, -1])}, r"labels\[1\] = -1 is negative"),
+        ((), {"labels": np.array([0, -2])}, r"labels\[1\] = -2 is negative"),
         ((), {"labels": np.array(1)}, r"labels must be integers \[V\], or .*got shape \[\]$"),
-        ((), {"labels": np.array(["a", "b"])}, r"labels must hold integers, got <U1$"),
-        ((), {"labels": np.array([0, np.nan])}, r"labels must hold integers, got float64$"),
+        ((), {"labels": np.array(["a", "b"])}, r"labels holds text \(<U1\): number the classes"),
+        ((), {"labels": np.array([0, np.nan])}, r"labels\[1\] = nan is not finite: give any number and leave"),
         ((), {"features": np.zeros((2, 0))}, r"features has shape \[2, 0\]: expected at least one column, F ≥ 1$"),
         ((), {"features": np.array(1.0)}, r"features must be real numbers \[V, F\], got float64 \[\]$"),
         ((), {"indptr": np.array(0)}, r"indptr must be one-dimensional"),
         ((), {"features": np.array([[np.nan, 0], [0, 0]])}, r"features\[0, 0\] = nan"),
-        ((), {"val_mask": np.array([True, False])}, r"train_mask holds no vertex"),
+        (
+            (),
+            {"val_mask": np.array([True, False])},
+            r"train_mask is not given beside val_mask: give it too, for example ~val_mask",
+        ),
     ],
 )
 def test_bad_archives(tmp_path, drop, arrays, message):
@@ -235,7 +332,7 @@ def test_what_an_archive_says_of_self_loops_is_checked(tmp_path):
 
 
 def test_writing_a_symmetric_graph_sorts_nothing(tmp_path):
-    data = _dataset(directed=False)
+    data = _dataset(graph=Graph.from_coo(*np.nonzero(np.ones((V, V))), V))  # by source, as archives are
     data.save_npz(tmp_path / "mine.npz")
     assert "outgoing" not in vars(data.graph)
 

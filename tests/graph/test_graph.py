@@ -47,7 +47,8 @@ def test_flattening_and_unflattening_keep_everything():
     np.testing.assert_array_equal(as_int64(again.outgoing.offsets), graph.outgoing.offsets)
     np.testing.assert_array_equal(again.outgoing.edges, graph.outgoing.edges)
     np.testing.assert_array_equal(again.vertex_ids, graph.vertex_ids)
-    np.testing.assert_array_equal(again.edge_ids, graph.edge_ids)
+    np.testing.assert_array_equal(again.edge_order, graph.edge_order)
+    assert again.edge_ids is None
     assert (again.symmetric, again.self_loops) == (graph.symmetric, graph.self_loops)
 
 
@@ -140,10 +141,12 @@ def test_without_edge_ids_only_these_are_gone(symmetric):
         with pytest.raises(GraphError, match="have no ids"):
             _ = graph.edge_ids
         with pytest.raises(GraphError, match="have no ids"):
+            _ = graph.edge_order
+        with pytest.raises(GraphError, match="have no ids"):
             ops.gather(graph, jnp.ones((3, 1)), jnp.ones(4))
     np.testing.assert_array_equal(ops.gather(inside, jnp.arange(3.0)), ops.gather(whole, jnp.arange(3.0)))
     assert lean.without_edge_ids() is lean
-    assert len(jax.tree.leaves(lean)) == len(jax.tree.leaves(whole)) - 2
+    assert len(jax.tree.leaves(lean)) == len(jax.tree.leaves(whole)) - 2  # slots of reversed edges, places of slots
 
 
 def test_a_graph_known_to_be_symmetric_makes_no_positions_without_edge_ids(monkeypatch):

@@ -27,8 +27,13 @@ def _graph(v: int, pairs) -> Graph:
     return Graph.from_coo([a for a, _ in pairs], [b for _, b in pairs], v)
 
 
+def _places(graph: Graph) -> list[int]:
+    """The place of the edge in each slot."""
+    return list(range(graph.num_edges)) if graph.edge_order is None else graph.edge_order.tolist()
+
+
 def _user_edges(graph: Graph) -> list[tuple[int, int]]:
-    """(target, source) of each edge, in the graph's edge order, in the user's vertex ids."""
+    """(target, source) of the edge in each slot, in the user's vertex ids."""
     ids = np.arange(graph.num_vertices) if graph.vertex_ids is None else graph.vertex_ids
     rows = np.repeat(np.arange(graph.num_vertices), np.diff(graph.incoming.offsets))
     return list(zip(ids[rows].tolist(), ids[graph.incoming.neighbours].tolist(), strict=True))
@@ -42,10 +47,10 @@ def test_rows_move_and_ids_stay(case):
     moved = graph.reorder(order)
     ids = np.arange(v) if moved.vertex_ids is None else moved.vertex_ids
     np.testing.assert_array_equal(ids, order)
-    edge_ids = np.arange(graph.num_edges) if moved.edge_ids is None else moved.edge_ids
-    original = _user_edges(graph)
-    assert [original[e] for e in edge_ids] == _user_edges(moved)
-    assert sorted(edge_ids.tolist()) == list(range(graph.num_edges))
+    assert moved.edge_ids is None
+    original = dict(zip(_places(graph), _user_edges(graph), strict=True))
+    assert original == dict(zip(_places(moved), _user_edges(moved), strict=True))
+    assert sorted(original) == list(range(graph.num_edges))
     for row in np.split(moved.incoming.neighbours, moved.incoming.offsets[1:-1]):
         assert (np.diff(row) >= 0).all()
     fresh = Graph.from_csr(moved.incoming.offsets, moved.incoming.neighbours)
@@ -62,7 +67,7 @@ def test_two_reorders_are_the_reorder_by_their_composition(case):
         (twice.incoming.offsets, once.incoming.offsets),
         (twice.incoming.neighbours, once.incoming.neighbours),
         (twice.vertex_ids, once.vertex_ids),
-        (twice.edge_ids, once.edge_ids),
+        (twice.edge_order, once.edge_order),
     ]:
         np.testing.assert_array_equal(a, b)
 
@@ -75,7 +80,7 @@ def test_undoing_gives_the_graph_back(case):
     moved = graph.reorder(first).reorder(second)
     back = moved if user_order(moved) is None else moved.reorder(user_order(moved))
     assert back.vertex_ids is None
-    assert back.edge_ids is None
+    np.testing.assert_array_equal(_places(back), _places(graph))
     np.testing.assert_array_equal(back.incoming.offsets, graph.incoming.offsets)
     np.testing.assert_array_equal(back.incoming.neighbours, graph.incoming.neighbours)
 
@@ -109,7 +114,7 @@ def test_past_the_limit_of_edge_ids_rows_are_permuted_without_any(monkeypatch):
     again = graph.reorder([2, 1, 0])
     np.testing.assert_array_equal(again.incoming.neighbours, moved.incoming.neighbours)
     with pytest.raises(GraphError, match="the graph has 3 edges"):
-        _ = again.edge_ids
+        _ = again.edge_order
 
 
 def test_rows_longer_than_a_span_and_many_spans(monkeypatch):

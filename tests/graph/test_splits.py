@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph import GraphError, seeded_split
+from dorylax.graph import GraphError, per_class_split, public_split, random_split, stratified_split
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -18,7 +18,7 @@ FRACTIONS = st.sampled_from([(0.6, 0.2, 0.2), (0.1, 0.3, 0.3), (0.5, 0.0, 0.5), 
 @given(st.integers(1, 400), st.integers(0, 9), FRACTIONS, st.integers(0, 12))
 def test_masks_are_disjoint_and_of_the_right_sizes(v, seed, fractions, classes):
     labels = np.random.default_rng(seed).integers(0, classes, v) if classes else None
-    masks = seeded_split(v, seed, labels, fractions)
+    masks = random_split(v, seed, fractions) if labels is None else stratified_split(labels, seed, fractions)
     assert (sum(mask.astype(int) for mask in masks) <= 1).all()
     for mask, part in zip(masks, fractions, strict=True):
         assert abs(int(mask.sum()) - part * v) <= 1
@@ -30,36 +30,82 @@ def test_masks_are_disjoint_and_of_the_right_sizes(v, seed, fractions, classes):
 
 def test_every_class_of_some_size_is_in_every_mask():
     labels = np.repeat(np.arange(30), 5)
-    for mask, count in zip(seeded_split(150, 0, labels), (3, 1, 1), strict=True):
+    for mask, count in zip(stratified_split(labels, 0), (3, 1, 1), strict=True):
         assert (np.bincount(labels[mask], minlength=30) == count).all()
 
 
 def test_seeds_differ_and_repeat():
-    a, b, c = (seeded_split(1000, seed)[0] for seed in (0, 0, 1))
+    a, b, c = (random_split(1000, seed)[0] for seed in (0, 0, 1))
     assert (a == b).all()
     assert (a != c).any()
 
 
 def test_the_split_is_what_it_was():
     """Pins the draw: a change would silently give published numbers another split."""
-    train, val, test = seeded_split(10, 7)
+    train, val, test = random_split(10, 7)
     assert [np.flatnonzero(mask).tolist() for mask in (train, val, test)] == [[0, 1, 2, 4, 6, 7], [3, 8], [5, 9]]
 
 
-def test_multi_label_is_split_plainly():
-    labels = np.eye(10, dtype=np.float32)
-    assert (seeded_split(10, 7, labels)[0] == seeded_split(10, 7)[0]).all()
+def test_the_split_by_class_is_what_it_was():
+    train, val, test = stratified_split([0, 1] * 5, 7)
+    assert [np.flatnonzero(mask).tolist() for mask in (train, val, test)] == [[0, 1, 3, 6, 7, 8], [4, 9], [2, 5]]
+
+
+def test_only_labelled_vertices_are_split():
+    labels = np.array([0, 1, -1, 1, 0, -1, 1, 0, 1, 0])
+    for split in (
+        stratified_split(labels, 0, (0.5, 0.25, 0.25)),
+        random_split(10, 0, (0.5, 0.25, 0.25), among=labels >= 0),
+    ):
+        assert [int(mask.sum()) for mask in split] == [4, 2, 2]
+        assert not any(mask[[2, 5]].any() for mask in split)
+
+
+def test_a_number_for_each_class():
+    labels = np.repeat([0, 1, 2, -1], [30, 50, 40, 80])
+    train, val, test = per_class_split(labels, 0, per_class=20, num_val=25, num_test=35)
+    assert np.bincount(labels[train]).tolist() == [20, 20, 20]
+    assert (val.sum(), test.sum()) == (25, 35)
+    assert not (train & val).any()
+    assert not (train & test).any()
+    assert not (val & test).any()
+    assert (labels[val | test] >= 0).all()
+    assert (per_class_split(labels, 0, 20, 25, 35).val_mask == val).all()
+    assert (per_class_split(labels, 1, 20, 25, 35).train_mask != train).any()
+
+
+def test_one_of_several_that_came_along():
+    columns = np.eye(3, dtype=bool)
+    split = public_split(columns, np.roll(columns, 1, axis=0).tolist(), [0, 0, 1], column=1)
+    assert [mask.tolist() for mask in split] == [[False, True, False], [False, False, True], [False, False, True]]
+    with pytest.raises(GraphError, match=r"column must be in 0 … 2, as train_mask has 3 splits, got 3"):
+        public_split(columns, columns, columns, 3)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("call", "message"),
     [
-        ({"seed": -1}, r"seed must be ≥ 0, got -1"),
-        ({"fractions": (0.8, 0.2, 0.2)}, r"add up to at most 1, got \(0\.8"),
-        ({"fractions": (-0.1, 0.2, 0.2)}, r"in 0 … 1"),
-        ({"labels": np.zeros(4, int)}, r"labels has length 4: expected 5"),
+        (lambda: random_split(5, -1), r"seed must be ≥ 0, got -1"),
+        (lambda: random_split(5, 0, (0.8, 0.2, 0.2)), r"add up to at most 1, got \(0\.8"),
+        (lambda: random_split(5, 0, (-0.1, 0.2, 0.2)), r"in 0 … 1"),
+        (lambda: random_split(5, 0, (0.5, 0.5)), r"must be three, of train, validation and test, got \(0\.5, 0\.5\)"),
+        (
+            lambda: random_split(5, 0, among=[9]),
+            r"among is neither a mask \(5 zeros and ones\) nor a list of vertices: among\[0\] = 9 is not in 0 … 4",
+        ),
+        (
+            lambda: stratified_split(np.eye(4), 0),
+            r"labels must be classes, integers \[V\], to split by class, got float64",
+        ),
+        (
+            lambda: per_class_split([0] * 20 + [4] * 3, 0),
+            r"class 4 has 3 vertices: per_class = 20 needs as many of each",
+        ),
+        (lambda: per_class_split([0] * 30, 0), r"10 labelled vertices are left .* num_val \+ num_test = 1500 is more"),
+        (lambda: per_class_split([0], 0, 0), r"per_class must be ≥ 1, got 0"),
+        (lambda: per_class_split([0], 0, 1, -1), r"num_val must be ≥ 0, got -1"),
     ],
 )
-def test_bad_arguments(arguments, message):
+def test_bad_arguments(call, message):
     with pytest.raises(GraphError, match=message):
-        seeded_split(**{"num_vertices": 5, "seed": 0, **arguments})
+        call()

@@ -59,6 +59,7 @@ def test_changing_commutes_with_reordering(name, case):
         (one.incoming.neighbours, other.incoming.neighbours),
         (one.vertex_ids, other.vertex_ids),
         (one.edge_ids, other.edge_ids),
+        (one.edge_order, other.edge_order),
     ]:
         np.testing.assert_array_equal(a, b)
 

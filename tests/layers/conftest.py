@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
 
 MakeGraph = Callable[..., Graph]
 
 
 def _make_graph(sources: Any, targets: Any, num_vertices: int, **options: Any) -> Graph:
-    """A graph from edges in any order; edge ids follow (target, source)."""
+    """A graph from edges in any order; values per edge are in order of (target, source), or as `places` says."""
     sources, targets = np.asarray(sources, np.int32), np.asarray(targets, np.int32)
     order = np.lexsort((sources, targets))
     sources, targets = sources[order], targets[order]
@@ -24,8 +25,8 @@ def _make_graph(sources: Any, targets: Any, num_vertices: int, **options: Any) -
     np.cumsum(np.bincount(targets, minlength=num_vertices), out=offsets[1:])
     loops = np.unique(sources[sources == targets]).size
     kind = "none" if loops == 0 else "all" if loops == num_vertices else "some"
-    if "edge_ids" in options:
-        options["edge_ids"] = np.asarray(options["edge_ids"], np.int32)[order]
+    if (places := options.pop("places", None)) is not None:
+        options["placed"] = BySlot(np.asarray(places, np.int32)[order])
     return Graph(offsets, sources, self_loops=kind, **options)
 
 
@@ -53,20 +54,21 @@ def messy_graph() -> Graph:
     targets = rng.choice([2, 3, 4, 5, 6, 8, 9, 10, 11], 40)
     keep = sources != targets
     sources, targets = sources[keep], targets[keep]
-    graph = _make_graph([*sources, *sources[:3], 3, 5], [*targets, *targets[:3], 3, 5], 12)
-    # With ids, so that its permutations run the programs that were compiled for it.
-    graph.vertex_ids, graph.edge_ids = np.arange(12, dtype=np.int32), np.arange(graph.num_edges, dtype=np.int32)
-    return graph
+    given = _make_graph([*sources, *sources[:3], 3, 5], [*targets, *targets[:3], 3, 5], 12)
+    # With ids and places, so that its permutations run the programs that were compiled for it.
+    places = BySlot(np.arange(given.num_edges, dtype=np.int32))
+    options = {"self_loops": given.self_loops, "vertex_ids": np.arange(12, dtype=np.int32), "placed": places}
+    return Graph(given.incoming.offsets, given.incoming.neighbours, **options)
 
 
 @pytest.fixture(scope="session")
 def permute(edges: Callable[[Graph], np.ndarray]) -> Callable[[Graph, np.ndarray], Graph]:
-    """The same graph with vertex `order[r]` in row r, which remembers the ids of its vertices and edges."""
+    """The same graph with vertex `order[r]` in row r, with the ids of its vertices and the places of its edges."""
 
     def permuted(graph: Graph, order: np.ndarray) -> Graph:
         rank = np.argsort(order)
         sources, targets = rank[edges(graph)]
-        ids = {"vertex_ids": order.astype(np.int32), "edge_ids": np.arange(graph.num_edges)}
+        ids = {"vertex_ids": order.astype(np.int32), "places": np.arange(graph.num_edges)}
         return _make_graph(sources, targets, graph.num_vertices, **ids)
 
     return permuted

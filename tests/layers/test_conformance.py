@@ -20,6 +20,7 @@ import pytest
 from flax import nnx
 from jax.test_util import check_grads
 
+from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Adjacency, Graph
 from dorylax.layers import (
     APPNP,
@@ -270,7 +271,7 @@ def test_sizes_of_the_graph_may_be_symbols(name: str, unchecked_types: None) -> 
     """As when a model is traced to be split: forward, and the gradients of parameters and features."""
     n, e = jax.export.symbolic_shape("n, e")
     offsets, entries = jax.ShapeDtypeStruct((n + 1, 2), jnp.uint32), jax.ShapeDtypeStruct((e,), jnp.int32)
-    ids = {"vertex_ids": jax.ShapeDtypeStruct((n,), jnp.int32), "edge_ids": entries}
+    ids = {"vertex_ids": jax.ShapeDtypeStruct((n,), jnp.int32), "edge_ids": entries, "placed": BySlot()}
     graph = Graph(offsets, entries, outgoing=Adjacency(offsets, entries, entries), self_loops="some", **ids)
     definition, state = split(name, True)
     parameters, rest = nnx.split_state(state, nnx.Param, ...)

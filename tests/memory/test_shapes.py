@@ -21,11 +21,20 @@ def _directed() -> Dataset:
     data = dorylax.load("communities", size="tiny")
     graph = Graph.from_coo(rng.integers(0, 1000, 5000), rng.integers(0, 1000, 5000), 1000)
     indicators = np.eye(4, dtype=np.float32)[data.labels]
-    return dataclasses.replace(data, graph=graph, labels=indicators)
+    return dataclasses.replace(data, graph=graph, labels=indicators, multilabel=True)
 
 
-@pytest.fixture(params=["symmetric", "reordered", "directed, multi-label"])
+def _targets() -> Dataset:
+    data = dorylax.load("communities", size="tiny")
+    edges = {"weight": np.ones(data.graph.num_edges), "flag": np.ones((data.graph.num_edges, 3), bool)}
+    pos = {"pos": np.ones((1000, 2, 3)), "id": np.arange(1000)}
+    return Dataset("targets", data.graph, data.features, data.features[:, :5], vertex_inputs=pos, edge_inputs=edges)
+
+
+@pytest.fixture(params=["symmetric", "reordered", "directed, multi-label", "targets, further inputs"])
 def data(request: pytest.FixtureRequest) -> Dataset:
+    if request.param.startswith("targets"):
+        return _targets()
     if request.param.startswith("directed"):
         return _directed()
     found = dorylax.load("communities", size="tiny")
@@ -33,14 +42,18 @@ def data(request: pytest.FixtureRequest) -> Dataset:
 
 
 def test_a_copy_has_the_bytes_of_the_arrays(data: Dataset) -> None:
-    leaves = jax.tree.leaves((data.graph, data.features, data.labels, data.train_mask, data.val_mask, data.test_mask))
+    masks, further = (data.train_mask, data.val_mask, data.test_mask), (data.vertex_inputs, data.edge_inputs)
+    leaves = jax.tree.leaves((data.graph, data.features, data.labels, masks, further))
     assert sum(DataShape.of(data).copy().values()) == sum(np.asarray(leaf).nbytes for leaf in leaves)
 
 
 def test_what_is_traced_on_shapes_is_what_would_be_traced_on_the_data(data: Dataset) -> None:
     abstract = abstract_data(DataShape.of(data))
-    real = (data.graph, data.features, data.labels)
-    assert signature((abstract.graph, abstract.features, abstract.labels)) == signature(real)
+    real, found = (
+        (one.graph, one.features, one.labels, one.vertex_inputs, one.edge_inputs) for one in (data, abstract)
+    )
+    assert signature(found) == signature(real)
+    assert (abstract.num_classes, abstract.multilabel) == (data.num_classes, data.multilabel)
     assert DataSpec.of(abstract) == DataSpec.of(data)
 
 

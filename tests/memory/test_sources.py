@@ -78,6 +78,34 @@ def test_an_archive_of_others(tmp_path: Path) -> None:
     assert shape == DataShape(3, 3, 7, 5, symmetric=False, stored_bytes=4 * 3 + (16 + 8 + 16))
 
 
+@pytest.mark.parametrize("form", ["targets", "indicators", "further inputs", "a column of classes"])
+def test_an_archive_of_other_forms(tmp_path: Path, form: str) -> None:
+    data = dorylax.load("communities", size="tiny")
+    changes = {
+        "targets": {"labels": data.features[:, :5], "num_classes": None},
+        "indicators": {"labels": data.features > 0, "num_classes": None, "multilabel": True},
+        "further inputs": {"vertex_inputs": {"pos": np.ones((1000, 2, 3)), "id": np.arange(1000)}},
+        "a column of classes": {"labels": data.labels[:, None]},
+    }[form]
+    data = dataclasses.replace(data, **changes)
+    data.save_npz(tmp_path / "mine.npz")
+    shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
+    assert shape == dataclasses.replace(DataShape.of(data), features_in="elsewhere", graph_in="elsewhere")
+
+
+def test_what_loading_will_refuse_has_no_shape(tmp_path: Path) -> None:
+    good = {
+        "indptr": np.arange(3),
+        "indices": np.array([1, 0]),
+        "features": np.ones((2, 2)),
+        "labels": np.array([0, 1]),
+    }
+    bad = {"indptr": np.zeros((3, 2)), "indices": np.array(1), "features": np.ones(2)}
+    for name, array in bad.items():
+        write_npz(tmp_path / "bad.npz", {**good, name: array})
+        assert shape_of(DataConfig(name=str(tmp_path / "bad.npz"))) is None, name
+
+
 def test_published_and_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DORYLAX_DATA", str(tmp_path))
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path))

@@ -57,9 +57,9 @@ def small() -> Graph:
 
 
 def _ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(graph.incoming.neighbours), np.repeat(
-        np.arange(graph.num_vertices), np.diff(graph.incoming.offsets)
-    )
+    targets = np.repeat(np.arange(graph.num_vertices), np.diff(graph.incoming.offsets))
+    slots = np.argsort(graph.edge_order) if graph.edge_ids_fit and graph.edge_order is not None else slice(None)
+    return np.asarray(graph.incoming.neighbours)[slots], targets[slots]
 
 
 @pytest.fixture

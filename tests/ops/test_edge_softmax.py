@@ -15,15 +15,17 @@ from dorylax.graph.graph import Graph
 def reference(graph, scores, loop_scores=None):
     """Row by row, in float64."""
     alpha, offsets = np.zeros(scores.shape), np.asarray(graph.incoming.offsets)
+    order = np.arange(graph.num_edges) if graph.edge_order is None else graph.edge_order
     loop_alpha = np.zeros((graph.num_vertices, *scores.shape[1:]))
     for v in range(graph.num_vertices):
-        row = np.asarray(scores, np.float64)[offsets[v] : offsets[v + 1]]
+        mine = order[offsets[v] : offsets[v + 1]]
+        row = np.asarray(scores, np.float64)[mine]
         loop = np.full((1, *scores.shape[1:]), -np.inf) if loop_scores is None else np.asarray(loop_scores)[v : v + 1]
         full = np.concatenate([row, loop.astype(np.float64)])
         with np.errstate(invalid="ignore"):
             p = np.exp(full - full.max(0))
         p = np.nan_to_num(p / p.sum(0))
-        alpha[offsets[v] : offsets[v + 1]], loop_alpha[v] = p[:-1], p[-1]
+        alpha[mine], loop_alpha[v] = p[:-1], p[-1]
     return alpha if loop_scores is None else (alpha, loop_alpha)
 
 

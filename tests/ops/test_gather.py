@@ -100,10 +100,11 @@ def test_weighted_extremum(small, ends):
 
 @pytest.fixture(scope="module")
 def long_rows():
-    """Long enough for the kernels' prefetching loop, and with a row of several spans."""
+    """Long enough for the kernels' prefetching loop, and with a row of several spans; places are slots, as for kernels."""
     rng = np.random.default_rng(3)
     sources = rng.integers(0, 60, 5000)
-    return Graph.from_coo(sources, np.where(rng.random(5000) < 0.5, 7, rng.integers(0, 55, 5000)), 60)
+    rows = Graph.from_coo(sources, np.where(rng.random(5000) < 0.5, 7, rng.integers(0, 55, 5000)), 60).incoming
+    return Graph.from_csr(rows.offsets, rows.neighbours)
 
 
 # On NumPy buffers: nothing to compile, so that every width can be tried on every instruction set.

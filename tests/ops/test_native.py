@@ -15,6 +15,7 @@ import pytest
 
 from dorylax import ops
 from dorylax.ops import native
+from dorylax.ops.edge_order import from_slots
 
 needs_library = pytest.mark.skipif(not native.status().available, reason=f"{native.status().reason}")
 
@@ -82,7 +83,8 @@ def test_row_ranges_on_numpy_buffers(graph, op, dtype):
     for begin, end in ((0, cut), (cut, None)):
         native.reduce_rows(op, x, offsets, neighbours, out, begin=begin, end=end, weight=weight)
     with jax.enable_x64(True):
-        expected = ops.gather(graph, x, weight, reduce={"weighted_sum": "sum"}.get(op, op))
+        given = None if weight is None else from_slots(graph, weight)
+        expected = ops.gather(graph, x, given, reduce={"weighted_sum": "sum"}.get(op, op))
     np.testing.assert_array_equal(out, expected)  # to the bit, whichever way a row is computed
 
 

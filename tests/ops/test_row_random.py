@@ -63,16 +63,17 @@ def test_ids_follow_the_user_not_the_memory():
     graph = Graph.from_coo(np.array([0, 1, 2]), np.array([1, 2, 0]), 3)
     np.testing.assert_array_equal(vertex_ids(graph), [0, 1, 2])
     np.testing.assert_array_equal(edge_ids(graph), [0, 1, 2])
-    np.testing.assert_array_equal(loop_ids(graph), [3, 4, 5])
-    renamed = Graph(
-        graph.incoming.offsets,
-        graph.incoming.neighbours,
-        vertex_ids=np.array([2, 0, 1], np.int32),
-        edge_ids=np.array([1, 2, 0], np.int32),
-    )
+    np.testing.assert_array_equal(loop_ids(graph), 2**31 + np.arange(3))
+    renamed = graph.reorder([2, 0, 1])
     np.testing.assert_array_equal(vertex_ids(renamed), [2, 0, 1])
-    np.testing.assert_array_equal(edge_ids(renamed), [1, 2, 0])
-    np.testing.assert_array_equal(loop_ids(renamed), [5, 3, 4])
+    np.testing.assert_array_equal(edge_ids(renamed), [0, 1, 2])
+    np.testing.assert_array_equal(loop_ids(renamed), 2**31 + np.array([2, 0, 1]))
+
+
+def test_ids_of_implicit_loops_are_no_edges():
+    graph = Graph.from_coo(np.array([0, 1, 1]), np.array([1, 0, 2]), 3).symmetrise()
+    assert edge_ids(graph).max() == 5  # above the number of edges
+    assert not np.isin(loop_ids(graph), edge_ids(graph)).any()
 
 
 def test_other_key_types_are_refused():

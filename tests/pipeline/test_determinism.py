@@ -92,7 +92,7 @@ def described(options: PipelineConfig) -> str:
     return f"{options.mode}-{options.staleness}-{options.update}-{options.parameter_servers}"
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage", "drifting"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "drifting", "BatchNorm"])
 @pytest.mark.parametrize("options", ASYNC, ids=described)
 def test_a_seed_gives_the_same_bits_and_another_seed_others(model: str, options: PipelineConfig) -> None:
     found = []
@@ -115,7 +115,7 @@ def test_latencies_have_a_part_in_what_an_asynchronous_run_learns() -> None:
     assert found[0] != found[1]
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage", "drifting"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "drifting", "BatchNorm"])
 @pytest.mark.parametrize("options", [*ASYNC, *SYNCHRONOUS], ids=described)
 def test_going_on_from_a_checkpoint_is_as_not_having_stopped(model: str, options: PipelineConfig) -> None:
     whole = begin(model, options)

@@ -140,6 +140,19 @@ def in_an_edge_stage(model: Keeping, graph: Any, h: Any) -> Any:
     return ops.gather_edges(graph, edges)
 
 
+def statistic_used_at_once(model: Keeping, graph: Any, h: Any) -> Any:
+    """The state is larger by one with every version, by a mean of rows that is computed in the forward pass."""
+    model.a[...] += ops.global_mean(graph, 1 + 0 * h)
+    return h / model.a[...]
+
+
+def statistic_of_a_layer_that_reads_state(model: Keeping, graph: Any, h: Any) -> Any:
+    h = h * jnp.tanh(model.a[...])
+    model.a[...] = 0.9 * model.a[...] + 0.1 * ops.global_mean(graph, h**2)
+    model.b[...] += 1
+    return h / jnp.sqrt(model.a[...] / model.b[...] + 1)
+
+
 def expensive(model: Keeping, graph: Any, h: Any) -> Any:
     """What is not made anew in each stage, but once by the driver."""
     model.a[...] = jnp.cumsum(model.a[...] / 4)
@@ -161,6 +174,8 @@ RULES = [
     the_old_parameters,
     drawn_from_a_key,
     in_an_edge_stage,
+    statistic_used_at_once,
+    statistic_of_a_layer_that_reads_state,
     expensive,
 ]
 
@@ -246,6 +261,32 @@ def test_state_advances_once_with_every_version(mode: Any, update: Any) -> None:
         pipeline.close()
     each = 4 if update == "per_interval" else 1
     assert found == [2 + each * epoch for epoch in range(1, EPOCHS + 1)]
+
+
+@pytest.mark.parametrize("parameter_servers", [1, 3])
+@pytest.mark.parametrize(("staleness", "update"), [(0, "per_interval"), (2, "per_interval"), (2, "per_epoch")])
+def test_no_update_of_state_is_lost_where_intervals_lag(staleness: int, update: Any, parameter_servers: int) -> None:
+    """A stage that uses new state at once has made it of the state that its interval has pulled: of an older version."""
+    parts = take_apart(Keeping(statistic_used_at_once), DATA.graph, DATA.features)
+    config = PipelineConfig(
+        servers=2,
+        intervals=2,
+        mode="async",
+        staleness=staleness,
+        update=update,
+        parameter_servers=parameter_servers,
+        clock="virtual",
+        edge_chunk=40,
+    )
+    pipeline = Pipeline.of(parts, DATA, optimizer(), config, seed=0)
+    pipeline.start(parts.params, None, parts.state)
+    try:
+        pipeline.barrier(EPOCHS)
+        last = [pipeline.run_epoch() for _ in range(EPOCHS)][-1]
+    finally:
+        pipeline.close()
+    versions = EPOCHS * (4 if update == "per_interval" else 1)
+    np.testing.assert_allclose(last.state["a"], parts.state["a"] + versions, rtol=1e-5)
 
 
 def test_what_follows_from_state_alone_is_no_statistic() -> None:

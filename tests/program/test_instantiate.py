@@ -27,7 +27,7 @@ def symbolic(fun: Callable[..., Any]) -> ClosedJaxpr:
     n, e = new_dimensions()
     specs = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((n,), (e,), (), ())]
     closed = make_jaxpr_of(lambda *inputs: fun(inputs[4]), *specs, jax.ShapeDtypeStruct((n, 3), jnp.float32))
-    places = Places(ids={"vertex": 0, "edge": 1}, counts={"vertex": 2, "edge": 3})
+    places = Places(places={"vertex": 0, "edge": 1}, counts={"vertex": 2, "edge": 3})
     return flatten(closed, custom=True, places=places)
 
 

@@ -5,7 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dorylax.program.loss import confusion_counts, masked_loss, micro_f1
+from dorylax.program.loss import (
+    absolute_error,
+    confusion_counts,
+    masked_loss,
+    masked_sums,
+    micro_f1,
+    squared_error,
+)
 
 LOGITS = jnp.array([[2.0, 0.0], [0.0, 1.0], [3.0, 3.0], [0.0, 5.0]])
 CLASSES = jnp.array([0, 0, 0, 1], jnp.int32)
@@ -59,3 +66,27 @@ def test_micro_f1():
     # Predicted: {0}, {1}, {0, 1}, {1}; true: {0}, {0, 1}, {}, {1}.
     assert counts.tolist() == [[3, 2, 1]]
     assert micro_f1(counts[0]) == pytest.approx(6 / 9)
+
+
+TARGETS = jnp.array([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0], [0.0, 4.0]])
+
+
+def test_errors_are_averaged_over_the_targets_of_a_vertex():
+    np.testing.assert_allclose(squared_error(LOGITS, TARGETS), [0.5, 0.5, 0, 0.5])
+    np.testing.assert_allclose(absolute_error(LOGITS, TARGETS), [0.5, 0.5, 0, 0.5])
+    np.testing.assert_allclose(squared_error(LOGITS[:, 0] + 2, TARGETS[:, 0]), [9, 4, 4, 4])
+    np.testing.assert_allclose(absolute_error(LOGITS[:, :1] + 2, TARGETS[:, 0]), [3, 2, 2, 2])
+
+
+def test_errors_are_not_broadcast():
+    for output, targets in ((LOGITS, TARGETS[:, 0]), (LOGITS[:, 0], TARGETS), (LOGITS[:, :1], TARGETS)):
+        with pytest.raises(ValueError, match="one number for each target"):
+            squared_error(output, targets)
+    with pytest.raises(TypeError, match="one array like the targets, got dict"):
+        absolute_error({"a": LOGITS}, TARGETS)
+
+
+def test_sums_of_masks_leave_out_what_does_not_count():
+    masks = jnp.stack([MASK, ~MASK, jnp.zeros(4, bool)])
+    rows = jnp.array([1.0, 2.0, 4.0, jnp.inf])
+    np.testing.assert_array_equal(masked_sums(rows, masks), [[3, 2], [jnp.inf, 2], [0, 0]])

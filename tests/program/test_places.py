@@ -21,7 +21,7 @@ from dorylax.program.traced import Input
 V, E = 11, 17
 ROWS = np.array([7, 0, 3, 3, 10], np.int32)  # an interval's rows: some, in any order, one twice
 EDGES = np.array([16, 2], np.int32)
-PLACES = Places(ids={"vertex": 0, "edge": 1}, counts={"vertex": 2, "edge": 3})
+PLACES = Places(places={"vertex": 0, "edge": 1}, counts={"vertex": 2, "edge": 3})
 
 
 def replaced(fun: Callable[[Any, Dimensions], Any], *, custom: bool = True) -> Callable[..., Any]:
@@ -123,10 +123,10 @@ def test_numbers_of_rows_are_those_of_the_whole_graph() -> None:
 
 def test_inputs_are_found_by_role() -> None:
     inputs = [
-        Input("ids", "edge ids", "edge"),
+        Input("places", "edge places", "edge"),
         Input("param", "w"),
         Input("count", "edges", "edge"),
         Input("ids", "vertex ids", "vertex"),
         Input("count", "vertices", "vertex"),
     ]
-    assert Places.of(inputs) == Places(ids={"vertex": 3, "edge": 0}, counts={"vertex": 4, "edge": 2})
+    assert Places.of(inputs) == Places(places={"vertex": 3, "edge": 0}, counts={"vertex": 4, "edge": 2})

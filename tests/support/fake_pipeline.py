@@ -20,7 +20,7 @@ from dorylax.cost import DEFAULT_CLUSTER, Bill, Calls
 from dorylax.pipeline.saved import Saved
 from dorylax.program.errors import SplitError
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.gradient import training_loss
+from dorylax.trainer.gradient import PlainGradient
 from dorylax.trainer.loop_state import to_host
 
 SECONDS = 0.25
@@ -38,8 +38,7 @@ class FakeEpoch(NamedTuple):
 @functools.cache
 def compiled_step(structure, optimizer):
     def step(params, opt_state, state, ghosts, inputs):
-        loss_of = training_loss(structure, state, inputs)
-        (loss, state), gradients = jax.value_and_grad(loss_of, has_aux=True)(params)
+        loss, gradients, state = PlainGradient(structure)(params, state, inputs)
         gradients = jax.tree.map(lambda gradient: gradient * (1 + ghosts), gradients)
         updates, opt_state = optimizer.update(gradients, opt_state, params)
         return loss, optax.apply_updates(params, updates), opt_state, state
@@ -61,7 +60,7 @@ class FakePipeline:
         self._arrays = TrainingArrays.of(data)
 
     @classmethod
-    def of(cls, parts, data, optimizer, config, *, seed):
+    def of(cls, parts, data, optimizer, config, *, loss, seed):
         if parts.name == "NormNet":
             raise SplitError("it mixes rows")
         cls.made.append(cls(parts, data, optimizer, config, seed))

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from dorylax.config import RunConfig
+from dorylax.config.errors import ConfigError
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer import Trainer, prepare_data
 from dorylax.trainer.from_config import build_optimizer
@@ -61,3 +64,10 @@ def test_equal_sections_share_an_optimizer():
     other = RunConfig.resolve({**SMALL, "optimizer.learning_rate": 0.5}).optimizer
     assert build_optimizer(one) is build_optimizer(two)
     assert build_optimizer(one) is not build_optimizer(other)
+
+
+def test_data_with_targets_are_refused_in_one_line():
+    data = prepare_data(RunConfig.resolve(SMALL).data)
+    targets = dataclasses.replace(data, labels=data.features[:, 0], num_classes=None)
+    with pytest.raises(ConfigError, match="communities has floating labels, which are targets for a loss of your own"):
+        Trainer.from_config(RunConfig.resolve({**SMALL, "model.name": "gcn"}), targets)

@@ -13,13 +13,14 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.trainer import footprint
 from dorylax.trainer.one_machine import OneMachine, SingleOptions
 from dorylax.trainer.step import step_functions
+from dorylax.trainer.validate import Checked
 
 
 def machine(**options: object) -> OneMachine:
     data = dorylax.load("communities", size="tiny", num_vertices=3000)
     parts = take_apart(GCN(data.num_features, 4, data.num_classes, rngs=nnx.Rngs(0)))
     functions = step_functions(parts.structure, optax.sgd(0.1))
-    return OneMachine(functions, parts, data, SingleOptions(**options), edge_ids=False)  # type: ignore[arg-type]
+    return OneMachine(functions, parts, data, SingleOptions(**options), checked=Checked(False, True))  # type: ignore[arg-type]
 
 
 def test_options_are_those_of_a_configuration() -> None:

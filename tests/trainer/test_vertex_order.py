@@ -9,7 +9,7 @@ import pytest
 
 from dorylax.checkpoint import CheckpointMismatchError
 from dorylax.trainer import vertex_order
-from dorylax.trainer.vertex_order import effective_order, in_order
+from dorylax.trainer.vertex_order import OrderError, effective_order, in_order
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
@@ -30,24 +30,37 @@ def shuffled(monkeypatch):
 
 
 def test_auto_is_community_where_features_are_larger_than_the_cache(data, monkeypatch):
-    assert effective_order("auto", data) == "given"
+    assert effective_order("auto", data, lambda: True) == "given"
     monkeypatch.setattr(vertex_order, "CACHE_BYTES", data.features.size * 4)
-    assert effective_order("auto", data) == "given"
+    assert effective_order("auto", data, lambda: True) == "given"
     monkeypatch.setattr(vertex_order, "CACHE_BYTES", data.features.size * 4 - 1)
-    assert effective_order("auto", data) == "community"
+    assert effective_order("auto", data, lambda: True) == "community"
 
 
 def test_auto_leaves_alone_what_it_must(data, monkeypatch):
     monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
-    assert effective_order("auto", data) == "community"
-    assert effective_order("auto", data, reference=True) == "given"
-    assert effective_order("auto", data.reorder(np.arange(data.graph.num_vertices)[::-1])) == "given"
+    assert effective_order("auto", data, lambda: True) == "community"
+    assert effective_order("auto", data, lambda: False) == "given"
+    assert effective_order("auto", data.reorder(np.arange(data.graph.num_vertices)[::-1]), lambda: True) == "given"
 
 
 def test_what_is_asked_for_is_done(data, monkeypatch):
-    assert effective_order("community", data) == "community"
+    assert effective_order("community", data, lambda: True) == "community"
     monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
-    assert effective_order("given", data) == "given"
+    assert effective_order("given", data, lambda: True) == "given"
+
+
+def test_communities_are_refused_where_rows_are_not_known_to_be_apart(data):
+    with pytest.raises(OrderError, match=r"single\.order=community needs a model that splits .*single\.order=given"):
+        effective_order("community", data, lambda: False)
+
+
+def test_whether_rows_are_apart_is_asked_only_where_it_decides(data):
+    def never():
+        raise AssertionError("traced for nothing")
+
+    assert effective_order("auto", data, never) == "given"
+    assert effective_order("given", data, never) == "given"
 
 
 def test_trainers_of_one_data_set_share_its_order(data, shuffled):
@@ -63,7 +76,7 @@ def test_trainers_of_one_data_set_share_its_order(data, shuffled):
 def test_only_rounding_changes(trainer, data, shuffled, *, before):
     """Dropout included, which is drawn by the user's ids."""
     chosen = data.reorder(np.random.default_rng(5).permutation(data.graph.num_vertices)) if before else data
-    there, here = trainer(data=chosen, order="community", epochs=5), trainer(order="given", epochs=5)
+    there, here = trainer(data=chosen, order="community", epochs=5), trainer(data=chosen, order="given", epochs=5)
     losses = [[record.loss for record in run.fit().history] for run in (there, here)]
     assert len(shuffled) == 1
     np.testing.assert_allclose(*losses, rtol=1e-4)
@@ -89,4 +102,4 @@ def test_a_wrong_order_is_refused(trainer):
     from dorylax.trainer.validate import check_order
 
     with pytest.raises(ValueError, match=r"single\.order must be one of auto, given, community, got 'metis'"):
-        check_order("metis")
+        check_order("metis", optimize=True)

@@ -72,7 +72,7 @@ class BlockModel:
         offsets = empty((self._num_vertices + 1,), np.int64)
         offsets[0] = 0
         np.cumsum(degrees, out=offsets[1:])
-        return Graph(offsets, sources, symmetric=True, self_loops="none")
+        return Graph(offsets, sources, symmetric=True, self_loops="none", placed="source")
 
     @property
     def _num_vertices(self) -> int:

@@ -25,7 +25,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.base import DatasetError, Size, near_matches
 from dorylax.graph.datasets.block_model import BlockModel, power_law_propensities
 from dorylax.graph.datasets.random_streams import Stream
-from dorylax.graph.splits import seeded_split
+from dorylax.graph.splits import stratified_split
 
 NAME = "communities"
 DEFAULT_SIZE = "small"
@@ -108,7 +108,7 @@ def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Da
     graph = BlockModel(communities, propensities, shape.num_edges, chosen.homophily, chosen.seed).sample()
     features = class_features(communities, shape.num_features, chosen.signal, chosen.seed)
     labels = noisy_labels(communities, shape.num_classes, chosen.label_noise, chosen.seed)
-    masks = seeded_split(shape.num_vertices, split_seed, labels)
+    masks = stratified_split(labels, split_seed)
     return Dataset(NAME, graph, features, labels, shape.num_classes, *masks)
 
 

@@ -63,7 +63,7 @@ def _graph(path: Path, num_vertices: int) -> Graph:
         targets = np.array([end for ends in lists.values() for end in ends], np.int64)
     except (AttributeError, TypeError, ValueError) as error:
         raise DatasetError(f"{path} holds no adjacency lists: {error}") from error
-    return symmetrise(Graph.from_coo(sources, targets, num_vertices))
+    return symmetrise(Graph.from_coo(sources, targets, num_vertices, edge_ids=False))
 
 
 def _features(path: Path) -> np.ndarray:

@@ -32,7 +32,7 @@ def read(files: Mapping[str, Path]) -> Contents:
     data = _arrays(file, "reddit_data.npz", ("feature", "label", "node_types"))
     edges = _arrays(file, "reddit_graph.npz", ("row", "col"))
     labels, kind = data["label"].astype(np.int32), data["node_types"]
-    graph = Graph.from_coo(edges["row"], edges["col"], len(labels))
+    graph = Graph.from_coo(edges["row"], edges["col"], len(labels), edge_ids=False)
     masks = (kind == _TRAIN, kind == _VALIDATION, kind == _TEST)
     return Contents(graph, data["feature"], labels, int(labels.max()) + 1, masks)
 

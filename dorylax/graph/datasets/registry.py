@@ -8,10 +8,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import communities, download, local, ogb, planetoid, reddit, shchur
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
-from dorylax.graph.splits import seeded_split
+from dorylax.graph.splits import default_split
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: A
     if options:
         raise DatasetError(f"{name} takes no option {next(iter(options))!r}: only {communities.NAME!r} is generated")
     if name.endswith(".npz"):
+        if Path(name).is_dir():
+            raise DatasetError(f"{name} is a folder: give the path of an npz archive, as Dataset.save_npz writes")
         if not Path(name).is_file():
             raise DatasetError(
                 f"there is no file {name}: give the path of an npz archive, or one of {', '.join(names())}"
@@ -56,6 +59,8 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: A
         data = Dataset.from_npz(file, split_seed=split_seed)
         return data if data.name == name else dataclasses.replace(data, name=name)  # archives spell names as they like
     if name not in PUBLISHED:
+        if name and Path(name).exists():
+            raise DatasetError(f"{name} is no file that ends in .npz: Dataset.save_npz writes one")
         raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
     return _load_published(PUBLISHED[name], split_seed)
 
@@ -106,8 +111,9 @@ def _load_published(entry: Published, split_seed: int) -> Dataset:
     if entry.slow and parsed.is_file():
         return Dataset.from_npz(parsed, split_seed=split_seed)
     found = entry.read(download.fetch(entry.name, entry.sources))
-    masks = found.masks or seeded_split(found.graph.num_vertices, split_seed, found.labels)
-    data = Dataset(entry.name, found.graph, found.features, found.labels, found.num_classes, *masks)
+    masks = found.masks or default_split(found.labels, split_seed)
+    graph = numbered_by_source(found.graph)  # as it is once it was kept, or comes from an archive
+    data = Dataset(entry.name, graph, found.features, found.labels, found.num_classes, *masks)
     if entry.slow:
         try:
             parsed.parent.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ def read(files: Mapping[str, Path]) -> Contents:
             )
             features = dense_rows(starts, places, values, shape, "attr_")
         # Which direction the rows are in does not matter: the edges are made symmetric.
-        graph = symmetrise(Graph.from_csr(indptr, indices, symmetric=False))
+        graph = symmetrise(Graph.from_csr(indptr, indices, symmetric=False, edge_ids=False))
         return Contents(graph, features, labels.astype(np.int32), int(labels.max()) + 1)
 
 

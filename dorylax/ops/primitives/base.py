@@ -22,7 +22,11 @@ Direction = Literal["in", "out"]
 
 
 class Structure(NamedTuple):
-    """The graph as primitives take it: rows by destination, then rows by source with each entry's edge id."""
+    """The graph as primitives take it: rows by destination, then rows by source with each entry's slot.
+
+    An edge's slot is its place in the rows by destination: what per-edge operands and results are in order of. Operators
+    lead from and to the user's order (`dorylax.ops.edge_order`).
+    """
 
     in_offsets: Any  # uint32 [V+1, 2]
     in_neighbours: Any  # int32 [E]
@@ -44,10 +48,10 @@ def structure_of(graph: Graph, *, edge_ids: bool = True) -> Structure:
 
     Args:
         graph: the graph.
-        edge_ids: whether the operator reads edge ids, as all do but those that only sum or compare over vertices.
+        edge_ids: whether the operator counts edges, as all do but those that only sum or compare over vertices.
 
     Raises:
-        GraphError: edge ids are read, and the graph has none.
+        GraphError: edges are counted, and the graph has no ids for them.
     """
     into, out = graph.incoming, graph.outgoing
     edges = out.edges

@@ -4,62 +4,158 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from typing import Any, final
 
 import jax
+import numpy as np
 from flax import linen
 
-from dorylax.program.model.base import ModelParts, NoParametersError, Tree, training_flags
+from dorylax.program.model.base import (
+    Keywords,
+    ModelKindError,
+    ModelParts,
+    NoParametersError,
+    Tree,
+    flags_to_give,
+    training_flags,
+)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class LinenStructure:
-    """The static half of a Linen model: the module itself, which holds no arrays."""
+    """The static half of a Linen model, which holds no arrays.
+
+    Attributes:
+        module: as it trains.
+        evaluated: as it is evaluated: a flag among its attributes says so.
+        flags: the keywords by which a call is told whether it trains.
+    """
 
     module: linen.Module
+    evaluated: linen.Module
+    flags: tuple[str, ...]
 
-    def apply_train(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any) -> tuple[Any, Tree]:
+    @classmethod
+    def of(cls, module: linen.Module) -> LinenStructure:
+        """That of a module, whose own flags stay as they are; those that are None are its caller's to say."""
+        fields = [field.name for field in dataclasses.fields(module)]
+        open_flags = [name for name in fields if getattr(module, name) is None]
+        call = inspect.signature(module.__call__).parameters
+        trained: dict[str, Any] = dict(training_flags(open_flags, training=True))
+        evaluated: dict[str, Any] = dict(training_flags(fields, training=False))
+        return cls(
+            module.clone(**trained),
+            module.clone(**evaluated),
+            tuple(name for name in flags_to_give(call) if name not in fields),
+        )
+
+    def apply_train(
+        self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
+    ) -> tuple[Any, Tree]:
         """One forward pass with dropout: the model's output and its new state."""
         variables = {"params": params, **state}
-        flags = self._flags(training=True)
+        named |= training_flags(self.flags, training=True)
         if not state:
-            return self.module.apply(variables, graph, *inputs, rngs=streams, **flags), {}
-        output, updated = self.module.apply(variables, graph, *inputs, rngs=streams, mutable=sorted(state), **flags)
+            return self.module.apply(variables, graph, *inputs, rngs=streams, **named), {}
+        output, updated = self.module.apply(variables, graph, *inputs, rngs=streams, mutable=sorted(state), **named)
         return output, {**state, **updated}
 
-    def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any) -> Any:
+    def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any) -> Any:
         """One exact forward pass, without dropout and without updating anything: the model's output."""
         del streams
-        return self.module.apply({"params": params, **state}, graph, *inputs, **self._flags(training=False))
+        named |= training_flags(self.flags, training=False)
+        return self.evaluated.apply({"params": params, **state}, graph, *inputs, **named)
 
-    def _flags(self, *, training: bool) -> dict[str, Any]:
-        return training_flags(inspect.signature(self.module.__call__).parameters, training=training)
+    def init(self, key: Any, streams: Tree, graph: Any, *inputs: Any, **named: Any) -> dict[str, Tree]:
+        """The variables that a module begins with."""
+        named |= training_flags(self.flags, training=True)
+        variables = dict(self.module.init({"params": key, **streams}, graph, *inputs, **named))
+        variables.pop("intermediates", None)
+        return variables
 
 
-def take_apart(module: linen.Module, graph: Any, *inputs: Any, rngs: tuple[str, ...] = ("dropout",)) -> ModelParts:
+def take_apart(
+    module: linen.Module,
+    graph: Any,
+    *inputs: Any,
+    named: Mapping[str, Any] | None = None,
+    rngs: tuple[str, ...] = ("dropout",),
+) -> ModelParts:
     """Splits a Linen module; parameters and state are shapes (`jax.ShapeDtypeStruct`), not values.
 
     Args:
-        module: called as `module(graph, *inputs)`, with a keyword `train`, `training`, `is_training` or `deterministic`
-            if it has one of these.
+        module: called as `module(graph, *inputs, **named)`, with a keyword `train`, `training`, `is_training` or
+            `deterministic` if it has one of these.
         graph: the graph it is initialised with; arrays or shapes.
         inputs: likewise.
+        named: likewise.
         rngs: names of its random streams besides `params`.
 
     Raises:
         ValueError: it has no parameters.
     """
     streams = {name: jax.random.key(k) for k, name in enumerate(rngs)}
-    structure = LinenStructure(module)
-
-    def init(graph: Any, *inputs: Any) -> Any:
-        flags = structure._flags(training=True)
-        return module.init({"params": jax.random.key(0), **streams}, graph, *inputs, **flags)
-
-    variables = dict(jax.eval_shape(init, graph, *inputs))
+    structure = LinenStructure.of(module)
+    variables = jax.eval_shape(structure.init, jax.random.key(0), streams, graph, *inputs, **(named or {}))
     params = variables.pop("params", {})
     if not jax.tree.leaves(params):
         raise NoParametersError(f"model {type(module).__name__} has no parameters: there is nothing to train")
-    variables.pop("intermediates", None)
-    return ModelParts(type(module).__name__, structure, params, streams, variables)
+    name = type(module).__name__
+    return ModelParts(name, structure, params, streams, variables, keywords_of(module), _switched_off(module))
+
+
+def initialised(
+    parts: ModelParts, variables: Tree, seed: int, graph: Any, *inputs: Any, named: Mapping[str, Any]
+) -> ModelParts:
+    """With values in the place of shapes.
+
+    Args:
+        parts: a Linen module's.
+        variables: values that are there already: the parameters, or `{"params": …, "batch_stats": …}` with those of other
+            collections that there are; None for none.
+        seed: of what is drawn.
+        graph: what the module is called with. The forward pass is compiled away, but for what values depend on.
+        inputs: likewise.
+        named: likewise.
+
+    Raises:
+        ValueError: the variables are not the module's; names the first that differs.
+    """
+    shapes = {"params": parts.params, **parts.state}
+    given = {} if variables is None else dict(variables) if "params" in variables else {"params": variables}
+    for collection, tree in given.items():
+        _check(parts.name, collection, tree, shapes.get(collection))
+    found = given
+    if shapes.keys() - given.keys():
+        init = jax.jit(parts.structure.init)
+        found = {**init(jax.random.key(seed), parts.streams, graph, *inputs, **named), **given}
+    return dataclasses.replace(
+        parts, params=found["params"], state={name: found[name] for name in sorted(shapes) if name != "params"}
+    )
+
+
+def _check(model: str, collection: str, given: Tree, wanted: Tree) -> None:
+    """Compares shapes; a type is the user's choice."""
+    there, here = (
+        {jax.tree_util.keystr(path): list(np.shape(leaf)) for path, leaf in jax.tree.leaves_with_path(tree)}
+        for tree in (given, wanted)
+    )
+    for name in (*here, *there):
+        if there.get(name) != here.get(name):
+            found, needed = ("nothing" if shapes.get(name) is None else shapes[name] for shapes in (there, here))
+            raise ModelKindError(f"params of {model}: {collection}{name} must be {needed}, got {found}")
+
+
+def keywords_of(module: linen.Module) -> Keywords:
+    """Which inputs beside graph and features it takes by name."""
+    return Keywords.of(inspect.signature(module.__call__), given=2)
+
+
+def _switched_off(module: linen.Module) -> str:
+    fields = [field.name for field in dataclasses.fields(module)]
+    for name, value in training_flags(fields, training=False).items():
+        if getattr(module, name) is value:
+            return f"is made with {name}={value}, and trains so: give {name}={not value} where it should train as usual"
+    return ""

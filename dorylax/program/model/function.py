@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, final
 
 import jax
 
-from dorylax.program.model.base import ModelParts, NoParametersError, Tree, training_flags
+from dorylax.program.model.base import Keywords, ModelParts, NoParametersError, Tree, training_flags
 
 
 @final
@@ -19,17 +20,19 @@ class FunctionStructure:
 
     function: Callable[..., Any]
 
-    def apply_train(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any) -> tuple[Any, Tree]:
+    def apply_train(
+        self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
+    ) -> tuple[Any, Tree]:
         """One forward pass with randomness: the output, and a state, which functions do not have."""
-        return self.function(params, graph, *inputs, **streams, **self._flags(training=True)), state
+        return self.function(params, graph, *inputs, **streams, **named, **self._flags(training=True)), state
 
-    def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any) -> Any:
+    def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any) -> Any:
         """One exact forward pass: the output."""
         del state
-        return self.function(params, graph, *inputs, **streams, **self._flags(training=False))
+        return self.function(params, graph, *inputs, **streams, **named, **self._flags(training=False))
 
     def _flags(self, *, training: bool) -> dict[str, bool]:
-        return training_flags(inspect.signature(self.function).parameters, training=training)
+        return training_flags(_parameters(self.function), training=training)
 
 
 def take_apart(function: Callable[..., Any], params: Tree) -> ModelParts:
@@ -43,10 +46,29 @@ def take_apart(function: Callable[..., Any], params: Tree) -> ModelParts:
     Raises:
         ValueError: there are no parameters.
     """
-    name = getattr(function, "__name__", type(function).__name__)
+    name = name_of(function)
     if not jax.tree.leaves(params):
-        raise NoParametersError(
-            f"model {name} has no parameters: give trace(..., params=…) the first argument of the function"
-        )
-    random = "key" in inspect.signature(function).parameters
-    return ModelParts(name, FunctionStructure(function), params, {"key": jax.random.key(0)} if random else {}, {})
+        raise NoParametersError(f"model {name} has no parameters: give params=…, the first argument of the function")
+    streams = {"key": jax.random.key(0)} if "key" in _parameters(function) else {}
+    return ModelParts(name, FunctionStructure(function), params, streams, {}, keywords_of(function))
+
+
+def keywords_of(function: Callable[..., Any]) -> Keywords:
+    """Which inputs beside graph and features it takes by name."""
+    return Keywords.of(inspect.signature(function), given=3, apart=("key", *_bound(function)))
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What messages call it."""
+    named = function.func if isinstance(function, functools.partial) else function
+    return str(getattr(named, "__name__", type(named).__name__))
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    """Those that a call may still give."""
+    return [name for name in inspect.signature(function).parameters if name not in _bound(function)]
+
+
+def _bound(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names that `functools.partial` has given already: somebody's choice."""
+    return tuple(function.keywords) if isinstance(function, functools.partial) else ()

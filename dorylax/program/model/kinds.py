@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flax import linen, nnx
 
 from dorylax.program.model import flax_linen, flax_nnx, function
-from dorylax.program.model.base import ModelKindError, ModelParts, Tree
+from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree
 
 
 def take_apart(
-    model: Any, graph: Any, *inputs: Any, params: Tree = None, rngs: tuple[str, ...] = ("dropout",)
+    model: Any,
+    graph: Any,
+    *inputs: Any,
+    named: Mapping[str, Any] | None = None,
+    params: Tree = None,
+    rngs: tuple[str, ...] = ("dropout",),
 ) -> ModelParts:
     """A Flax NNX module, a Flax Linen module or a plain function, taken apart.
 
@@ -19,6 +25,7 @@ def take_apart(
         model: the model; `ModelParts` are returned as they are.
         graph: what it will be called with: arrays, or shapes.
         inputs: likewise.
+        named: likewise, by keyword.
         params: the parameters of a plain function: arrays or shapes.
         rngs: names of the random streams of a Linen module.
 
@@ -31,10 +38,29 @@ def take_apart(
     if isinstance(model, nnx.Module):
         return flax_nnx.take_apart(model)
     if isinstance(model, linen.Module):
-        return flax_linen.take_apart(model, graph, *inputs, rngs=rngs)
+        return flax_linen.take_apart(model, graph, *inputs, named=named, rngs=rngs)
     if callable(model) and not isinstance(model, type):
         return function.take_apart(model, params)
+    raise _unknown(model)
+
+
+def keywords_of(model: Any) -> Keywords:
+    """Which inputs beside graph and features a model takes by name.
+
+    Raises:
+        TypeError: none of these kinds.
+    """
+    if isinstance(model, ModelParts):
+        return model.keywords
+    if not callable(model) or isinstance(model, type):
+        raise _unknown(model)
+    if isinstance(model, nnx.Module):
+        return flax_nnx.keywords_of(model)
+    return flax_linen.keywords_of(model) if isinstance(model, linen.Module) else function.keywords_of(model)
+
+
+def _unknown(model: Any) -> ModelKindError:
     kind = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
-    raise ModelKindError(
+    return ModelKindError(
         f"model must be a Flax NNX or Linen module (an instance), or a function f(params, graph, x), got {kind}"
     )

@@ -48,11 +48,28 @@ def places(space: Space) -> str:
     if space == "edge":
         return (
             "Edges are not addressed by number: reduce them per vertex with dorylax.ops.gather_edges, "
-            "or choose edges by an input of the model that holds a mask [E]"
+            f"or choose edges by a mask [E]; {as_input(space)}"
         )
     return (
         "To read the vertices at the ends of edges use dorylax.ops.scatter_src or scatter_dst, to combine neighbours "
-        "dorylax.ops.gather; to choose vertices pass a mask [V] as an input of the model"
+        "dorylax.ops.gather; reorder rows in the data, before training; to choose vertices multiply by a mask [V]; "
+        f"{as_input(space)}"
+    )
+
+
+def as_input(space: Space) -> str:
+    """How an array with a row for each vertex or edge gets into a model."""
+    return (
+        f'an array of the data is an input of the model: Dataset(…, {space}_inputs={{"name": array}}) and '
+        "def __call__(self, graph, x, *, name)"
+    )
+
+
+def table(rows: int, features: str, space: Space) -> str:
+    """For parameters with a row for each vertex or edge; `features` as the width of a row is written in the model."""
+    return (
+        f"Look its rows up by id: nnx.Embed(num_embeddings={rows}, features={features}) called with "
+        f"dorylax.ops.{space}_ids(graph), or table[dorylax.ops.{space}_ids(graph)]"
     )
 
 
@@ -72,17 +89,66 @@ def loops(space: Space) -> str:
     )
 
 
+def unknown(primitive: str) -> str:
+    """For a primitive without a rule."""
+    for names, what_to_do in _UNKNOWN.items():
+        if primitive in names or any(name.endswith("*") and primitive.startswith(name[:-1]) for name in names):
+            return what_to_do
+    return OURS
+
+
+_UNKNOWN: dict[tuple[str, ...], str] = {
+    ("pure_callback", "io_callback"): (
+        "It calls Python in this process, and parts of a model run elsewhere: write it in jax.numpy, or compute it "
+        f"beforehand ({as_input('vertex')})"
+    ),
+    ("debug_print", "debug_callback"): (
+        "It prints (or calls Python) in this process, and parts of a model run elsewhere: remove it, or train on one "
+        "machine with single.optimize=false"
+    ),
+    (
+        "check",
+    ): "It is a check of jax.experimental.checkify: remove it, or train on one machine with single.optimize=false",
+    ("psum*", "pmax", "pmin", "all_gather*", "all_to_all*", "ppermute*", "reduce_scatter*", "axis_index", "pvary"): (
+        "Collectives combine devices, or rows under vmap: dorylax spreads rows itself. Reduce over the features of each "
+        "row (axis=-1), or over neighbours with dorylax.ops.gather"
+    ),
+    ("sharding_constraint", "shard_map", "reshard", "layout_constraint", "custom_partitioning"): (
+        "dorylax spreads rows itself: remove what says how arrays are spread over devices"
+    ),
+    ("approx_top_k",): "Use jax.lax.top_k",
+    ("ragged_dot_general",): (
+        "Its groups are runs of consecutive rows, and rows have no order: take a matrix for each row, "
+        "jnp.einsum('nf,nfg->ng', x, kernels[kind])"
+    ),
+    ("bcoo_*", "bcsr_*", "coo_*", "csr_*", "todense", "spsolve"): (
+        "A sparse matrix over vertices is a graph: multiply by it with dorylax.ops.gather(graph, x, edge_weight)"
+    ),
+    ("new_ref", "empty_ref", "get", "swap", "addupdate", "freeze", "run_state"): (
+        "It reads or writes a mutable array (jax.new_ref): compute new arrays instead"
+    ),
+    ("ffi_call", "pallas_call", "core_map"): "dorylax cannot look into a kernel: write it in jax.numpy",
+    ("dot_product_attention_*",): "Use jax.nn.dot_product_attention(…, implementation='xla')",
+}
+BEFOREHAND = (
+    "It depends on data alone, so compute it beforehand with NumPy and close over the result: class weights, for "
+    "instance, are an array [C], which loss= multiplies by as weights[labels]"
+)
 STRUCTURE = (
     "Read the graph through dorylax.ops: scatter_src and scatter_dst for the ends of edges, "
     "gather for sums over neighbours, degrees for the number of neighbours"
 )
-UNKNOWN = "Please report it, with this message; meanwhile the model trains on one machine"
+OURS = "Please report it, with this message; meanwhile the model trains on one machine"
 RAGGED = "Keep the axis of rows apart from the others: reshape only what belongs to one row, [V, a, b] ↔ [V, a·b]"
 RANDOM = (
-    "Draw numbers for rows with jax.random functions of one key and shape [V, …], "
-    "or with nnx.Dropout or dorylax.layers.Dropout"
+    "Draw numbers for rows from one key and with shape [V, …], by jax.random.uniform, normal, bernoulli or another "
+    "function that draws once for each element (gamma, beta and poisson draw again and again), or with nnx.Dropout or "
+    "dorylax.layers.Dropout"
 )
-NUMBERS = "Pass what needs the place of a row as an input of the model, with one row per vertex or edge"
+NUMBERS = (
+    "What depends on the place of a row is computed from dorylax.ops.vertex_ids(graph) or edge_ids(graph), or "
+    f"beforehand: {as_input('vertex')}"
+)
 TERMS = (
     "A loss is a sum over vertices, and a term without rows would be counted once per part of them: "
     "leave weight decay to the optimizer"

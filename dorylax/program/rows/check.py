@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from dorylax.jax_internals import Jaxpr, JaxprEqn, Var, is_literal
+from dorylax.program.rows import advice
 from dorylax.program.rows.axes import RowAxisError, read_axis, row_axis, shown
 from dorylax.program.rows.errors import MisusedSumError, RowError
 from dorylax.program.rows.guards import hides_something, is_free, refuse_after, refuse_before
@@ -102,8 +103,9 @@ def _with_wholes(
     Raises:
         RowError: that does not help, since the sum is taken and used inside the equation, or something else is wrong.
     """
-    sums = [k for k, atom in enumerate(equation.invars) if isinstance(_read(types, atom), Summed)]
-    first = [k for k in sums if equation.invars[k] not in wholes.parts]
+    operands_of = enumerate(equation.invars)
+    sums = {k: atom for k, atom in operands_of if isinstance(atom, Var) and isinstance(types[atom], Summed)}
+    first = {k: var for k, var in sums.items() if var not in wholes.parts}
     for chosen in (first, sums) if first else (sums,):
         operands = [Free() if k in chosen else _read(types, atom) for k, atom in enumerate(equation.invars)]
         try:
@@ -113,7 +115,7 @@ def _with_wholes(
                 raise
             continue
         wholes.operands[place] = tuple(chosen)
-        types.update((equation.invars[k], Free()) for k in chosen if equation.invars[k] not in wholes.parts)
+        types.update((var, Free()) for var in chosen.values() if var not in wholes.parts)
         return results
     raise AssertionError("the loop ends with all sums")
 
@@ -135,7 +137,7 @@ def _equation(equation: JaxprEqn, operands: Sequence[RowType], scope: Scope) -> 
     if is_free(op) and (rule is not None or not hides_something(op)):
         return [Free(zero=is_zero(op))] * len(equation.outvars)
     if rule is None:
-        op.unsupported(f"dorylax has no rule for the operation {op.name}")
+        op.unsupported(f"dorylax has no rule for the operation {op.name}", advice.unknown(op.name))
     results = rule(op)
     refuse_after(op, results)
     return results

@@ -41,8 +41,15 @@ class RowError(SplitError):
         self.reason = reason
         self.advice = advice
         self.headline = headline
+        self._callers, self._phase = callers, phase
         super().__init__(
             f"{phase}{headline}: {reason} [{equation.primitive.name}{place_of(equation, callers)}]. {advice}."
+        )
+
+    def advising(self, what_to_do: str) -> RowError:
+        """The same error with other advice."""
+        return RowError(
+            self.equation, self.reason, what_to_do, headline=self.headline, callers=self._callers, phase=self._phase
         )
 
 

@@ -52,7 +52,8 @@ def refuse_before(op: Operation) -> None:
     if op.name in _SLICES:
         hidden |= sum(map(has_symbols, op.params[_SLICES[op.name]])) > 1
     if hidden or any(_counts_rows(jaxpr) for jaxpr in jaxprs_in_params(op.params)):
-        op.unsupported(f"the number of rows is a parameter of {op.name}", advice.NUMBERS)
+        what_to_do = advice.places(op.space) if op.name in _SLICES else advice.NUMBERS
+        op.unsupported(f"the number of rows is a parameter of {op.name}", what_to_do)
 
 
 def _counts_rows(jaxpr: Jaxpr) -> bool:

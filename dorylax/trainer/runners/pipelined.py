@@ -12,6 +12,7 @@ import optax
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
+from dorylax.program.tracing import RowFunction
 from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.options import TrainOptions
@@ -29,6 +30,7 @@ class PipelineRunner(EpochRunner):
         optimizer: an optax transformation.
         config: of the pipeline.
         options: of the run.
+        loss: `(output, labels) -> [V]`.
 
     Raises:
         SplitError: the model cannot be split.
@@ -42,12 +44,14 @@ class PipelineRunner(EpochRunner):
         optimizer: optax.GradientTransformation,
         config: PipelineConfig,
         options: TrainOptions,
+        *,
+        loss: RowFunction,
     ) -> None:
         # Late: runs on one machine need none of it.
         from dorylax.pipeline.engine import Pipeline
 
         begin = time.perf_counter()
-        self._pipeline = Pipeline.of(parts, data, optimizer, config, seed=options.seed)
+        self._pipeline = Pipeline.of(parts, data, optimizer, config, loss=loss, seed=options.seed)
         self._build_seconds = time.perf_counter() - begin
         self._config = config
         self._options = options

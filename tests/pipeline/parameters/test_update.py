@@ -82,11 +82,14 @@ class GivenGradient:
     def __call__(self, params: Any, state: Any, inputs: EpochInputs) -> tuple[Any, Any, Any]:
         return *inputs.kept, state
 
+    def loss(self, params: Any, state: Any, inputs: EpochInputs) -> Any:
+        raise NotImplementedError
+
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_like_the_single_machine_trainer_bit_for_bit(name: str) -> None:
     functions = StepFunctions(NoStructure(), OPTIMIZERS[name])
-    nothing = TrainingArrays(Graph.from_coo([0], [0], 1), *[jnp.zeros(1)] * 4)
+    nothing = TrainingArrays(Graph.from_coo([0], [0], 1), *[jnp.zeros(1)] * 4, {})
     start, _ = functions.start.prepare(PARAMS, {})
     carry = start(PARAMS, {})
     for number in range(STEPS):

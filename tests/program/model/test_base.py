@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from dorylax.program.model.base import Structure, training_flags
+from dorylax.program.model.base import Keywords, Structure, training_flags
 from dorylax.program.model.function import FunctionStructure
 
 
@@ -21,3 +23,14 @@ def test_no_flag_is_made_up() -> None:
 def test_structures_satisfy_the_contract() -> None:
     assert isinstance(FunctionStructure(print), Structure)
     assert not isinstance(print, Structure)
+
+
+def test_keywords_are_what_a_signature_takes_by_name() -> None:
+    def call(params, graph, x, weight, pos=None, *, key, train, age): ...  # type: ignore[no-untyped-def]
+
+    found = Keywords.of(inspect.signature(call), given=3, apart=("key",))
+    assert found == Keywords(("weight", "pos", "age"), ("weight", "age"))
+    assert found.taken(["pos", "age", "other", "train"]) == ("age", "pos")
+    every = Keywords.of(inspect.signature(lambda graph, x, **inputs: x), given=2)
+    assert every == Keywords(any=True)
+    assert every.taken(["b", "a"]) == ("a", "b")

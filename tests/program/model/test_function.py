@@ -39,5 +39,5 @@ def test_a_function_with_a_key_and_a_flag() -> None:
 
 @pytest.mark.parametrize("params", [None, {}, {"w": ()}])
 def test_parameters_must_be_given(params: Any) -> None:
-    with pytest.raises(ValueError, match=r"model plain has no parameters: give trace\(..., params=…\)"):
+    with pytest.raises(ValueError, match=r"model plain has no parameters: give params=…, the first argument"):
         take_apart(plain, params)

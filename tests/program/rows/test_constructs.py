@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from flax import linen, nnx
 from jax import lax
+from jax.experimental import io_callback, sparse
 
 from dorylax import ops
 from dorylax.program.rows.errors import RowError
@@ -906,12 +908,58 @@ def dropout_without_ids(x):
     return nnx.Dropout(0.5, rngs=nnx.Rngs(0))(x)
 
 
-@refused("dorylax has no rule for the operation ragged_dot_general")
+@refused("take a matrix for each row, jnp.einsum('nf,nfg->ng', x, kernels[kind])")
 def ragged_product(x, w, picks):
     return lax.ragged_dot(x, jnp.stack([w, w, w]), picks)
 
 
-@refused("dorylax has no rule for the operation debug_print")
+@refused("It calls Python in this process, and parts of a model run elsewhere: write it in jax.numpy")
+def callback(x):
+    return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+@refused("write it in jax.numpy, or compute it beforehand (an array of the data is an input of the model: Dataset(")
+def callback_with_effects(x):
+    return io_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+@refused("remove it, or train on one machine with single.optimize=false")
+def calling_back(x):
+    jax.debug.callback(id, x)
+    return x
+
+
+@refused("Use jax.lax.top_k.")
+def approximate_top_k(x):
+    return lax.approx_max_k(x, 2)[0]
+
+
+@refused("Collectives combine devices, or rows under vmap")
+def psum_over_vertices(x):
+    return jax.vmap(lambda row: row / lax.psum(row, "vertices"), axis_name="vertices")(x)
+
+
+@refused("dorylax spreads rows itself: remove what says how arrays are spread over devices.")
+def sharded(x):
+    return lax.with_sharding_constraint(x, jax.sharding.SingleDeviceSharding(jax.devices()[0]))
+
+
+@refused("A sparse matrix over vertices is a graph: multiply by it with dorylax.ops.gather(graph, x, edge_weight).")
+def sparse_matrix(x):
+    return sparse.bcoo_fromdense(x, nse=3, n_batch=1).todense()
+
+
+@refused("the number of rows is a parameter of slice [slice")
+def roll_vertices(x):
+    return jnp.roll(x, 1, axis=0)
+
+
+@refused("gamma, beta and poisson draw again and again")
+def beta_noise(x, key):
+    return x * jax.random.beta(key, jnp.exp(x), 2.0)
+
+
+@refused("remove it, or train on one machine with single.optimize=false")
 def printing(x):
     jax.debug.print("{}", x)
     return x
@@ -968,6 +1016,13 @@ def test_refused(entry: Refused, rows: Any):
     assert first <= int(place[1]) < first + len(lines)
     assert place[2].split(".")[0] == entry.fun.__name__
     assert text.endswith(f"{caught.value.advice}.")
+
+
+def test_no_message_asks_to_report_what_users_write(rows: Any):
+    for entry in REFUSED:
+        with pytest.raises(RowError) as caught:
+            rows.check(entry.fun)
+        assert "report it" not in str(caught.value)
 
 
 def test_size_of_the_table():

@@ -118,7 +118,7 @@ class Operation:
         """Raises the error of an operation that mixes rows."""
         raise self._error(reason, what_to_do, mixing(self.space))
 
-    def unsupported(self, reason: str, what_to_do: str = advice.UNKNOWN) -> NoReturn:
+    def unsupported(self, reason: str, what_to_do: str = advice.OURS) -> NoReturn:
         """Raises the error of an operation about which nothing can be proved."""
         raise self._error(reason, what_to_do, f"cannot be computed {self.space} by {self.space}")
 

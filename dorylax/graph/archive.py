@@ -1,0 +1,128 @@
+"""Graphs in archives: what `dorylax.graph.npz` describes, read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+
+import numpy as np
+
+from dorylax.graph.build import from_outgoing, from_pairs
+from dorylax.graph.graph import Graph
+from dorylax.graph.npz import Archive, open_npz, write_npz
+from dorylax.graph.reorder import reorder, user_order
+from dorylax.graph.rows import all_rows
+from dorylax.graph.transpose import MAX_EDGE_IDS
+from dorylax.graph.validate import GraphError, as_integers, check_length, check_offsets, check_range
+
+_PREFIX = "edge_"
+_IDS = "edge_ids"
+
+
+def from_npz(path: str | PathLike[str]) -> Graph:
+    """The graph in an archive of the layout that `dorylax.graph.npz` describes; features and labels are not read.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        GraphError: it is not an npz archive, or lacks `indptr` or `indices`, or they are inconsistent.
+    """
+    with open_npz(path) as archive:
+        return from_archive(archive)
+
+
+def save_npz(graph: Graph, path: str | PathLike[str]) -> None:
+    """Writes the archive that `from_npz` reads, in the user's vertex order, and all of it or nothing.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    write_npz(path, graph_arrays(graph))
+
+
+def from_archive(archive: Archive) -> Graph:
+    """The graph in an archive that is open already, with the edges' ids and values where there are any.
+
+    Raises:
+        GraphError: it lacks `indptr` or `indices`, or arrays are inconsistent.
+    """
+    archive.require("indptr", "indices")
+    offsets, targets = archive.fetch("indptr"), archive.fetch("indices")
+    data = {name: archive.fetch(stored) for name, stored in edge_names(archive).items()}
+    for name, values in data.items():
+        check_length(f"{_PREFIX}{name}", values, len(targets), "one per entry of indices")
+    undirected = "directed" in archive and not archive.fetch("directed")
+    if _IDS in archive:
+        graph = _with_ids(offsets, targets, archive.fetch(_IDS), data)
+        if undirected and not graph.symmetric:
+            raise GraphError("directed is false, but there are edges without their reverse")
+    else:
+        symmetric = True if undirected else None
+        graph = from_outgoing(offsets, targets, ("indptr", "indices"), edge_data=data, symmetric=symmetric)
+    if "self_loops" in archive and (said := str(archive.fetch("self_loops"))) != graph.self_loops:
+        raise GraphError(
+            f"self_loops is {said!r}, but it is {graph.self_loops!r} vertices that have an edge to themselves"
+        )
+    return graph
+
+
+def edge_names(archive: Archive) -> dict[str, str]:
+    """Of values of edges: their name → that of the array that holds them."""
+    stored = (name for name in archive.names if name.startswith(_PREFIX) and name != _IDS)
+    return {name.removeprefix(_PREFIX): name for name in stored}
+
+
+def graph_arrays(graph: Graph, edge_data: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of an archive that are about the graph, in the user's vertex order.
+
+    Args:
+        graph: the graph.
+        edge_data: values of its edges in order of their ids; by default those that it has.
+
+    Raises:
+        GraphError: values of edges are called "ids".
+    """
+    restore = user_order(graph)
+    graph = graph if restore is None else reorder(graph, restore)
+    rows = graph.incoming if graph.symmetric else graph.outgoing
+    arrays = {
+        "indptr": rows.offsets,
+        "indices": rows.neighbours,
+        "directed": np.array(not graph.symmetric),
+        "self_loops": np.array(graph.self_loops),
+    }
+    if not graph.edge_ids_fit:
+        return arrays
+    data = graph.edge_data if edge_data is None else edge_data
+    if "ids" in data:
+        raise GraphError(
+            "edge_data['ids'] cannot be saved, because edge_ids in an archive are the edges' ids: rename it"
+        )
+    places = None
+    if not graph.by_source:
+        places = graph.outgoing.edges if graph.edge_order is None else graph.edge_order[graph.outgoing.edges]
+        if np.array_equal(places, np.arange(graph.num_edges)):  # by target, and so by source
+            places = None
+    if places is not None or graph.edge_ids is not None:
+        ids = np.arange(graph.num_edges, dtype=np.int32) if graph.edge_ids is None else graph.edge_ids
+        arrays[_IDS] = ids if places is None else ids[places]
+    return arrays | {f"{_PREFIX}{name}": values if places is None else values[places] for name, values in data.items()}
+
+
+def _with_ids(offsets: np.ndarray, targets: np.ndarray, ids: np.ndarray, data: dict[str, np.ndarray]) -> Graph:
+    """A graph of rows by source, whose edges have ids of their own."""
+    check_offsets("indptr", as_integers("indptr", offsets), len(as_integers("indices", targets)), "indices")
+    check_length(_IDS, as_integers(_IDS, ids), len(targets), "one per entry of indices")
+    check_range(_IDS, ids, MAX_EDGE_IDS, "the largest number of edges with ids")
+    by_id = np.argsort(ids, kind="stable")
+    ids = ids[by_id]
+    repeated = np.flatnonzero(ids[1:] == ids[:-1])
+    if repeated.size:
+        raise GraphError(f"{_IDS} holds {ids[repeated[0]]} twice: each edge needs an id of its own")
+    return from_pairs(
+        all_rows(offsets)[by_id],
+        targets[by_id],
+        ("indptr", "indices"),
+        len(offsets) - 1,
+        edge_data={name: values[by_id] for name, values in data.items()},
+        ids=None if len(ids) == 0 or ids[-1] == len(ids) - 1 else ids,
+    )

@@ -1,0 +1,189 @@
+"""From whatever a user has to a checked NumPy array of real numbers or truth values.
+
+Takes NumPy (memory maps are kept as they are), JAX, torch, pandas and SciPy sparse, lists, and what else NumPy reads; none
+of these libraries is imported here. Anything that would need a guess is refused with what to do instead. What an array
+*means* (features, labels, a mask) is checked by who asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph.validate import GraphError
+
+_REAL = "fiub"
+
+
+def as_array(name: str, value: Any, text: str = "give numbers") -> np.ndarray:
+    """`value` as an array of real numbers or truth values in this machine's byte order, without a copy where it is one.
+
+    Args:
+        name: what messages call it.
+        value: anything; sparse matrices come out dense.
+        text: what to do where it holds text, for the message.
+
+    Raises:
+        GraphError: it is no array of real numbers; says what it is and what to do.
+    """
+    array = value if type(value) in (np.ndarray, np.memmap) else _converted(name, value)
+    kind = array.dtype.kind
+    if kind not in _REAL:
+        # Types that NumPy has from elsewhere (ml_dtypes, as JAX does) are all of kind V: bfloat16, int4, ….
+        if kind == "V" and array.dtype.name.startswith(("bfloat", "float")):
+            return array.astype(np.float32)
+        if kind == "V" and array.dtype.name.startswith(("int", "uint")):
+            return array.astype(np.int32)
+        wrong = _what_is_wrong(array, text)
+        raise GraphError(f"{name}{wrong}" if wrong.startswith("[") else f"{name} {wrong}")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def category_codes(name: str, value: Any) -> Any:
+    """The codes of a categorical pandas column, -1 where it has no value; anything else as it is.
+
+    Raises:
+        GraphError: the categories are numbers other than 0, 1, 2, …, so that value and code could both be meant.
+    """
+    if not _is_pandas(value) or str(getattr(value, "dtype", "")) != "category":
+        return value
+    categories = np.asarray(value.dtype.categories)
+    if categories.dtype.kind in _REAL and not np.array_equal(categories, np.arange(len(categories))):
+        listed = ", ".join(map(str, categories[:3].tolist())) + (", …" if len(categories) > 3 else "")
+        raise GraphError(
+            f"{name} is categorical with the numbers {listed}: give its codes ({name}.cat.codes) or its numbers "
+            f"({name}.astype({categories.dtype}))"
+        )
+    _check_index(name, value)
+    codes = value.cat.codes if hasattr(value, "cat") else value.codes
+    return np.asarray(codes)
+
+
+def _converted(name: str, value: Any) -> np.ndarray:
+    if value is None:
+        raise GraphError(f"{name} is None: give an array, a list, a table or a tensor of numbers")
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise GraphError(f"{name} is a masked array with masked elements: fill them first ({name}.filled(…))")
+        return np.asarray(value.data)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        return _of_torch(name, value)
+    if hasattr(value, "toarray") and hasattr(value, "nnz"):
+        return _of_sparse(name, value)
+    if _is_pandas(value):
+        return _of_pandas(name, value)
+    if isinstance(value, (dict, set, frozenset)):
+        raise GraphError(f"{name} is a {type(value).__name__}: give an array or a list, one entry per row")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        if isinstance(error, ValueError) and "inhomogeneous" in str(error):
+            raise GraphError(f"{name} has rows of different lengths: give every row as many numbers") from error
+        raise _unreadable(name, value, error) from error
+    return array
+
+
+def _unreadable(name: str, value: Any, error: Exception) -> GraphError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return GraphError(f"{name} ({type(value).__name__}) cannot be read as an array: {reason}")
+
+
+def _of_torch(name: str, tensor: Any) -> np.ndarray:
+    try:
+        tensor = tensor.detach()
+        if str(getattr(tensor, "layout", "torch.strided")) != "torch.strided":
+            tensor = _dense(name, tensor, tensor.to_dense)
+        tensor = tensor.cpu()
+        return np.asarray((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
+    except (RuntimeError, TypeError) as error:  # on the meta device, quantised, conjugated
+        raise _unreadable(name, tensor, error) from error
+
+
+def _of_sparse(name: str, matrix: Any) -> np.ndarray:
+    if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 4:
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is refused later
+            matrix = matrix.astype(np.float32)
+    return np.asarray(_dense(name, matrix, matrix.toarray))
+
+
+def _dense(name: str, sparse: Any, make: Any) -> Any:
+    try:
+        return make()
+    except (MemoryError, RuntimeError) as error:  # RuntimeError: torch's allocator
+        shape = list(sparse.shape)
+        raise GraphError(
+            f"{name} is sparse {shape} and too large to be made dense: reduce its columns, for example by "
+            "sklearn.decomposition.TruncatedSVD"
+        ) from error
+
+
+def _is_pandas(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "pandas"
+
+
+def _of_pandas(name: str, table: Any) -> np.ndarray:
+    """A DataFrame, Series, Index or extension array."""
+    columns = [(f"{name}[{key!r}]", table.dtypes.iloc[k]) for k, key in enumerate(table)] if table.ndim == 2 else []
+    columns = columns if table.ndim == 2 else [(name, table.dtype)]
+    wrong = [f"{label} ({dtype})" for label, dtype in columns if _numpy_dtype(dtype).kind not in _REAL]
+    if wrong and table.ndim == 2:
+        raise GraphError(f"{', '.join(wrong)} holds no numbers: drop such columns or encode them (pandas.get_dummies)")
+    _check_index(name, table)
+    if wrong:
+        return np.asarray(table)
+    for k, (label, dtype) in enumerate(columns):
+        if isinstance(dtype, np.dtype):
+            continue
+        missing = np.flatnonzero(np.asarray((table.iloc[:, k] if table.ndim == 2 else table).isna()))
+        if missing.size:
+            raise GraphError(f"{label}[{missing[0]}] is missing (NA): fill it (fillna)")
+    common = np.result_type(*(_numpy_dtype(dtype) for _, dtype in columns)) if columns else np.dtype(np.float32)
+    return np.asarray(table.to_numpy(dtype=common))
+
+
+def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    """Of a column; object where NumPy has none for it."""
+    found = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+    return found if isinstance(found, np.dtype) else np.dtype(object)
+
+
+def _check_index(name: str, table: Any) -> None:
+    """Refuses rows that are numbered in another order than they lie in: either could be meant."""
+    index = getattr(table, "index", None)
+    if index is None or getattr(index.dtype, "kind", "O") not in "iu":
+        return
+    numbers = np.asarray(index)
+    rows = np.arange(len(numbers))
+    if not np.array_equal(numbers, rows) and np.array_equal(np.sort(numbers), rows):
+        raise GraphError(
+            f"{name} has rows numbered in another order than they lie in: {name}.sort_index() if its index numbers the "
+            f"vertices, {name}.reset_index(drop=True) if it does not"
+        )
+
+
+def _what_is_wrong(array: np.ndarray, text: str) -> str:
+    kind, dtype = array.dtype.kind, array.dtype
+    if kind == "c":
+        return f"is complex ({dtype}): give real numbers, for example real and imaginary parts as columns"
+    if kind in "SUT":
+        return f"holds text ({dtype}): {text}"
+    if kind in "mM":
+        return f"holds dates or times ({dtype}): give numbers"
+    if dtype.names is not None:
+        return "is a structured array: give plain columns (numpy.lib.recfunctions.structured_to_unstructured)"
+    if kind == "O" and array.ndim == 0:
+        return f"is of type {type(array.item()).__name__}: give an array or a list, one entry per row"
+    if kind == "O":
+        return _what_is_no_number(array, text)
+    return f"must hold real numbers, got {dtype}"
+
+
+def _what_is_no_number(array: np.ndarray, text: str) -> str:
+    for index, element in np.ndenumerate(array):
+        if isinstance(element, str):
+            return f"holds text ({element!r}): {text}"
+        if not isinstance(element, (int, float, np.number, np.bool_)):
+            kind = "None" if element is None else f"an object of type {type(element).__name__}"
+            return f"[{', '.join(map(str, index))}] is {kind}: give a number"
+    return "has the dtype object: all its elements are numbers, .astype(np.float64) says so"

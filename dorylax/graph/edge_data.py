@@ -1,0 +1,60 @@
+"""Values that come with the edges of a graph: checked once, and taken along by whatever changes the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph.transpose import MAX_EDGE_IDS, edge_ids_fit
+from dorylax.graph.validate import GraphError, check_length
+
+EdgeData = dict[str, np.ndarray]
+
+
+def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int) -> EdgeData:
+    """Values by name as arrays `[E, …]`, without copies where they are arrays already.
+
+    Args:
+        edge_data: real numbers or truth values: NumPy or JAX arrays, torch tensors on any device, lists.
+        num_edges: E.
+
+    Raises:
+        GraphError: a name that is no text, another length, values that are no real numbers, or more edges than int32 counts.
+    """
+    if not edge_data:
+        return {}
+    require_ids_for(edge_data, num_edges)
+    found = {}
+    for name, values in edge_data.items():
+        if not isinstance(name, str) or not name:
+            raise GraphError(f"names of edge_data must be text, got {name!r}")
+        array = as_array(values)
+        if array.dtype.kind not in "fiub":
+            raise GraphError(
+                f"edge_data[{name!r}] must be real numbers or truth values [E, …], got {array.dtype} {list(array.shape)}: "
+                "convert it or leave it out"
+            )
+        check_length(f"edge_data[{name!r}]", array, num_edges, "one per edge")
+        found[name] = array
+    return found
+
+
+def require_ids_for(edge_data: Mapping[str, Any], num_edge_ids: int) -> None:
+    """Raises a `GraphError` where there are values per edge and ids 0 … `num_edge_ids` - 1 do not fit int32."""
+    if edge_data and not edge_ids_fit(num_edge_ids):
+        raise GraphError(
+            f"edge_data {', '.join(edge_data)}: ids of {num_edge_ids} edges do not fit int32, in which JAX counts: values "
+            f"per edge need at most {MAX_EDGE_IDS}"
+        )
+
+
+def as_array(values: Any) -> np.ndarray:
+    """A NumPy array of what may be a torch tensor; this package does not import torch."""
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
+
+
+def map_values(edge_data: Mapping[str, np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> EdgeData:
+    """The same names with other values."""
+    return {name: change(values) for name, values in edge_data.items()}

@@ -1,0 +1,1 @@
+"""Graphs of other libraries, a file for each. `base` has what they share."""

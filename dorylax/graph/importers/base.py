@@ -1,0 +1,88 @@
+"""What importers share: nothing that the other library knows of edges or vertices is dropped without a word.
+
+An importer reads an object of another library, which this package does not import, into `Imported`: the graph with what the
+edges have as `edge_data`, and apart from it what vertices have, which a `Graph` cannot hold. `graph_alone` makes of that the
+result of a `Graph.from_…`: it refuses by name what would be lost, but for what the caller said to ignore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dorylax.graph.graph import Graph
+from dorylax.graph.validate import GraphError
+
+
+class Imported(NamedTuple):
+    """An object of another library.
+
+    Attributes:
+        graph: with the edges' values as its `edge_data`.
+        vertex_data: what vertices have by name, as it was: tensors, lists, dicts. A `Dataset`'s.
+        other: what belongs neither to edges nor to vertices, by name.
+    """
+
+    graph: Graph
+    vertex_data: dict[str, Any]
+    other: dict[str, Any]
+
+
+def graph_alone(imported: Imported, ignore: Collection[str], what: str) -> Graph:
+    """The graph, where nothing but what is to be ignored is left over.
+
+    Args:
+        imported: what was read.
+        ignore: names that the caller knows to be left out.
+        what: what vertex data are called there, such as "node attribute".
+
+    Raises:
+        GraphError: something else would be lost.
+    """
+    for name in imported.vertex_data:
+        if name not in ignore:
+            raise GraphError(
+                f"{what} {name!r} has a value per vertex, and a Graph holds none: give it to a Dataset (features, labels, "
+                f"masks, vertex_inputs), and leave it out here with ignore=[{name!r}]"
+            )
+    refuse_other(imported.other, ignore)
+    return imported.graph
+
+
+def refuse_other(other: Collection[str], ignore: Collection[Hashable]) -> None:
+    """Raises a `GraphError` where something of the whole graph would be lost."""
+    for name in other:
+        if name not in ignore:
+            raise GraphError(
+                f"{name!r} has neither a value per edge nor per vertex, and a Graph holds no such thing: leave it out with "
+                f"ignore=[{name!r}]"
+            )
+
+
+def numbers(name: str, values: Any, remedy: str) -> np.ndarray:
+    """Values as real numbers or truth values.
+
+    Raises:
+        GraphError: they are something else; the message ends with the remedy.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        array = np.empty(0, object)
+    if array.dtype.kind not in "fiub":
+        found = "values of different shapes" if array.dtype.kind == "O" and not array.size else str(array.dtype)
+        raise GraphError(f"{name} must be real numbers or truth values, got {found}: {remedy}")
+    return array
+
+
+def collection(name: str, values: Collection[Hashable]) -> Collection[Hashable]:
+    """A collection of names, and not one name, whose letters would be taken for names.
+
+    Raises:
+        GraphError: it is one text.
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise GraphError(f"{name} must be a list of names, got {values!r}")
+    return values

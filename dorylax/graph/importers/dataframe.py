@@ -1,0 +1,123 @@
+"""pandas tables with a row per edge."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph.build import from_pairs
+from dorylax.graph.graph import Coalesce, Graph
+from dorylax.graph.importers.base import Imported, collection, numbers
+from dorylax.graph.validate import GraphError, as_integers
+
+
+def from_dataframe(
+    edges: Any,
+    source: Hashable = "source",
+    target: Hashable = "target",
+    num_vertices: int | None = None,
+    *,
+    ignore: Collection[Hashable] = (),
+    coalesce: bool | Coalesce = False,
+) -> Graph:
+    """A graph of a `pandas.DataFrame`: row k is edge k, its index is not looked at, and other columns become `edge_data`.
+
+    Args:
+        edges: the table, E rows.
+        source: the column of sources, integers.
+        target: the column of targets, integers.
+        num_vertices: V; None takes one more than the largest id.
+        ignore: columns to leave out.
+        coalesce: as in `Graph.from_coo`.
+
+    Raises:
+        GraphError: there is no such column, vertices are not integers, or other columns hold no real numbers or lack some.
+    """
+    collection("ignore", ignore)
+    columns = list(edges.columns)
+    for role, name in (("source", source), ("target", target)):
+        if columns.count(name) != 1:
+            raise GraphError(
+                f"{role}={name!r} must be one column of the table, whose columns are {', '.join(map(repr, columns))}"
+            )
+    names = (f"column {source!r}", f"column {target!r}")
+    ends = [_values(name, edges[column]) for name, column in zip(names, (source, target), strict=True)]
+    for name, values in zip(names, ends, strict=True):
+        if values.dtype.kind not in "iu":
+            raise GraphError(
+                f"{name} must hold vertices as integers 0 … V-1, got {values.dtype}: number names by pandas.factorize, over "
+                "both columns together"
+            )
+    data = {}
+    for name in columns:
+        if name in (source, target) or name in ignore:
+            continue
+        if not isinstance(name, str) or columns.count(name) > 1:
+            raise GraphError(
+                f"column {name!r} must have a name of its own, a text: rename it, or leave it out with ignore"
+            )
+        remedy = f"convert it, or leave it out with ignore=[{name!r}]"
+        data[name] = numbers(f"column {name!r}", _values(f"column {name!r}", edges[name]), remedy)
+    sources, targets = (as_integers(name, values) for name, values in zip(names, ends, strict=True))
+    return from_pairs(sources, targets, names, num_vertices, edge_data=data, coalesce=coalesce)
+
+
+def read(
+    vertices: Any, edges: Any, key: Hashable, source: Hashable, target: Hashable, *, ignore: Collection[Hashable] = ()
+) -> Imported:
+    """A graph of two tables, with the columns of vertices by name.
+
+    Args:
+        vertices: a row per vertex.
+        edges: a row per edge.
+        key: the column of `vertices` that sources and targets name them by; None where these are row numbers.
+        source: a column of `edges`.
+        target: a column of `edges`.
+        ignore: columns to leave out, of either table.
+
+    Raises:
+        GraphError: as `from_dataframe`; `key` is no column or not different in every row; or an edge names no vertex.
+    """
+    collection("ignore", ignore)
+    columns = list(vertices.columns)
+    repeated = next((name for name in columns if columns.count(name) > 1), None)
+    if repeated is not None:
+        raise GraphError(f"the table of vertices has two columns {repeated!r}: rename one")
+    if key is not None:
+        if key not in columns:
+            raise GraphError(
+                f"key={key!r} must be a column of the table of vertices, whose columns are {', '.join(map(repr, columns))}"
+            )
+        vertices = vertices.reset_index(drop=True)
+        number = {name: row for row, name in enumerate(vertices[key].tolist())}
+        if len(number) != len(vertices):
+            again = vertices[key][vertices[key].duplicated()].tolist()[0]
+            raise GraphError(f"key={key!r} holds {again!r} twice: each vertex needs a key of its own")
+        edges = edges.copy(deep=False)
+        for name in (source, target):
+            if name in edges:
+                edges[name] = _numbered(edges, name, number, key)
+    graph = from_dataframe(edges, source, target, len(vertices), ignore=ignore)
+    return Imported(graph, {name: vertices[name] for name in columns if name not in (key, *ignore)}, {})
+
+
+def _numbered(edges: Any, column: Hashable, number: dict[Any, int], key: Hashable) -> np.ndarray:
+    names = edges[column].tolist()
+    unknown = next((row for row, name in enumerate(names) if name not in number), None)
+    if unknown is not None:
+        raise GraphError(
+            f"column {column!r} of row {unknown} names {names[unknown]!r}, which is no vertex: key={key!r} does not hold it"
+        )
+    return np.array([number[name] for name in names], np.int64)
+
+
+def _values(name: str, column: Any) -> np.ndarray:
+    """A column as NumPy, where nothing is missing; pandas' own nullable numbers as plain ones."""
+    missing = np.flatnonzero(column.isna())
+    if missing.size:
+        raise GraphError(f"{name} has no value in row {missing[0]} ({missing.size} such rows): fill it or drop the row")
+    numpy_dtype = getattr(column.dtype, "numpy_dtype", None)
+    values: np.ndarray = column.to_numpy() if numpy_dtype is None else column.to_numpy(dtype=numpy_dtype)
+    return values

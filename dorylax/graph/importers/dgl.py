@@ -1,0 +1,45 @@
+"""DGL graphs, by the part of `dgl.DGLGraph` that its documentation describes (https://www.dgl.ai/dgl_docs)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from dorylax.graph.build import from_pairs
+from dorylax.graph.edge_data import as_array
+from dorylax.graph.graph import Graph
+from dorylax.graph.importers.base import Imported, collection, graph_alone, numbers
+from dorylax.graph.validate import GraphError, as_integers
+
+
+def from_dgl(graph: Any, *, ignore: Collection[str] = ()) -> Graph:
+    """A graph of a homogeneous DGL graph; `edata` become `edge_data`, by name, and an edge's id is DGL's.
+
+    Args:
+        graph: a `dgl.DGLGraph` with one type of nodes and one of edges.
+        ignore: names of `ndata` (a `Dataset`'s) and of `edata` to leave out.
+
+    Raises:
+        GraphError: several types of nodes or edges, `edata` that are no real numbers, or `ndata` that are not ignored.
+    """
+    return graph_alone(read(graph, ignore=ignore), ignore, "ndata")
+
+
+def read(graph: Any, *, ignore: Collection[str] = ()) -> Imported:
+    """The same with the graph's `ndata`; arguments as in `from_dgl`."""
+    collection("ignore", ignore)
+    if not graph.is_homogeneous:
+        raise GraphError(
+            "from_dgl takes a homogeneous graph, and this one has several types of nodes or edges: "
+            "dgl.to_homogeneous(g), or one type, g.edge_type_subgraph([…])"
+        )
+    names = ("sources", "targets")
+    ends = graph.edges(form="uv", order="eid")
+    sources, targets = (as_integers(name, as_array(end)) for name, end in zip(names, ends, strict=True))
+    data = {
+        name: numbers(f"edata[{name!r}]", as_array(values), f"convert it, or leave it out with ignore=[{name!r}]")
+        for name, values in graph.edata.items()
+        if name not in ignore
+    }
+    built = from_pairs(sources, targets, names, int(graph.num_nodes()), edge_data=data)
+    return Imported(built, {name: values for name, values in graph.ndata.items() if name not in ignore}, {})

@@ -1,0 +1,84 @@
+"""networkx graphs, with the attributes of their edges."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph.build import from_pairs
+from dorylax.graph.graph import Graph
+from dorylax.graph.importers.base import Imported, collection, graph_alone, numbers
+from dorylax.graph.validate import GraphError
+
+
+def from_networkx(graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collection[str] = ()) -> Graph:
+    """A graph of a networkx graph; an undirected edge becomes two directed ones of the same values, an undirected loop one.
+
+    The edges' attributes become `edge_data`, by name. Edge k of `graph.edges` has the id k, and the other direction of an
+    undirected one the id E + k, as `symmetrise` has it. Keys of a multigraph only tell its edges apart: they are dropped.
+
+    Args:
+        graph: `networkx.Graph`, `DiGraph`, `MultiGraph` or `MultiDiGraph`.
+        nodes: vertex i is `nodes[i]`. None: where the nodes are exactly the integers 0 … V-1 vertex i is node i,
+            otherwise it is `list(graph)[i]`.
+        ignore: names of attributes, of edges or nodes, to leave out.
+
+    Raises:
+        GraphError: `nodes` does not list every node exactly once; an attribute is missing on some edges or is no number;
+            nodes have attributes that are not ignored.
+    """
+    return graph_alone(read(graph, nodes, ignore=ignore), ignore, "node attribute")
+
+
+def read(graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collection[str] = ()) -> Imported:
+    """The same with the nodes' attributes, as dicts from vertex to value; arguments as in `from_networkx`."""
+    collection("ignore", ignore)
+    nodes = _nodes(graph, nodes)
+    number = {node: i for i, node in enumerate(nodes)}
+    if len(number) != len(nodes) or number.keys() != set(graph):
+        raise GraphError(
+            f"nodes must list each of the graph's {len(graph)} nodes once: "
+            f"got {len(nodes)}, of which {len(number)} distinct and {len(number.keys() & set(graph))} in the graph"
+        )
+    edges = list(graph.edges(data=True))
+    pairs = np.array([(number[u], number[v]) for u, v, _ in edges], np.int32).reshape(-1, 2)
+    data = _attributes(edges, ignore)
+    sources, targets, ids = pairs[:, 0], pairs[:, 1], None
+    if not graph.is_directed():
+        back = np.flatnonzero(sources != targets)
+        sources, targets = np.concatenate([sources, targets[back]]), np.concatenate([targets, pairs[back, 0]])
+        data = {name: np.concatenate([values, values[back]]) for name, values in data.items()}
+        ids = None if len(back) == len(edges) else np.concatenate([np.arange(len(edges)), len(edges) + back])
+    built = from_pairs(sources, targets, ("sources", "targets"), len(nodes), edge_data=data, ids=ids)
+    of_nodes: dict[str, Any] = {}
+    for node, attributes in graph.nodes(data=True):
+        for name, value in attributes.items():
+            of_nodes.setdefault(name, {})[number[node]] = value
+    return Imported(built, of_nodes, {})
+
+
+def _nodes(graph: Any, nodes: Sequence[Hashable] | None) -> Sequence[Hashable]:
+    if nodes is not None:
+        return nodes
+    found = list(graph)
+    if all(type(node) is int for node in found) and set(found) == set(range(len(found))):
+        return range(len(found))
+    return found
+
+
+def _attributes(edges: list[tuple[Any, Any, dict[str, Any]]], ignore: Collection[str]) -> dict[str, np.ndarray]:
+    names = dict.fromkeys(name for _, _, attributes in edges for name in attributes if name not in ignore)
+    found = {}
+    for name in names:
+        without = next(((u, v) for u, v, attributes in edges if name not in attributes), None)
+        remedy = f"leave it out with ignore=[{name!r}]"
+        if without is not None:
+            raise GraphError(
+                f"edge {without[0]!r} – {without[1]!r} has no attribute {name!r}, which other edges have: give it one, or "
+                f"{remedy}"
+            )
+        values = [attributes[name] for _, _, attributes in edges]
+        found[name] = numbers(f"edge attribute {name!r}", values, f"convert it, or {remedy}")
+    return found

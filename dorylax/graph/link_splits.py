@@ -1,0 +1,178 @@
+"""Splits of edges, for models that predict links: what carries messages apart from what is to be predicted.
+
+Both directions of a pair of vertices, and equal edges, are always in the same part. All draws are the same for the same seed
+on every machine and NumPy version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int64
+
+from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.rows import all_rows
+from dorylax.graph.splits import shares, shuffled
+from dorylax.graph.transform import part
+from dorylax.graph.validate import GraphError
+
+_FEW_PAIRS = 1 << 22  # so many pairs of vertices are all listed; of more, pairs are drawn
+
+
+class Links(NamedTuple):
+    """Pairs of vertices to be told apart, edges first.
+
+    Attributes:
+        sources: int32 `[N]`.
+        targets: int32 `[N]`.
+        labels: float32 `[N]`: 1 for edges of the graph, 0 for pairs that are none.
+    """
+
+    sources: np.ndarray
+    targets: np.ndarray
+    labels: np.ndarray
+
+
+class LinkSplit(NamedTuple):
+    """A graph whose edges carry messages, and pairs to train on, validate and test with."""
+
+    graph: Graph
+    train: Links
+    val: Links
+    test: Links
+
+
+def link_split(
+    graph: Graph,
+    seed: int,
+    fractions: Sequence[float] = (0.85, 0.05, 0.1),
+    *,
+    apart: float = 0.3,
+    negatives: float = 1.0,
+) -> LinkSplit:
+    """Splits the edges of a graph by chance, and draws pairs of vertices that are none.
+
+    Self-loops are no links: they stay in the graph of messages.
+
+    Args:
+        graph: E edges. Of a symmetric graph a link is a pair of vertices, listed once, smaller vertex first; of another
+            it is a directed edge.
+        seed: 0 or more.
+        fractions: of the pairs for training, validation and test; what they leave of 1 is left out altogether.
+        apart: the share of training pairs that are to be predicted and carry no messages; the others only carry messages.
+            0: every training pair does both, so that a model sees the edge that it predicts.
+        negatives: pairs that are no edges for each that is one, all distinct.
+
+    Returns:
+        The graph of messages, whose edges keep ids and values (`edge_inputs[name][split.graph.edge_ids]` are those of
+        others), and which holds no edge of validation, test or, with `apart`, training; and the links. Messages
+        come from training pairs only, in validation and test too.
+
+    Raises:
+        GraphError: numbers out of range, too few edges, more negatives than there are, or a graph that was reordered.
+    """
+    _check(graph, fractions, apart, negatives)
+    offsets, sources = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    targets = all_rows(offsets)
+    pairs, pair_of = np.unique(
+        _keys(graph, np.minimum(sources, targets), np.maximum(sources, targets)), return_inverse=True
+    )
+    is_loop = sources == targets
+    linked = np.zeros(len(pairs), bool)
+    linked[pair_of[~is_loop]] = True
+    parts = _parts(np.flatnonzero(linked), seed, fractions, apart)
+
+    messages = np.isin(pair_of, parts[0]) | is_loop
+    left = part(graph, messages, dict(graph.edge_data), symmetric=graph.symmetric or None, self_loops=graph.self_loops)
+    found = []
+    for chosen in parts[1:]:
+        if graph.symmetric:
+            found.append(pairs[chosen])
+        else:
+            of_part = np.isin(pair_of, chosen)
+            found.append(np.unique(_keys(graph, sources[of_part], targets[of_part])))
+    edges = pairs[linked] if graph.symmetric else np.unique(_keys(graph, sources, targets)[~is_loop])
+    wanted = [round(negatives * len(links)) for links in found]
+    drawn = _no_edges(graph, edges, sum(wanted), seed)
+    cuts = np.cumsum([0, *wanted])
+    made = (
+        _links(graph, links, drawn[start:stop]) for links, start, stop in zip(found, cuts[:-1], cuts[1:], strict=True)
+    )
+    return LinkSplit(left, *made)
+
+
+def _check(graph: Graph, fractions: Sequence[float], apart: float, negatives: float) -> None:
+    if graph.vertex_ids is not None:
+        raise GraphError("link_split takes a graph in the user's order of vertices, and this one was reordered")
+    if len(fractions) != 3:
+        raise GraphError(f"split fractions must be three, of train, validation and test, got {tuple(fractions)}")
+    if not 0 <= apart < 1:
+        raise GraphError(f"apart must be ≥ 0 and < 1, got {apart}")
+    if not 0 <= negatives < float("inf"):
+        raise GraphError(f"negatives must be ≥ 0, got {negatives}")
+
+
+def _parts(pool: np.ndarray, seed: int, fractions: Sequence[float], apart: float) -> list[np.ndarray]:
+    """Of the pairs: those of messages, then those to train on, validate and test with."""
+    pool = pool[shuffled(len(pool), seed)]
+    train, val, test = (pool[places] for places in shares(len(pool), fractions))
+    if not apart:
+        parts = [train, train, val, test]
+    else:
+        (chosen,) = shares(len(train), (apart,))
+        carries = np.ones(len(train), bool)
+        carries[chosen] = False
+        parts = [train[carries], train[chosen], val, test]
+    if not len(parts[1]):
+        raise GraphError(
+            f"no pair is left to train on: the graph has {len(pool)} pairs of joined vertices, of which fractions[0] = "
+            f"{fractions[0]} and apart = {apart} take {len(train)} and none"
+        )
+    return parts
+
+
+def _keys(graph: Graph, sources: np.ndarray, targets: np.ndarray) -> Int64[np.ndarray, " N"]:
+    """One number for each pair of vertices."""
+    keys: np.ndarray = sources * np.int64(graph.num_vertices) + targets
+    return keys
+
+
+def _links(graph: Graph, edges: np.ndarray, others: np.ndarray) -> Links:
+    sources, targets = np.divmod(np.concatenate([edges, others]), graph.num_vertices)
+    labels = np.repeat(np.array([1, 0], np.float32), [len(edges), len(others)])
+    return Links(sources.astype(np.int32), targets.astype(np.int32), labels)
+
+
+def _no_edges(graph: Graph, edges: np.ndarray, wanted: int, seed: int) -> Int64[np.ndarray, " N"]:
+    """As many distinct pairs that are no edges and no loops, in an order by chance."""
+    size = int(graph.num_vertices)
+    possible = size * (size - 1) // (2 if graph.symmetric else 1)
+    if wanted > possible - len(edges):
+        raise GraphError(
+            f"negatives ask for {wanted} pairs that are no edges, and there are {possible - len(edges)}: lower negatives"
+        )
+    words = np.random.PCG64([seed, 1])
+    if possible <= _FEW_PAIRS:
+        every = np.arange(size * size, dtype=np.int64)
+        sources, targets = np.divmod(every, size)
+        free = np.setdiff1d(every[sources < targets if graph.symmetric else sources != targets], edges)
+        return free[np.argsort(words.random_raw(len(free)), kind="stable")[:wanted]]
+    drawn = np.zeros(0, np.int64)
+    while len(drawn) < wanted:
+        more = _drawn(graph, words, 2 * (wanted - len(drawn)) + 1024)
+        place = np.minimum(np.searchsorted(edges, more), max(len(edges) - 1, 0))
+        drawn = np.concatenate([drawn, more[edges[place] != more] if len(edges) else more])
+        _, first = np.unique(drawn, return_index=True)
+        drawn = drawn[np.sort(first)]
+    return drawn[:wanted]
+
+
+def _drawn(graph: Graph, words: Any, count: int) -> Int64[np.ndarray, " N"]:
+    """Pairs by chance, without loops."""
+    ends = (words.random_raw(2 * count) % np.uint64(graph.num_vertices)).astype(np.int64).reshape(count, 2)
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    if graph.symmetric:
+        ends.sort(axis=1)
+    return _keys(graph, ends[:, 0], ends[:, 1])

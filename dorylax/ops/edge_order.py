@@ -1,0 +1,44 @@
+"""Per-edge arrays between the user's order, which operators take and give, and slots, which primitives count by.
+
+Plain indexing, so that derivatives, `vmap` and `scan` work as for any array. Each way is the transpose of the other: a
+gather where the index of that way is at hand, otherwise a scatter without collisions, which on CPUs takes a third longer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Shaped
+
+from dorylax.graph.graph import Graph
+from dorylax.ops.shapes import AnyArray
+
+
+def to_slots(graph: Graph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[AnyArray, "E *rest"]:
+    """Values `[E, …]` in order of edge ids → in order of slots; as they are where these are one order.
+
+    Raises:
+        GraphError: edges have no ids.
+    """
+    graph.require_edge_ids()
+    if graph.by_source and not graph.symmetric:
+        return _scattered(values, graph.outgoing.edges)
+    return values if graph.edge_order is None else _gathered(values, graph.edge_order)
+
+
+def from_slots(graph: Graph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[Array, "E *rest"]:
+    """Values `[E, …]` in order of slots → in order of edge ids; the inverse of `to_slots`."""
+    graph.require_edge_ids()
+    if graph.by_source:
+        return _gathered(values, graph.outgoing.edges)
+    return jnp.asarray(values) if graph.edge_order is None else _scattered(values, graph.edge_order)
+
+
+def _gathered(values: Any, index: Any) -> Array:
+    return jnp.asarray(values).at[index].get(unique_indices=True, mode="promise_in_bounds")
+
+
+def _scattered(values: Any, index: Any) -> Array:
+    values = jnp.asarray(values)
+    return jnp.zeros_like(values).at[index].set(values, unique_indices=True, mode="promise_in_bounds")

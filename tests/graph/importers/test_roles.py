@@ -1,0 +1,182 @@
+"""Data sets of other libraries' objects: everything that comes along has a place, or is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+
+from dorylax.graph import Dataset, GraphError
+
+V, E = 5, 4
+X = np.arange(2.0 * V).reshape(V, 2)
+Y = np.array([0, 1, -1, 1, 0])
+SOURCES, TARGETS = np.array([3, 0, 2, 1]), np.array([0, 4, 1, 0])  # sorted neither way
+WEIGHT = np.array([0.5, 1.5, 2.5, 3.5])
+TRAIN = np.array([True, False, False, True, False])
+
+
+def pyg(**changes: Any) -> Any:
+    torch = pytest.importorskip("torch", reason="torch is not installed: it comes with the bench extra")
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
+    given = {
+        "x": X.astype(np.float32),
+        "y": Y[:, None],
+        "train_mask": TRAIN,
+        "pos": X[:, :1],
+        "edge_index": np.stack([SOURCES, TARGETS]),
+        "edge_weight": WEIGHT,
+        **changes,
+    }
+    return data.Data(**{name: torch.tensor(v) if isinstance(v, np.ndarray) else v for name, v in given.items()})
+
+
+class FakeDGL:
+    """What `importers.dgl` reads of a `dgl.DGLGraph`."""
+
+    is_homogeneous = True
+
+    def __init__(self) -> None:
+        self.ndata = {"feat": X, "label": Y, "train_mask": TRAIN, "pos": X[:, :1]}
+        self.edata = {"edge_weight": WEIGHT}
+
+    def edges(self, form: str, order: str) -> tuple[np.ndarray, np.ndarray]:
+        assert (form, order) == ("uv", "eid")
+        return SOURCES, TARGETS
+
+    def num_nodes(self) -> int:
+        return V
+
+
+def nx(**changes: Any) -> Any:
+    graph = networkx.DiGraph()
+    for vertex in range(V):
+        graph.add_node(
+            vertex, a=X[vertex, 0], b=X[vertex, 1], label=Y[vertex], train_mask=TRAIN[vertex], pos=[X[vertex, 0]]
+        )
+    for source, target, weight in zip(SOURCES, TARGETS, WEIGHT, strict=True):
+        graph.add_edge(int(source), int(target), edge_weight=weight)
+    graph.add_nodes_from(changes.items())
+    return graph
+
+
+def tables(key: bool = False) -> tuple[pd.DataFrame, pd.DataFrame]:
+    vertices = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": Y, "train_mask": TRAIN, "pos": X[:, 0]})
+    edges = pd.DataFrame({"source": SOURCES, "target": TARGETS, "edge_weight": WEIGHT})
+    if key:
+        names = np.array(list("pqrst"), object)
+        vertices = vertices.assign(id=names).sample(frac=1, random_state=0)
+        edges = edges.assign(source=names[SOURCES], target=names[TARGETS])
+    return vertices, edges
+
+
+def _by_key() -> Dataset:
+    vertices, edges = tables(key=True)
+    data = Dataset.from_dataframes(vertices, edges, key="id", features=["a", "b"])
+    assert vertices["a"].tolist() == data.features[:, 0].tolist()  # in the order of the table
+    return data.reorder(np.argsort(vertices["a"].to_numpy()))
+
+
+MADE = {
+    "pyg": lambda: Dataset.from_pyg(pyg()),
+    "dgl": lambda: Dataset.from_dgl(FakeDGL()),
+    "networkx": lambda: Dataset.from_networkx(nx(), features=["a", "b"], labels="label"),
+    "dataframes": lambda: Dataset.from_dataframes(*tables(), features=["a", "b"]),
+    "dataframes, by key": _by_key,
+}
+
+
+@pytest.mark.parametrize("made", MADE)
+def test_everything_has_its_place(made: str) -> None:
+    data = MADE[made]()
+    np.testing.assert_array_equal(data.features, X.astype(np.float32))
+    np.testing.assert_array_equal(data.labels, Y)
+    np.testing.assert_array_equal(data.train_mask, TRAIN)
+    assert data.vertex_inputs.keys() == {"pos"}
+    np.testing.assert_array_equal(data.vertex_inputs["pos"].reshape(-1), X[:, 0])
+    assert data.edge_inputs.keys() == {"edge_weight"}
+    if made == "networkx":  # which lists edges by source, in the order of nodes
+        order = np.argsort(SOURCES, kind="stable")
+        np.testing.assert_array_equal(data.edge_inputs["edge_weight"], WEIGHT[order])
+    else:
+        np.testing.assert_array_equal(data.edge_inputs["edge_weight"], WEIGHT)
+    assert (data.graph.num_vertices, data.graph.num_edges, data.num_classes) == (V, E, 2)
+
+
+def test_features_and_labels_may_be_arrays() -> None:
+    data = Dataset.from_networkx(nx(), features=X[:, :1], labels=Y, ignore=["label"])
+    assert data.num_features == 1
+    assert data.vertex_inputs.keys() == {"a", "b", "pos"}
+
+
+def test_all_columns_that_are_left_are_features() -> None:
+    data = Dataset.from_dataframes(*tables(), ignore=["b"])
+    np.testing.assert_array_equal(data.features, X[:, [0, 0]])
+    assert not data.vertex_inputs
+
+
+def test_one_column_is_features_too() -> None:
+    for one in ("a", ["a"]):
+        assert Dataset.from_networkx(nx(), features=one, labels="label").features.tolist() == X[:, :1].tolist()
+
+
+def test_one_of_several_splits() -> None:
+    masks = np.stack([TRAIN, ~TRAIN], axis=1)
+    data = Dataset.from_pyg(pyg(train_mask=masks, y=abs(Y)), split=1)
+    np.testing.assert_array_equal(data.train_mask, ~TRAIN)
+    with pytest.raises(GraphError, match=r"^train_mask has a column for each of 2 splits: say which, split=0 … 1$"):
+        Dataset.from_pyg(pyg(train_mask=masks))
+
+
+BAD = {
+    "text of nodes": (
+        lambda: Dataset.from_pyg(pyg(names=list("abcde")), ignore=[]),
+        r"names.*ignore=\['names'\]$",
+    ),
+    "no features": (
+        lambda: Dataset.from_pyg(pyg(x=None)),
+        r"^features='x': vertices have no value 'x', but 'pos', 'train_mask', 'y'; an array will do, too$",
+    ),
+    "an unknown name": (
+        lambda: Dataset.from_networkx(nx(), features=["a", "c"], labels="label"),
+        r"^features=\['a', 'c'\]: vertices have no value 'c', but 'a', 'b', 'label', 'pos', 'train_mask'; an array",
+    ),
+    "missing at a node": (
+        lambda: Dataset.from_networkx(nx(**{"new": {"a": 1.0}}), features="a", labels="label"),
+        r"^vertex 5 has no 'b', which other vertices have: give it one, or leave it out with ignore=\['b'\]$",
+    ),
+    "a column of text": (
+        lambda: Dataset.from_dataframes(tables()[0].assign(city="x"), tables()[1], features=["a", "b"]),
+        r"^vertex_inputs\['city'\] holds text .*; or leave it out with ignore=\['city'\]$",
+    ),
+    "a name that is taken": (
+        lambda: Dataset.from_dataframes(tables()[0].assign(x=1), tables()[1], features=["a", "b"]),
+        r"the name 'x', which models are called with already: rename it; or leave it out with ignore=\['x'\]$",
+    ),
+    "no such key": (
+        lambda: Dataset.from_dataframes(*tables(), key="id"),
+        r"^key='id' must be a column of the table of vertices, whose columns are 'a', 'b', 'label', 'train_mask', 'pos'$",
+    ),
+    "a key twice": (
+        lambda: Dataset.from_dataframes(tables(key=True)[0].assign(id="p"), tables(key=True)[1], key="id"),
+        r"^key='id' holds 'p' twice: each vertex needs a key of its own$",
+    ),
+    "an edge from nowhere": (
+        lambda: Dataset.from_dataframes(tables(key=True)[0], tables(key=True)[1].replace("q", "z"), key="id"),
+        r"^column 'source' of row 3 names 'z', which is no vertex: key='id' does not hold it$",
+    ),
+    "two columns of a name": (
+        lambda: Dataset.from_dataframes(pd.concat([tables()[0]] * 2, axis=1), tables()[1]),
+        r"^the table of vertices has two columns 'a': rename one$",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_has_no_place_is_refused_by_name(case: str) -> None:
+    make, message = BAD[case]
+    with pytest.raises(GraphError, match=message):
+        make()

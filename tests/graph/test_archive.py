@@ -1,0 +1,65 @@
+"""Graphs in archives: ids and values of the edges come back, whatever order they were given in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.edge_lists import apply, chains, listed
+
+from dorylax.graph import Graph, GraphError
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chains())
+def test_a_graph_comes_back_with_ids_and_values(tmp_path, case):
+    edges, chain = case
+    graph = Graph.from_coo(*edges.ends, edges.num_vertices, edge_data={"w": [w for *_, w in edges.edges]})
+    for name, argument in chain:
+        graph = apply(graph, name, argument)
+    graph.save_npz(tmp_path / "g.npz")
+    again = Graph.from_npz(tmp_path / "g.npz")
+    assert listed(again) == listed(graph)
+    assert (again.symmetric, again.self_loops) == (graph.symmetric, graph.self_loops)
+
+
+def test_values_of_an_archive_are_in_order_of_its_indices(tmp_path):
+    rows = {"indptr": np.array([0, 2, 2, 3]), "indices": np.array([2, 1, 1], np.int32)}  # a row that is not sorted
+    np.savez(tmp_path / "g.npz", **rows, edge_w=np.array([5.0, 6, 7]))
+    assert listed(Graph.from_npz(tmp_path / "g.npz")) == [(0, 0, 2, 5.0), (1, 0, 1, 6.0), (2, 2, 1, 7.0)]
+    np.savez(tmp_path / "g.npz", **rows, edge_w=np.array([5.0, 6, 7]), edge_ids=np.array([9, 4, 0]))
+    assert listed(Graph.from_npz(tmp_path / "g.npz")) == [(0, 2, 1, 7.0), (4, 0, 1, 6.0), (9, 0, 2, 5.0)]
+
+
+def test_ids_are_stored_only_where_they_are_not_the_places(tmp_path):
+    for graph, stored in [
+        (Graph.from_coo([0, 0, 1], [1, 2, 0]), False),
+        (Graph.from_coo([0, 0, 1], [0, 1, 1]), False),  # in order of targets, which is that of sources
+        (Graph.from_coo([1, 0, 0], [0, 1, 2]), True),
+        (Graph.from_coo([1, 0, 0], [0, 1, 2], edge_ids=False), False),
+    ]:
+        graph.save_npz(tmp_path / "g.npz")
+        with np.load(tmp_path / "g.npz") as archive:
+            assert ("edge_ids" in archive.files) is stored
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"edge_w": np.ones(2)}, r"g\.npz: edge_w has length 2: expected 3, one per entry of indices"),
+        ({"edge_ids": np.array([0, 1, 1])}, r"g\.npz: edge_ids holds 1 twice"),
+        ({"edge_ids": np.array([0, 1, -1])}, r"g\.npz: edge_ids\[2\] = -1 is negative"),
+        ({"edge_ids": np.array([0.0, 1, 2])}, r"g\.npz: edge_ids must hold integers"),
+        ({"edge_w": np.array(["a", "b", "c"])}, r"g\.npz: edge_data\['w'\] must be real numbers"),
+    ],
+)
+def test_bad_arrays(tmp_path, arrays, message):
+    np.savez(tmp_path / "g.npz", indptr=np.array([0, 2, 2, 3]), indices=np.array([2, 1, 1], np.int32), **arrays)
+    with pytest.raises(GraphError, match=message):
+        Graph.from_npz(tmp_path / "g.npz")
+
+
+def test_values_that_would_be_taken_for_ids_are_not_saved(tmp_path):
+    graph = Graph.from_coo([0], [1], edge_data={"ids": [1]})
+    with pytest.raises(GraphError, match=r"edge_data\['ids'\] cannot be saved.*rename it"):
+        graph.save_npz(tmp_path / "g.npz")

@@ -1,0 +1,245 @@
+"""An edge's id is its place in what the user gave, and its values are its own: for every builder, after any chain."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import jax
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.edge_lists import apply, chains, listed
+
+from dorylax.graph import Graph, GraphError
+from dorylax.graph.edge_order import places_of_slots, sorted_by
+
+FEW = settings(max_examples=150, deadline=None)
+
+
+def _graph(edges) -> Graph:
+    return Graph.from_coo(*edges.ends, edges.num_vertices, edge_data={"w": [w for *_, w in edges.edges]})
+
+
+@FEW
+@given(chains())
+def test_chains_of_transformations_keep_ids_and_values(case):
+    edges, chain = case
+    graph = _graph(edges)
+    assert listed(graph) == edges.edges
+    for name, argument in chain:
+        graph, edges = apply(graph, name, argument), edges.changed(name, argument)
+        assert listed(graph) == edges.edges, name
+        assert graph.num_edge_ids == edges.num_ids
+        fresh = Graph.from_coo(*edges.ends, edges.num_vertices)
+        assert (graph.symmetric, graph.self_loops) == (fresh.symmetric, fresh.self_loops)
+
+
+@FEW
+@given(chains(), st.sampled_from(["values", "no ids"]))
+def test_values_and_ids_change_no_rows(case, kind):
+    edges, chain = case
+    plain = Graph.from_coo(*edges.ends, edges.num_vertices, edge_ids=kind == "values")
+    graph = _graph(edges)
+    for name, argument in chain:
+        given = "first" if name == "coalesce" else argument
+        graph = apply(graph, name, given)
+        plain = plain.with_self_loops() if name == "with_self_loops" else apply(plain, name, given)
+    np.testing.assert_array_equal(plain.incoming.offsets, graph.incoming.offsets)
+    np.testing.assert_array_equal(plain.incoming.neighbours, graph.incoming.neighbours)
+    assert plain.edge_ids_fit is (kind == "values")
+    assert (plain.symmetric, plain.self_loops) == (graph.symmetric, graph.self_loops)
+
+
+@FEW
+@given(chains(), st.booleans())
+def test_a_graph_that_went_through_jax_has_the_same_order(case, late):
+    edges, chain = case
+    graph = _graph(edges)
+    for name, argument in chain[: None if late else 1]:
+        graph = apply(graph, name, argument)
+    through = jax.device_get(jax.jit(lambda g: g)(graph))
+    for other in (through, through.reorder(np.arange(graph.num_vertices)[::-1])):
+        ids = np.arange(graph.num_vertices) if other.vertex_ids is None else other.vertex_ids
+        rows = other.incoming.neighbours, np.repeat(np.arange(len(ids)), np.diff(np.asarray(_offsets(other))))
+        order = np.arange(graph.num_edges) if other.edge_order is None else np.asarray(other.edge_order)
+        ends = np.empty((graph.num_edges, 2), int)
+        ends[order] = np.stack([ids[row] for row in rows], 1)
+        np.testing.assert_array_equal(ends, np.array([(u, v) for _, u, v, _ in listed(graph)]).reshape(-1, 2))
+        assert (other.edge_ids is None) == (graph.edge_ids is None)
+        with pytest.raises(GraphError, match=r"graph.edge_data is there on the host only"):
+            _ = other.edge_data
+
+
+def _offsets(graph: Graph) -> np.ndarray:
+    from dorylax.graph.graph import as_int64
+
+    return as_int64(graph.incoming.offsets)
+
+
+@FEW
+@given(chains(), st.randoms())
+def test_compressed_rows_in_any_order_have_ids_by_place(case, random):
+    edges, _ = case
+    pairs = [(u, v) for _, u, v, _ in edges.edges]
+    for by in (0, 1):  # rows by source, rows by destination
+        shuffled = sorted(pairs, key=lambda pair: (pair[by], random.random()))
+        values = np.arange(len(pairs)) * 2.0
+        offsets = np.searchsorted([pair[by] for pair in shuffled], np.arange(edges.num_vertices + 1))
+        entries = np.array([pair[1 - by] for pair in shuffled], np.int64)
+        wanted = [(k, u, v, 2.0 * k) for k, (u, v) in enumerate(shuffled)]
+        if by == 1:
+            assert listed(Graph.from_csr(offsets, entries, edge_data={"w": values})) == wanted
+        make = sp.csr_array if by == 0 else sp.csc_array
+        shape = (edges.num_vertices,) * 2
+        assert listed(Graph.from_scipy(make((values, entries, offsets), shape=shape), weight="w")) == wanted
+
+
+def test_a_permutation_is_kept_only_where_there_is_one():
+    by_target = Graph.from_coo([2, 0, 1], [0, 1, 1], 3)
+    by_source = Graph.from_coo([0, 1, 2], [1, 1, 0], 3)
+    other = Graph.from_coo([1, 2, 0], [1, 0, 1], 3)
+    assert by_target.edge_order is None
+    assert by_target.placed == "target"
+    assert by_source.placed == "source"
+    assert "outgoing" not in vars(by_source)  # nothing was computed
+    np.testing.assert_array_equal(by_source.edge_order, [2, 0, 1])
+    np.testing.assert_array_equal(other.edge_order, [1, 2, 0])
+    lean = Graph.from_coo([1, 2, 0], [1, 0, 1], 3, edge_ids=False)
+    assert isinstance(lean.placed, str)
+    with pytest.raises(GraphError, match=r"have no ids: it was made without .*edge_ids=False"):
+        _ = lean.edge_order
+
+
+def test_only_a_graph_with_an_order_of_its_own_has_another_leaf():
+    by_source = Graph.from_coo([0, 1, 2, 2], [1, 1, 0, 2], 3)
+    symmetric = Graph.from_coo([0, 1], [1, 0])
+    assert by_source.by_source
+    assert symmetric.edge_order is None or symmetric.by_source
+    assert len(jax.tree.leaves(by_source)) == len(jax.tree.leaves(by_source.without_edge_ids())) + 1
+    assert len(jax.tree.leaves(by_source.reorder([1, 0, 2]))) == len(jax.tree.leaves(by_source)) + 2
+
+
+def test_in_a_symmetric_graph_the_order_by_source_is_that_of_reversed_edges():
+    graph = Graph.from_scipy(sp.csr_array(np.ones((3, 3)) - np.eye(3)))
+    assert graph.symmetric
+    assert graph.edge_order is graph.outgoing.edges
+
+
+@FEW
+@given(chains())
+def test_orders_that_follow_from_rows_are_those_of_a_sort(case):
+    edges, _ = case
+    graph = Graph.from_coo(*edges.ends, edges.num_vertices)
+    rows = graph.incoming.offsets, graph.incoming.neighbours
+    sources, targets = graph.incoming.neighbours, np.repeat(np.arange(edges.num_vertices), np.diff(rows[0]))
+    slots = np.arange(graph.num_edges)
+    ids = np.arange(edges.num_vertices, dtype=np.int32)
+    by_source = np.argsort(np.lexsort((slots, targets, sources)))
+    np.testing.assert_array_equal(places_of_slots("source", *rows, ids), by_source)
+    np.testing.assert_array_equal(places_of_slots("target", *rows, ids), slots)
+    order = np.random.default_rng(0).permutation(graph.num_edges).astype(np.int32)
+    np.testing.assert_array_equal(places_of_slots(order, *rows, ids), order)
+    assert sorted_by(targets, sources)
+    pairs = list(zip(*edges.ends, strict=True))
+    assert sorted_by(*edges.ends) is (pairs == sorted(pairs))
+
+
+def test_later_arrays_are_picked_by_id():
+    values = np.array([10.0, 20, 30, 40])
+    graph = Graph.from_coo([0, 0, 1, 2], [1, 1, 0, 1], coalesce="first", edge_data={"w": values})
+    np.testing.assert_array_equal(values[graph.edge_ids], [10, 30, 40])
+    np.testing.assert_array_equal(graph.edge_data["w"], [10, 30, 40])
+    both = graph.symmetrise()
+    np.testing.assert_array_equal(both.edge_ids, [0, 2, 3, 4 + 3])
+    np.testing.assert_array_equal(values[both.edge_ids % 4], both.edge_data["w"])
+    summed = Graph.from_coo(
+        [0, 0, 1, 2], [1, 1, 0, 1], coalesce="sum", edge_data={"w": values, "n": [[1], [2], [4], [8]]}
+    )
+    np.testing.assert_array_equal(summed.edge_data["w"], [30, 30, 40])
+    np.testing.assert_array_equal(summed.edge_data["n"], [[3], [4], [8]])
+
+
+def test_edge_data_is_not_copied_and_cannot_be_replaced():
+    values = np.arange(3.0)
+    graph = Graph.from_coo([0, 1, 2], [2, 0, 1], edge_data={"w": values})
+    assert graph.edge_data["w"] is values
+    with pytest.raises(TypeError):
+        graph.edge_data["w"] = values  # type: ignore[index]
+    again = pickle.loads(pickle.dumps(graph))
+    assert listed(again) == listed(graph)
+
+
+def test_signatures_are_the_real_ones():
+    for name in ("from_coo", "from_csr", "from_scipy", "from_networkx", "from_edge_index", "from_pyg", "from_dgl"):
+        kinds = {p.kind for p in inspect.signature(getattr(Graph, name)).parameters.values()}
+        assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, name
+    assert list(inspect.signature(Graph.from_coo).parameters) == [
+        "sources",
+        "targets",
+        "num_vertices",
+        "edge_data",
+        "coalesce",
+        "edge_ids",
+    ]
+
+
+LOOPED = Graph.from_coo([0, 1], [1, 0], edge_data={"w": np.ones(2, np.float32), "kind": [[1, 2], [3, 4]]})
+BAD = {
+    "length": (lambda: Graph.from_coo([0], [1], edge_data={"w": [1, 2]}), r"edge_data\['w'\] has length 2: expected 1"),
+    "scalar": (lambda: Graph.from_coo([0], [1], edge_data={"w": 1}), r"edge_data\['w'\] is a single value"),
+    "text": (lambda: Graph.from_coo([0], [1], edge_data={"w": ["a"]}), r"edge_data\['w'\] must be real numbers.*<U1"),
+    "name": (lambda: Graph.from_coo([0], [1], edge_data={"": [1]}), r"names of edge_data must be text, got ''"),
+    "no ids": (
+        lambda: Graph.from_coo([0], [1], edge_data={"w": [1]}, edge_ids=False),
+        r"edge_data w with edge_ids=False: values per edge need edge ids",
+    ),
+    "coalesce": (lambda: Graph.from_coo([0], [1], coalesce=True), r'coalesce must be False, "first".*got True'),
+    "sum of nothing": (lambda: Graph.from_coo([0], [1], coalesce="sum"), r'coalesce="sum" adds the values.*have none'),
+    "sum of bools": (
+        lambda: Graph.from_coo([0], [1], edge_data={"b": [True]}, coalesce="sum"),
+        r"edge_data\['b'\] is bool, which coalesce=\"sum\" cannot add",
+    ),
+    "loops unsaid": (
+        LOOPED.with_self_loops,
+        r"loop_data says nothing of w, kind: say what self-loops get, with_self_loops\(\{\"w\": …, \"kind\": …\}\)",
+    ),
+    "loops oversaid": (
+        lambda: Graph.from_coo([0], [1]).with_self_loops({"w": 1}),
+        r"loop_data has w, which the edges have not",
+    ),
+    "loop shape": (
+        lambda: LOOPED.with_self_loops({"w": 1, "kind": 1}),
+        r"loop_data\['kind'\] must be int64, \[2\] for all loops or \[2, 2\], one row per vertex; got int64 \[\]",
+    ),
+    "loop dtype": (lambda: LOOPED.with_self_loops({"w": 1, "kind": [0.5, 1]}), r"loop_data\['kind'\] must be int64"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_refused(case):
+    make, message = BAD[case]
+    with pytest.raises(GraphError, match=message):
+        make()
+
+
+def test_loops_may_get_a_value_each():
+    graph = LOOPED.with_self_loops({"w": [5, 6], "kind": [7, 8]})
+    np.testing.assert_array_equal(graph.edge_data["w"], np.float32([1, 1, 5, 6]))
+    assert graph.edge_data["w"].dtype == np.float32
+    np.testing.assert_array_equal(graph.edge_data["kind"], [[1, 2], [3, 4], [7, 8], [7, 8]])
+
+
+def test_ids_that_do_not_fit_are_refused_where_values_come(monkeypatch):
+    graph = Graph.from_coo([0, 1, 2], [2, 0, 1], edge_data={"w": [1, 2, 3]})
+    bare = Graph.from_coo([0, 1, 2], [2, 0, 1])
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 5)
+    with pytest.raises(GraphError, match=r"edge_data w: ids of 6 edges do not fit int32"):
+        graph.symmetrise()
+    assert not bare.symmetrise().edge_ids_fit
+    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 2)
+    with pytest.raises(GraphError, match=r"edge_data w: ids of 3 edges do not fit int32"):
+        Graph.from_coo([0, 1, 2], [2, 0, 1], edge_data={"w": [1, 2, 3]})
+    assert not Graph.from_coo([0, 1, 2], [2, 0, 1]).edge_ids_fit
