@@ -228,16 +228,14 @@ def _nnx(cls, paper, **case):
 
 
 CASES = {
-    "GAT": Outside(lambda: GAT(), "Veličković et al., ICLR 2018"),
-    "GATv2": Outside(lambda: GATv2(), "Brody et al., ICLR 2022"),
+    "GAT": Outside(GAT, "Veličković et al., ICLR 2018"),
+    "GATv2": Outside(GATv2, "Brody et al., ICLR 2022"),
     "SuperGAT": _nnx(SuperGAT, "Kim and Oh, ICLR 2021"),
-    "UniMP": Outside(lambda: UniMP(), "Shi et al., IJCAI 2021", inputs=("edge_attr", "known")),
+    "UniMP": Outside(UniMP, "Shi et al., IJCAI 2021", inputs=("edge_attr", "known")),
     "FAGCN": _nnx(FAConv, "Bo et al., AAAI 2021"),
     "Point Transformer": _nnx(PointTransformer, "Zhao et al., ICCV 2021", inputs=("pos",)),
     "SGFormer": _nnx(SGFormer, "Wu et al., NeurIPS 2023"),
     "GraphGPS": _nnx(GraphGPS, "Rampášek et al., NeurIPS 2022", inputs=("edge_attr", "lap_pe")),
     "Graphormer": _nnx(Graphormer, "Ying et al., NeurIPS 2021", refused="product of every vertex with every other"),
-    "NodeFormer": Outside(
-        lambda: NodeFormer(), "Wu et al., NeurIPS 2022", refused="reduction over the vertex axis [reduce_max"
-    ),
+    "NodeFormer": Outside(NodeFormer, "Wu et al., NeurIPS 2022", refused="reduction over the vertex axis [reduce_max"),
 }

@@ -125,7 +125,7 @@ class NNXScannedSAGE(nnx.Module):
         return self.leave(forward(self.enter(x), self.layers))
 
 
-def drop_edge(params, graph, x, key, training=False, p=0.3):
+def drop_edge(params, graph, x, *, key, training=False, p=0.3):
     """Some edges are left out for an epoch, and the rest normalised anew."""
     w = jnp.ones((graph.num_edges,), x.dtype)
     if training:
@@ -321,8 +321,8 @@ def _function(function, paper, make, **case):
 CASES = {
     "DeeperGCN": _nnx(DeeperGCN, "Li et al., arXiv 2020", inputs=("edge_attr",)),
     "JK-Net LSTM": _nnx(JKNet, "Xu et al., ICML 2018"),
-    "GGNN": Outside(lambda: GGNN(), "Li et al., ICLR 2016"),
-    "linen scan, remat": Outside(lambda: ScannedGCN(), "Li et al., ICML 2021"),
+    "GGNN": Outside(GGNN, "Li et al., ICLR 2016"),
+    "linen scan, remat": Outside(ScannedGCN, "Li et al., ICML 2021"),
     "NNX scan, remat": _nnx(NNXScannedSAGE, "Li et al., ICML 2021"),
     "DropEdge": _function(
         drop_edge,
@@ -330,8 +330,8 @@ CASES = {
         lambda: list(zip(_layers((F, H), (H, C)), [jnp.zeros(H), jnp.zeros(C)], strict=True)),
     ),
     "DropMessage": _nnx(DropMessage, "Fang et al., AAAI 2023"),
-    "NeuralSparse": Outside(lambda: NeuralSparse(), "Zheng et al., ICML 2020"),
-    "spectral norm": Outside(lambda: SpectralSAGE(), "Miyato et al., ICLR 2018"),
+    "NeuralSparse": Outside(NeuralSparse, "Zheng et al., ICML 2020"),
+    "spectral norm": Outside(SpectralSAGE, "Miyato et al., ICLR 2018"),
     "running mean used at once": _nnx(RunningMean, "Ioffe, NeurIPS 2017"),
     "bfloat16": _nnx(HalfGCN, "Micikevicius et al., ICLR 2018", rounding=2**-7),
     "Bi-GCN": _function(bi_gcn, "Wang et al., CVPR 2021", lambda: {"weights": _layers((F, H), (H, C))}),
@@ -343,5 +343,7 @@ CASES = {
     "vertex embeddings": _nnx(IdEmbedding, "You et al., AAAI 2021"),
     "SignNet": _nnx(SignInvariantPE, "Lim et al., ICLR 2023", inputs=("lap_pe",)),
     "mixture of experts": _nnx(GraphMoE, "Wang et al., NeurIPS 2023"),
-    "GNNAutoScale": _nnx(HistoricalGCN, "Fey et al., ICML 2021", refused="must be an input of the model"),
+    "GNNAutoScale": _nnx(
+        HistoricalGCN, "Fey et al., ICML 2021", refused="keeps a row for each vertex as its state history"
+    ),
 }

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from dorylax import ops
-from support.outside.case import C, D, F, H, R, Outside
+from support.outside.case import C, D, F, H, Outside, R
 
 
 class GatedGCNLayer(nnx.Module):
@@ -246,12 +246,12 @@ def _nnx(cls, paper, **case):
 CASES = {
     "GatedGCN": _nnx(GatedGCN, "Bresson and Laurent, arXiv 2017", inputs=("edge_attr",)),
     "DGCNN": Outside(lambda: (dgcnn, init_dgcnn()), "Wang et al., TOG 2019"),
-    "GINE": Outside(lambda: GINE(), "Hu et al., ICLR 2020", inputs=("edge_attr",)),
+    "GINE": Outside(GINE, "Hu et al., ICLR 2020", inputs=("edge_attr",)),
     "PNA": _nnx(PNA, "Corso et al., NeurIPS 2020", inputs=("edge_attr",)),
     "EGNN": Outside(lambda: (egnn, init_egnn()), "Satorras et al., ICML 2021", inputs=("pos",)),
-    "R-GCN": Outside(lambda: RGCN(), "Schlichtkrull et al., ESWC 2018", inputs=("edge_type",)),
+    "R-GCN": Outside(RGCN, "Schlichtkrull et al., ESWC 2018", inputs=("edge_type",)),
     "CompGCN": Outside(lambda: (compgcn, init_compgcn()), "Vashishth et al., ICLR 2020", inputs=("edge_type",)),
-    "MPNN": Outside(lambda: MPNN(), "Gilmer et al., ICML 2017", inputs=("edge_attr",)),
+    "MPNN": Outside(MPNN, "Gilmer et al., ICML 2017", inputs=("edge_attr",)),
     "SchNet": Outside(
         lambda: (schnet, init_schnet()), "Schütt et al., NeurIPS 2017", inputs=("pos",), labels="value", loss=huber
     ),

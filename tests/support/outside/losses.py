@@ -152,7 +152,7 @@ def barlow_loss(output, labels, lam=0.05):
     return optax.softmax_cross_entropy_with_integer_labels(logits, jnp.maximum(labels, 0)) + on + lam * off
 
 
-def grand(params, graph, x, key, train=False, samples=2):
+def grand(params, graph, x, *, key, train=False, samples=2):
     """Random propagation: whole vertices are dropped, and predictions of several draws are to agree."""
     outs = []
     for k in jax.random.split(key, samples):
@@ -202,10 +202,10 @@ def _nnx(cls, paper, **case):
 
 
 CASES = {
-    "focal loss": Outside(lambda: GCN(), "Lin et al., ICCV 2017", loss=focal_loss),
-    "class-balanced loss": Outside(lambda: GCN(), "Cui et al., CVPR 2019", loss=class_balanced_loss),
-    "balanced by bincount": Outside(lambda: GCN(), "King and Zeng, Political Analysis 2001", loss=bincount_loss),
-    "label smoothing": Outside(lambda: GCN(), "Szegedy et al., CVPR 2016", loss=label_smoothing),
+    "focal loss": Outside(GCN, "Lin et al., ICCV 2017", loss=focal_loss),
+    "class-balanced loss": Outside(GCN, "Cui et al., CVPR 2019", loss=class_balanced_loss),
+    "balanced by bincount": Outside(GCN, "King and Zeng, Political Analysis 2001", loss=bincount_loss),
+    "label smoothing": Outside(GCN, "Szegedy et al., CVPR 2016", loss=label_smoothing),
     "multi-task": _nnx(MultiTask, "Kendall et al., CVPR 2018", labels="class and value", loss=multi_task_loss),
     "Gaussian likelihood": Outside(lambda: GCN(2), "Nix and Weigend, ICNN 1994", labels="value", loss=gaussian_nll),
     "quantile regression": Outside(
@@ -214,12 +214,12 @@ CASES = {
     "distillation": _nnx(Distilled, "Zhang et al., ICLR 2022", inputs=("teacher",), loss=distillation_loss),
     "BGRL": _nnx(BGRL, "Thakoor et al., ICLR 2022", loss=bgrl_loss),
     "GRACE": Outside(
-        lambda: TwoViews(),
+        TwoViews,
         "Zhu et al., arXiv 2020",
         loss=infonce_loss,
         refused="product of every vertex with every other",
     ),
-    "Graph Barlow Twins": Outside(lambda: TwoViews(), "Bielak et al., KBS 2022", loss=barlow_loss),
+    "Graph Barlow Twins": Outside(TwoViews, "Bielak et al., KBS 2022", loss=barlow_loss),
     "GRAND": Outside(lambda: (grand, grand_params()), "Feng et al., NeurIPS 2020", loss=grand_loss),
-    "DGI": Outside(lambda: DGI(), "Veličković et al., ICLR 2019", refused="shape polymorphism for `permutation`"),
+    "DGI": Outside(DGI, "Veličković et al., ICLR 2019", refused="indexing of the vertex axis"),
 }

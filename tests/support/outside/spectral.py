@@ -34,7 +34,7 @@ def dropout(key, x, rate):
     return jnp.where(keep, x / (1 - rate), 0)
 
 
-def appnp(params, graph, x, key, train=False, alpha=0.1, num_iters=4):
+def appnp(params, graph, x, *, key, train=False, alpha=0.1, num_iters=4):
     k1, k2 = jax.random.split(key)
     h = dropout(k1, x, 0.3) if train else x
     h = jax.nn.relu(h @ params["w1"] + params["b1"])
@@ -154,7 +154,7 @@ def linkx_ids(params, graph, x):
     return h @ params["out"]
 
 
-def correct_and_smooth(params, graph, x, known, alpha=0.8, layers=3):
+def correct_and_smooth(params, graph, x, known, *, alpha=0.8, layers=3):
     """Errors on known labels are spread, then labels are smoothed; everything is differentiated."""
     adj = gcn_norm(graph, x, add_self_loops=False)
     y_soft = jax.nn.softmax(jax.nn.relu(x @ params["w1"]) @ params["w2"])
@@ -260,7 +260,7 @@ CASES = {
         linkx,
         "Lim et al., NeurIPS 2021",
         {"w_a": (20, H), "w_x": (F, H), "w": (2 * H, H), "out": (H, C)},
-        refused="x must have one row for each",
+        refused="the parameter w_a [20, 4] has a row for each vertex",
     ),
     "LINKX by ids": _function(
         linkx_ids, "Lim et al., NeurIPS 2021", {"w_a": (160, H), "w_x": (F, H), "w": (2 * H, H), "out": (H, C)}

@@ -211,7 +211,7 @@ def _params(seed=0, **shapes):
 
 
 CASES = {
-    "PairNorm": Outside(lambda: DeepGCN(), "Zhao and Akoglu, ICLR 2020"),
+    "PairNorm": Outside(DeepGCN, "Zhao and Akoglu, ICLR 2020"),
     "PairNorm-SI": Outside(lambda: DeepGCN("PN-SI"), "Zhao and Akoglu, ICLR 2020"),
     "GraphNorm": _nnx(GINWithGraphNorm, "Cai et al., ICML 2021"),
     "NodeNorm": Outside(
@@ -219,7 +219,7 @@ CASES = {
         "Zhou et al., CIKM 2021",
     ),
     "DiffGroupNorm": _nnx(DGN, "Zhou et al., NeurIPS 2020"),
-    "virtual node": Outside(lambda: VirtualNodeGIN(), "Gilmer et al., ICML 2017"),
+    "virtual node": Outside(VirtualNodeGIN, "Gilmer et al., ICML 2017"),
     "global readout": Outside(
         lambda: (global_readout, _params(w1=(F, H), **{"global": (H, H)}, out=(2 * H, C))),
         "Battaglia et al., arXiv 2018",
@@ -228,7 +228,7 @@ CASES = {
     "Set2Set": _nnx(Set2Set, "Vinyals et al., ICLR 2016", refused="reduction over the vertex axis [reduce_max"),
     "Set2Set, bounded": Outside(lambda: Set2Set(score=bounded_softmax, rngs=nnx.Rngs(0)), "Vinyals et al., ICLR 2016"),
     "DiffPool": _nnx(DiffPool, "Ying et al., NeurIPS 2018"),
-    "SAGPool": _nnx(SAGPool, "Lee et al., ICML 2019", refused="Symbolic dimension comparison"),
+    "SAGPool": _nnx(SAGPool, "Lee et al., ICML 2019", refused="indexing of the vertex axis"),
     "max readout": _nnx(
         MaxReadout, "Zaheer et al., NeurIPS 2017", refused="reduction over the vertex axis [reduce_max"
     ),
