@@ -3,7 +3,7 @@
     python benchmarks/outside_models.py                     # the tables of docs/models.md; some minutes
     python benchmarks/outside_models.py --json models.json GAT "PNA"
 
-Of each model that can be split: the largest relative distance of loss, gradients and state in float64 and float32 over 1, 3
+Messages are cut after their first sentence, and without the line of the model. Of each model that can be split: the largest relative distance of loss, gradients and state in float64 and float32 over 1, 3
 and 7 intervals, and in float64 after three epochs of a pipeline of 2 servers with 3 intervals each. Models and measure are
 those of the tests (tests/support/outside).
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -68,7 +69,7 @@ def measured(case: Outside) -> dict[str, Any]:
 
 def row(name: str, found: dict[str, Any]) -> str:
     if "refused" in found:
-        end: Iterable[str] = [found["refused"].split(". ")[0].replace("|", "\\|")]
+        end: Iterable[str] = [re.sub(r",? at \w+\.py:\d+ \([^)]*\)", "", found["refused"].split(". ")[0])]
     else:
         end = [f"{found[column]:.0e}" for column in ("float64", "float32", "pipe")]
     return "| " + " | ".join([name, found["kind"], found["paper"], *end]) + " |"

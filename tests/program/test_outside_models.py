@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,6 +28,7 @@ from dorylax.program import SplitError
 
 EXACT = [name for name, case in OUTSIDE.items() if case.refused is None]
 REFUSED = [name for name, case in OUTSIDE.items() if case.refused is not None]
+DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "models.md"
 WAYS = list(itertools.product(("float64", "float32"), CUTS))
 
 
@@ -56,8 +59,15 @@ def test_there_are_forty_and_more() -> None:
     assert len(REFUSED) >= 8
 
 
-# Every fourth: all of them take minutes.
-@pytest.mark.parametrize(("name", "way"), list(zip(EXACT[::4], itertools.cycle(WAYS), strict=False)))
+def test_the_documents_list_them() -> None:
+    """Each in the table where it belongs, in order."""
+    _, exact, refused = re.split(r"^## ", DOCUMENT.read_text(), flags=re.MULTILINE)
+    tables = [re.findall(r"^\| (.*?) \|.*\|$", text, re.MULTILINE)[1:] for text in (exact, refused)]
+    assert tables == [EXACT, REFUSED]
+
+
+# Every fifth: all of them take minutes.
+@pytest.mark.parametrize(("name", "way"), list(zip(EXACT[::5], itertools.cycle(WAYS), strict=False)))
 def test_as_in_one_piece(name: str, way: tuple[str, int]) -> None:
     """One model in each of the ways, and so on."""
     check(name, *way)

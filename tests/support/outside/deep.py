@@ -247,7 +247,7 @@ def squareplus_sage(params, graph, x):
 
 
 class IdEmbedding(nnx.Module):
-    """Vertices without features of their own have a row of a table each."""
+    """Vertices without features of their own have a row of a table each, which nnx.Embed gives in float32."""
 
     def __init__(self, num_nodes=160, *, rngs):
         self.embed = nnx.Embed(num_nodes, H, rngs=rngs)
@@ -340,7 +340,7 @@ CASES = {
         "Barron, arXiv 2021",
         lambda: [dict(zip(("self", "near"), _layers(s, s, seed=s[0]), strict=True)) for s in ((F, H), (H, C))],
     ),
-    "vertex embeddings": _nnx(IdEmbedding, "You et al., AAAI 2021"),
+    "vertex embeddings": _nnx(IdEmbedding, "You et al., AAAI 2021", rounding=2**-23),
     "SignNet": _nnx(SignInvariantPE, "Lim et al., ICLR 2023", inputs=("lap_pe",)),
     "mixture of experts": _nnx(GraphMoE, "Wang et al., NeurIPS 2023"),
     "GNNAutoScale": _nnx(
