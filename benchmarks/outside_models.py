@@ -3,9 +3,9 @@
     python benchmarks/outside_models.py                     # the tables of docs/models.md; some minutes
     python benchmarks/outside_models.py --json models.json GAT "PNA"
 
-Messages are cut after their first sentence, and without the line of the model. Of each model that can be split: the largest relative distance of loss, gradients and state in float64 and float32 over 1, 3
-and 7 intervals, and in float64 after three epochs of a pipeline of 2 servers with 3 intervals each. Models and measure are
-those of the tests (tests/support/outside).
+Messages are cut after their first sentence, and without the line of the model. Of each model that can be split: the largest
+relative distance of loss, gradients and state in float64 and float32 over 1, 3 and 7 intervals, and in float64 after three
+epochs of a pipeline of 2 servers with 3 intervals each. Models and measure are those of the tests (tests/support/outside).
 """
 
 from __future__ import annotations
