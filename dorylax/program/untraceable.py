@@ -143,10 +143,16 @@ def _in_words(error: Exception, sizes: Mapping[int, Space]) -> str:
     numbers = {int(number) for shape in shapes for number in re.findall(r"\d+", shape)}
     for size in sorted(numbers & sizes.keys()):
         return f"{message}. {_closed_over(sizes[size])}"
-    symbolic = isinstance(error, InconclusiveDimensionOperation) or "_DimExpr" in first
+    if "shape polymorphism" in first:
+        return (
+            f"{message}. Numbers of vertices and edges are symbols (n, e) while a model is split, which this function does "
+            "not take: say which axes it means, as in x.squeeze(-1), or write it with other functions"
+        )
+    symbolic = isinstance(error, InconclusiveDimensionOperation) or "_DimExpr" in first or "Symbolic dimension" in first
     if symbolic or any(re.search(r"\b[ne]\b", shape) for shape in shapes):
         return (
-            f"{message}. Numbers of vertices and edges are symbols (n, e) while a model is split: it may not compare them, "
+            f"{message}. Numbers of vertices and edges are symbols (n, e) while a model is split: it may compute "
+            "with them as arrays (jnp.sqrt(x.shape[0]), not math.sqrt or x.shape[0] ** 0.5), but not compare them, "
             f"loop over them, or close over arrays that have a row for each ({advice.as_input('vertex')})"
         )
     return message

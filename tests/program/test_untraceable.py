@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -125,6 +126,25 @@ def test_a_kernel_with_as_many_rows_is_not_to_blame() -> None:
     text = _refusal(lambda params, graph, x: (x @ params["table"] * COLUMN) @ params["w"], square)
     assert "parameter" not in text
     assert "An array with a row per vertex that the model closes over must be an input of the model" in text
+
+
+# Arithmetic with sizes.
+
+
+@pytest.mark.parametrize(
+    "scaled",
+    [lambda h: h / math.sqrt(h.shape[0]), lambda h: h * h.shape[0] ** -0.5],
+    ids=["math.sqrt", "a power"],
+)
+def test_arithmetic_with_the_number_of_vertices_is_that_of_arrays(scaled: Callable[..., Any]) -> None:
+    text = _refusal(lambda params, graph, x: scaled(x @ params["w"]))
+    assert "jnp.sqrt(x.shape[0]), not math.sqrt or x.shape[0] ** 0.5" in text
+    trace(lambda params, graph, x: x @ params["w"] / jnp.sqrt(x.shape[0]), SPEC, params=PARAMS)
+
+
+def test_a_squeeze_without_an_axis() -> None:
+    text = _refusal(lambda params, graph, x: x @ params["w"] * (x @ params["w"][:, :1]).squeeze()[:, None])
+    assert "say which axes it means, as in x.squeeze(-1)" in text
 
 
 # Indexing.

@@ -13,7 +13,7 @@ from dorylax.program.rows.rules.calls import CALLS
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType
 
 _GRAPH_PREFIX = "dorylax_"
-_MAKE_ROWS = frozenset(["broadcast_in_dim", "iota"])
+_MAKE_ROWS = frozenset(["broadcast_in_dim", "iota", "tile"])
 
 # Their rules decide even where there are no rows.
 _ASK_ALWAYS = frozenset(["dim_as_value", "rng_uniform", GLOBAL_SUM.name])
@@ -27,6 +27,7 @@ _SHAPES = {
     "random_split": "shape",
     "reshape": "new_sizes",
     "rng_bit_generator": "shape",
+    "tile": "reps",
 }
 _SLICES = {"dynamic_slice": "slice_sizes", "gather": "slice_sizes", "slice": "limit_indices"}
 

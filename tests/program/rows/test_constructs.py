@@ -133,6 +133,12 @@ def row_with_parameters(x, bias):
     return jnp.concatenate([x, jnp.broadcast_to(bias, x.shape)], axis=1) + jnp.tile(bias, 2)
 
 
+@accepted(V)
+def same_row_for_each_vertex(x, bias):
+    tiled = jnp.tile(bias[None], (x.shape[0], 1)) + jnp.tile(bias, (x.shape[0], 2))[:, 6:]
+    return x * tiled + jnp.repeat(bias[None], x.shape[0], axis=0)
+
+
 # Per-row reductions and normalisations
 
 

@@ -15,11 +15,8 @@ from dorylax.program.rows.types import Free, Rows, RowType
 @rule("broadcast_in_dim")
 def broadcast_in_dim(op: Operation) -> Sequence[RowType]:
     """A value without rows may become the same row for each; rows stay where their axis goes."""
-    result = op.result_rows()
-    if op.sums and result is not None:
-        op.refuse_sum(f"The sum is then used for single {advice.many(result.space)}")
-    if result is not None and not op.rows:
-        return [result]
+    if (made := _same_for_each(op)) is not None:
+        return [made]
     dimensions = op.params["broadcast_dimensions"]
     return op.follow(lambda rows: int(dimensions[rows.axis]), linear=True)
 
@@ -195,7 +192,9 @@ def unstack(op: Operation) -> Sequence[RowType]:
 
 @rule("tile")
 def tile(op: Operation) -> Sequence[RowType]:
-    """Repetition along other axes."""
+    """Repetition along other axes; a value without rows may become the same row for each."""
+    if (made := _same_for_each(op)) is not None:
+        return [made]
     repeated = [axis for axis, times in enumerate(op.params["reps"]) if op.counts(times) is not None or int(times) != 1]
     return op.follow(lambda rows: _other(op, rows, repeated, "repetition"), linear=True)
 
@@ -210,6 +209,14 @@ def optimization_barrier(op: Operation) -> Sequence[RowType]:
 def device_put(op: Operation) -> Sequence[RowType]:
     """Each operand as it is."""
     return optimization_barrier(op)
+
+
+def _same_for_each(op: Operation) -> Rows | None:
+    """The rows that are made of a value without any; None where none are made."""
+    result = op.result_rows()
+    if op.sums and result is not None:
+        op.refuse_sum(f"The sum is then used for single {advice.many(result.space)}")
+    return None if op.rows else result
 
 
 def _other(op: Operation, rows: Rows, axes: Sequence[Any], what: str) -> int:
