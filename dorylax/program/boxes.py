@@ -73,7 +73,7 @@ def place_in_rows(tasks: Sequence[Task], ties: Ties) -> tuple[list[Box], int]:
     rows = [0] * len(tasks)
     for group in (0, 1, 2):
         members = [k for k, own in enumerate(groups) if own == group]
-        # The driver's beginning, and its end where the backward pass is drawn; what it does in between is a task like others.
+        # The driver's beginning, and its end where the backward pass is drawn; in between it has tasks like others.
         inner = {(a if group == 2 else b) for a, b in ties if groups[a] == groups[b] == group}
         first = [k for k in members if tasks[k].kind == "driver" and group and k not in inner]
         for k in members:
