@@ -157,8 +157,8 @@ def _check_index(name: str, table: Any) -> None:
     rows = np.arange(len(numbers))
     if not np.array_equal(numbers, rows) and np.array_equal(np.sort(numbers), rows):
         raise GraphError(
-            f"{name} has rows numbered in another order than they lie in: {name}.sort_index() if its index numbers the "
-            f"vertices, {name}.reset_index(drop=True) if it does not"
+            f"{name} has rows numbered in another order than they lie in: {name}.sort_index() if its index says which "
+            f"row is which, {name}.reset_index(drop=True) if it does not"
         )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dorylax.graph.arrays import as_array
 from dorylax.graph.transpose import MAX_EDGE_IDS, edge_ids_fit
 from dorylax.graph.validate import GraphError, check_length
 
@@ -17,7 +18,7 @@ def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int) -> Ed
     """Values by name as arrays `[E, …]`, without copies where they are arrays already.
 
     Args:
-        edge_data: real numbers or truth values: NumPy or JAX arrays, torch tensors on any device, lists.
+        edge_data: real numbers or truth values, in any form that `as_array` takes.
         num_edges: E.
 
     Raises:
@@ -30,12 +31,7 @@ def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int) -> Ed
     for name, values in edge_data.items():
         if not isinstance(name, str) or not name:
             raise GraphError(f"names of edge_data must be text, got {name!r}")
-        array = as_array(values)
-        if array.dtype.kind not in "fiub":
-            raise GraphError(
-                f"edge_data[{name!r}] must be real numbers or truth values [E, …], got {array.dtype} {list(array.shape)}: "
-                "convert it or leave it out"
-            )
+        array = as_array(f"edge_data[{name!r}]", values, "encode it as numbers or leave it out")
         check_length(f"edge_data[{name!r}]", array, num_edges, "one per edge")
         found[name] = array
     return found
@@ -48,11 +44,6 @@ def require_ids_for(edge_data: Mapping[str, Any], num_edge_ids: int) -> None:
             f"edge_data {', '.join(edge_data)}: ids of {num_edge_ids} edges do not fit int32, in which JAX counts: values "
             f"per edge need at most {MAX_EDGE_IDS}"
         )
-
-
-def as_array(values: Any) -> np.ndarray:
-    """A NumPy array of what may be a torch tensor; this package does not import torch."""
-    return values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
 
 
 def map_values(edge_data: Mapping[str, np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> EdgeData:

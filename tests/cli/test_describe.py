@@ -82,14 +82,14 @@ def test_wrong_options(dorylax, words: tuple[str, ...], told: str) -> None:
 
 
 def test_a_model_that_cannot_be_split(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Normalising(nnx.Module):
+    class OverMaximum(nnx.Module):
         def __init__(self) -> None:
             self.kernel = nnx.Param(jnp.ones((16, 4)))
 
         def __call__(self, graph: object, x: jax.Array) -> jax.Array:
-            return (x - x.mean(axis=0)) @ self.kernel[...]
+            return (x - x.max(axis=0)) @ self.kernel[...]
 
-    monkeypatch.setattr(from_config, "build_model", lambda config, data: Normalising())
+    monkeypatch.setattr(from_config, "build_model", lambda config, data: OverMaximum())
     code, out, err = dorylax("describe", *TINY)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")

@@ -107,7 +107,8 @@ def test_columns_in_order(plain: Path, pipeline: Path) -> None:
         assert {"train.seed", "pipeline.mode", "single.optimize", "train.patience"} <= set(keys)
         assert columns[: 2 + len(keys)] == ["sweep", "run", *keys]
     assert not any(name.startswith("pipeline.") for name in load(plain))
-    assert list(load(plain))[-8:-1] == list(EpochRecord.__dataclass_fields__)
+    fields = list(EpochRecord.__dataclass_fields__)
+    assert list(load(plain))[-1 - len(fields) : -1] == fields
     assert list(load(plain))[-1] == "time"
 
 

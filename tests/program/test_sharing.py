@@ -11,7 +11,7 @@ from dorylax.program.canonical import share
 
 def test_64_layers_are_few_artefacts() -> None:
     """The first layers, the last and the one between differ; all others are alike, though each has a β of its own."""
-    spec = DataSpec((RowSpec("vertex", (9,)),), RowSpec("vertex", (), "int32"), "none")
+    spec = DataSpec((RowSpec("vertex", (9,)),), RowSpec("vertex", (), "int32"), self_loops="none")
     counts = {}
     for depth in (4, 64):
         program = optimise(trace(GCNII(9, 8, 3, num_layers=depth, rngs=nnx.Rngs(0)), spec))

@@ -123,8 +123,8 @@ FEATURES = [
     _features(
         "a DataFrame whose index numbers the rows in another order",
         lambda: pd.DataFrame(X, index=range(V)[::-1]),
-        "features has rows numbered in another order than they lie in: features.sort_index() if its index numbers the "
-        "vertices, features.reset_index(drop=True) if it does not",
+        "features has rows numbered in another order than they lie in: features.sort_index() if its index says which row is "
+        "which, features.reset_index(drop=True) if it does not",
     ),
     _features(
         "sparse and too large to be made dense",

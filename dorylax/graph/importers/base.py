@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dorylax.graph.arrays import as_array
 from dorylax.graph.graph import Graph
 from dorylax.graph.validate import GraphError
 
@@ -68,13 +69,9 @@ def numbers(name: str, values: Any, remedy: str) -> np.ndarray:
         GraphError: they are something else; the message ends with the remedy.
     """
     try:
-        array = np.asarray(values)
-    except ValueError:  # rows of different lengths
-        array = np.empty(0, object)
-    if array.dtype.kind not in "fiub":
-        found = "values of different shapes" if array.dtype.kind == "O" and not array.size else str(array.dtype)
-        raise GraphError(f"{name} must be real numbers or truth values, got {found}: {remedy}")
-    return array
+        return as_array(name, values)
+    except GraphError as error:
+        raise GraphError(f"{error}, or {remedy}") from error
 
 
 def collection(name: str, values: Collection[Hashable]) -> Collection[Hashable]:

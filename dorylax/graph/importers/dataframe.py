@@ -58,7 +58,7 @@ def from_dataframe(
             raise GraphError(
                 f"column {name!r} must have a name of its own, a text: rename it, or leave it out with ignore"
             )
-        remedy = f"convert it, or leave it out with ignore=[{name!r}]"
+        remedy = f"leave it out with ignore=[{name!r}]"
         data[name] = numbers(f"column {name!r}", _values(f"column {name!r}", edges[name]), remedy)
     sources, targets = (as_integers(name, values) for name, values in zip(names, ends, strict=True))
     return from_pairs(sources, targets, names, num_vertices, edge_data=data, coalesce=coalesce)

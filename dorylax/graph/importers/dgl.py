@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from dorylax.graph.arrays import as_array
 from dorylax.graph.build import from_pairs
-from dorylax.graph.edge_data import as_array
 from dorylax.graph.graph import Graph
 from dorylax.graph.importers.base import Imported, collection, graph_alone, numbers
 from dorylax.graph.validate import GraphError, as_integers
@@ -35,9 +35,9 @@ def read(graph: Any, *, ignore: Collection[str] = ()) -> Imported:
         )
     names = ("sources", "targets")
     ends = graph.edges(form="uv", order="eid")
-    sources, targets = (as_integers(name, as_array(end)) for name, end in zip(names, ends, strict=True))
+    sources, targets = (as_integers(name, as_array(name, end)) for name, end in zip(names, ends, strict=True))
     data = {
-        name: numbers(f"edata[{name!r}]", as_array(values), f"convert it, or leave it out with ignore=[{name!r}]")
+        name: numbers(f"edata[{name!r}]", values, f"leave it out with ignore=[{name!r}]")
         for name, values in graph.edata.items()
         if name not in ignore
     }

@@ -80,5 +80,5 @@ def _attributes(edges: list[tuple[Any, Any, dict[str, Any]]], ignore: Collection
                 f"{remedy}"
             )
         values = [attributes[name] for _, _, attributes in edges]
-        found[name] = numbers(f"edge attribute {name!r}", values, f"convert it, or {remedy}")
+        found[name] = numbers(f"edge attribute {name!r}", values, remedy)
     return found

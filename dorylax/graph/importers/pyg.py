@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from dorylax.graph.arrays import as_array
 from dorylax.graph.build import from_pairs
-from dorylax.graph.edge_data import as_array
 from dorylax.graph.graph import Coalesce, Graph
 from dorylax.graph.importers.base import Imported, collection, graph_alone, numbers
 from dorylax.graph.validate import GraphError, as_integers
@@ -70,15 +70,15 @@ def read(data: Any, *, ignore: Collection[str] = ()) -> Imported:
         if name in ignore or name in ("edge_index", "num_nodes"):
             continue
         if data.is_edge_attr(name):
-            remedy = f"convert it, or leave it out with ignore=[{name!r}]"
-            edges[name] = numbers(f"data.{name}", as_array(data[name]), remedy)
+            remedy = f"leave it out with ignore=[{name!r}]"
+            edges[name] = numbers(f"data.{name}", data[name], remedy)
         else:
             (vertices if data.is_node_attr(name) else other)[name] = data[name]
     return Imported(_of_edge_index(data.edge_index, data.num_nodes, edge_data=edges), vertices, other)
 
 
 def _of_edge_index(edge_index: Any, num_vertices: int | None, **options: Any) -> Graph:
-    pairs = as_array(edge_index)
+    pairs = as_array("edge_index", edge_index)
     if pairs.ndim != 2 or len(pairs) != 2:
         raise GraphError(f"edge_index must have shape [2, E], got {list(pairs.shape)}")
     names = ("edge_index[0]", "edge_index[1]")

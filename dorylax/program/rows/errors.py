@@ -69,13 +69,13 @@ def mixing(space: Space) -> str:
 
 
 def misused_sum(
-    total: Summed, use: JaxprEqn | None, why: str, *, callers: Sequence[JaxprEqn] = (), phase: str = ""
+    total: Summed, use: JaxprEqn, why: str, *, callers: Sequence[JaxprEqn] = (), phase: str = ""
 ) -> MisusedSumError:
-    """The error for a sum over rows that something else than the loss is made of.
+    """The error for a sum over rows that is used before its parts can meet: inside a loop, in a derivative of one's own.
 
     Args:
         total: the sum; the error names the place where it was taken.
-        use: the operation that it enters, or None where it is a result of the model.
+        use: the operation that it enters.
         why: what is wrong with that use, as a sentence without its full stop.
         callers: the calls that the use is inside of, outermost first.
         phase: as in `RowError`.
@@ -87,8 +87,8 @@ def misused_sum(
         raise ValueError("a sum that was an input has no place to name")
     origin = total.origin
     taken = place_of(origin.equation, origin.callers)
-    used = "" if use is None else place_of(use, callers)
-    if use is not None and used not in ("", taken):
+    used = place_of(use, callers)
+    if used not in ("", taken):
         why = f"{why} [{use.primitive.name}{used}]"
     return MisusedSumError(
         origin.equation,

@@ -210,9 +210,9 @@ def assert_identical(first: ServerState, second: ServerState) -> None:
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
 
 
-def replay(run: Run, scaling: bool) -> dict[int, ServerState]:
+def replay(run: Run, scaling: bool, by_epoch: bool) -> dict[int, ServerState]:
     """Every version, computed one after the other from who pulled which version and what was applied in which order."""
-    step = OptimizerStep(OPTIMIZER, PARAMS, advance)
+    step = OptimizerStep(OPTIMIZER, PARAMS, advance, by_epoch=by_epoch)
     versions = {run.start.version: run.start}
     for applied in run.told:
         completes = []
@@ -274,7 +274,7 @@ def test_any_order_any_repetition_any_loss(
     assert 0 < run.most_stashes <= intervals
     assert run.group.live_stashes == 0
     assert run.group.settled
-    versions = replay(run, scaling)
+    versions = replay(run, scaling, by_epoch=update == "per_interval")
     assert list(versions) == list(range(len(run.told) + 1))
     for pulled in run.pulled.values():
         np.testing.assert_array_equal(pulled.params["w"], versions[pulled.version].params["w"])
