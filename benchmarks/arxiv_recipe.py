@@ -5,7 +5,7 @@ Graph Benchmark", NeurIPS 2020), on a generated graph of ogbn-arxiv's size. Each
 parameters are compared with those of `jax.value_and_grad` of the model in one piece, by relative distance. (Not the two
 biases before a BatchNorm, which takes them off again: their gradient is 0 but for rounding, of which Adam makes full steps.)
 
-    python benchmarks/arxiv_recipe.py                    # 5 epochs, about 10 minutes on two cores
+    python benchmarks/arxiv_recipe.py                    # 5 epochs, about 4 minutes on two cores
     python benchmarks/arxiv_recipe.py --scale 0.05 --epochs 2
 """
 

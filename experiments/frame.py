@@ -41,6 +41,9 @@ _EPOCH: Mapping[str, type] = {
     "test_accuracy": float,
     "seconds": float,
     "dollars": float,
+    "train_loss": float,
+    "val_loss": float,
+    "test_loss": float,
 }
 _Member = tuple[Study, RunOutcome]
 
