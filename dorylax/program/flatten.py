@@ -69,9 +69,8 @@ class _Flattener:
         self._fused = fused
         self._inputs: list[Var] = []
         self._callers: list[JaxprEqn] = []
-        self._forward = (
-            not custom
-        )  # in a gradient, sums over rows are those of parameters, which nothing inside a loop reads
+        # In a gradient, sums over rows are those of parameters, which nothing inside a loop reads.
+        self._forward = not custom
         self._calls = _CALLS | (_CUSTOM if custom else {})
         self._equations: list[JaxprEqn] = []
         self._consts: dict[Var, Any] = {}

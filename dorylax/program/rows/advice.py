@@ -106,9 +106,9 @@ _UNKNOWN: dict[tuple[str, ...], str] = {
         "It prints (or calls Python) in this process, and parts of a model run elsewhere: remove it, or train on one "
         "machine with single.optimize=false"
     ),
-    (
-        "check",
-    ): "It is a check of jax.experimental.checkify: remove it, or train on one machine with single.optimize=false",
+    ("check",): (
+        "It is a check of jax.experimental.checkify: remove it, or train on one machine with single.optimize=false"
+    ),
     ("psum*", "pmax", "pmin", "all_gather*", "all_to_all*", "ppermute*", "reduce_scatter*", "axis_index", "pvary"): (
         "Collectives combine devices, or rows under vmap: dorylax spreads rows itself. Reduce over the features of each "
         "row (axis=-1), or over neighbours with dorylax.ops.gather"
