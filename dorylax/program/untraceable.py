@@ -162,7 +162,7 @@ def _closed_over(space: Space) -> str:
     size = "x.shape[0]" if space == "vertex" else "graph.num_edges"
     return (
         f"An array with a row per {space} that the model closes over must be an input of the model: "
-        f'Dataset(…, {space}_inputs={{"name": array}}) and def __call__(self, graph, x, *, name). '
+        f"{advice.declared(space)}. "
         f"One that the model makes itself takes its size from {size}"
     )
 

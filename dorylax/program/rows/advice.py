@@ -59,10 +59,12 @@ def places(space: Space) -> str:
 
 def as_input(space: Space) -> str:
     """How an array with a row for each vertex or edge gets into a model."""
-    return (
-        f'an array of the data is an input of the model: Dataset(…, {space}_inputs={{"name": array}}) and '
-        "def __call__(self, graph, x, *, name)"
-    )
+    return f"an array of the data is an input of the model: {declared(space)}"
+
+
+def declared(space: Space) -> str:
+    """An input by name, as it is written."""
+    return f'Dataset(…, {space}_inputs={{"name": array}}) and def __call__(self, graph, x, *, name)'
 
 
 def table(rows: int, features: str, space: Space) -> str:
