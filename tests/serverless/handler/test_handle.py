@@ -262,6 +262,7 @@ def test_an_event_with_a_changed_byte_is_answered(place: int, value: int) -> Non
 
 _KEPT = Sandbox(MemoryData())
 
+_LOADED = _ROOT / "tests" / "golden" / "handler_modules.txt"
 _FRESH = """
 import sys
 sys.modules["cloudpickle"] = None  # JAX imports it where it is installed; a sandbox may be without
@@ -291,3 +292,7 @@ def test_imports_neither_flax_nor_optax_nor_what_trains() -> None:
     tops = {name.partition(".")[0] for name in modules}
     assert not tops & {"flax", "optax", "cloudpickle", "scipy", "pydantic", "orbax", "pytest", "boto3"}
     assert {"jax", "numpy", "zmq"} <= tops
+    found = {name for name in modules if name.startswith("dorylax.")} | (tops - sys.stdlib_module_names)
+    assert (
+        sorted(found) == _LOADED.read_text().split()
+    )  # a sandbox's cold start is mostly imports: none comes unnoticed
