@@ -153,7 +153,7 @@ def test_the_same_in_every_process() -> None:
     running = [
         subprocess.Popen(
             [sys.executable, "-c", _EXPORT, seed],
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             env=os.environ | {"PYTHONHASHSEED": seed},
             stdout=subprocess.PIPE,
             text=True,

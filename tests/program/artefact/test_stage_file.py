@@ -17,7 +17,7 @@ from jax import export
 from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.stage_file import Stage, StageFileError, StageReference, sha256_of
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 
 
 def artefact(fun: Callable[..., Any], *inputs: str) -> bytes:
