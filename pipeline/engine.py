@@ -42,10 +42,9 @@ from dorylax.pipeline.timeline import Span, Timeline
 from dorylax.pipeline.transport import Address, InProcessTransport
 from dorylax.pipeline.visit import Visit
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.program.model.loss import cross_entropy
+from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.rows.types import Free, Summed
 from dorylax.program.tracing.arguments import RunData, training_weights
-from dorylax.program.tracing.trace import RowFunction
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.controller import Call
 

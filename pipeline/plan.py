@@ -19,8 +19,8 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
+from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.task import Task
-from dorylax.program.view.describe import task_label
 from dorylax.serverless.task import OperandSource, ResultTarget
 
 Kind = Literal["stage", "gather", "push", "driver", "sum"]

@@ -11,9 +11,9 @@ from typing import Any, Protocol, final, runtime_checkable
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Structure, Tree
 from dorylax.program.passes import PASSES, optimise
+from dorylax.program.program import trace
 from dorylax.program.single.function import ProgramFunction
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.program.tracing.trace import trace
 from dorylax.trainer.arrays import TrainingArrays
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from dorylax.program.model.base import ModelParts, Structure, Tree, signature
-from dorylax.program.program import Gathered
+from dorylax.program.single.narrow import Gathered
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled

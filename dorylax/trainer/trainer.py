@@ -24,7 +24,7 @@ from dorylax.graph.mapped import release
 from dorylax.metrics import MetricsWriter
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.flax_nnx import put_back
-from dorylax.program.program import Gathered
+from dorylax.program.single.narrow import Gathered
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation

@@ -15,7 +15,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.program.model.base import ModelKindError, ModelParts
-from dorylax.program.program import Gathered
+from dorylax.program.single.narrow import Gathered
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
 from dorylax.trainer.objective import Objective
 from dorylax.trainer.observer import Observer

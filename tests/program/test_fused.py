@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from support.graphs import messy_graph
+from support.reference import Intervals, ReferenceExecutor
 
 from dorylax import ops
 from dorylax.layers import GATConv
@@ -18,8 +19,6 @@ from dorylax.ops.row_operators import roles
 from dorylax.program import DataSpec, optimise, trace
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.program import Program
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor
 from dorylax.program.tracing.arguments import RunData
 from dorylax.program.tracing.spec import RowSpec
 

@@ -21,8 +21,8 @@ from scipy.sparse.csgraph import maximum_flow
 from dorylax.jax_internals import JaxprEqn, Var, variables
 from dorylax.program.jaxpr.flops import equation_flops, value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
-from dorylax.program.program import Program
 from dorylax.program.rows.types import Rows
+from dorylax.program.tasks.split_model import AnySplit, SplitModel
 from dorylax.program.tasks.task import Task, phased, tidy
 
 FLOPS_PER_BYTE = 100.0
@@ -52,7 +52,7 @@ class Crossing:
         find_exclusive: gives `exclusive`.
     """
 
-    program: Program
+    program: SplitModel
     target: Task
     source: Task
     find_exclusive: Callable[[], frozenset[int]]
@@ -72,7 +72,7 @@ class Crossing:
         return equation_flops(equation, _sizes(self.target)) / _ROWS
 
 
-def choose_crossings(program: Program, price: Price) -> Program:
+def choose_crossings(program: AnySplit, price: Price) -> AnySplit:
     """Decides for every stage, in order, what it reads of earlier stages and what it computes again."""
     chooser = _Chooser(program, price)
     for index, task in enumerate(program.tasks):
@@ -95,7 +95,7 @@ def _sizes(task: Task) -> dict[str, int]:
 class _Chooser:
     """The tasks while they change."""
 
-    def __init__(self, program: Program, price: Price) -> None:
+    def __init__(self, program: SplitModel, price: Price) -> None:
         self.tasks = list(program.tasks)
         self._program = program
         self._facts = program.facts

@@ -6,8 +6,8 @@ import dataclasses
 
 from dorylax.program.jaxpr.flops import equation_flops, value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
-from dorylax.program.program import Program
 from dorylax.program.rows.types import Rows
+from dorylax.program.tasks.split_model import AnySplit, SplitModel
 
 SHIPPED_FLOPS_PER_BYTE = 2.0
 """With fewer FLOPs for each byte of rows that it reads and writes, a stage is not worth shipping.
@@ -15,7 +15,7 @@ SHIPPED_FLOPS_PER_BYTE = 2.0
 Sending a byte then takes longer than computing on it. Elementwise stages have less than 1."""
 
 
-def placed(program: Program) -> Program:
+def placed(program: AnySplit) -> AnySplit:
     """Keeps light stages on the graph server, if stages are fused at all."""
     if "fuse" not in program.passes:
         return program
@@ -28,7 +28,7 @@ def placed(program: Program) -> Program:
     return program.with_tasks(tasks)
 
 
-def _light(program: Program, index: int) -> bool:
+def _light(program: SplitModel, index: int) -> bool:
     task, interface = program.tasks[index], program.interfaces[index]
     assert task.space is not None
     sizes = {SYMBOLS[task.space]: 1000}

@@ -21,7 +21,7 @@ from dorylax.program.jaxpr.builder import Builder
 from dorylax.program.jaxpr.simplify import simplify
 from dorylax.program.passes.columns import GATHERS, is_columns, linear_operands, write_again
 from dorylax.program.passes.order import next_passes
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import AnySplit
 from dorylax.program.tracing.differentiate import differentiate, undifferentiated
 from dorylax.program.tracing.traced import Traced
 
@@ -31,7 +31,7 @@ GATHERED_BYTES_PER_FLOP = 0.25
 _DEFAULT_DEGREE = 16  # where the graph's sizes are unknown
 
 
-def reorder(program: Program, *, hoisting: bool = True) -> Program:
+def reorder(program: AnySplit, *, hoisting: bool = True) -> AnySplit:
     """Moves products across gathers while that saves time.
 
     Args:
@@ -53,7 +53,7 @@ def reorder(program: Program, *, hoisting: bool = True) -> Program:
         derived = differentiate(*given, traced.forward_outputs, input_gradients=True, fused=traced.fused)
     else:
         derived = undifferentiated(*given, traced.outputs, fused=traced.fused)
-    return Program.of(dataclasses.replace(traced, **derived._asdict()), passes)
+    return program.of(dataclasses.replace(traced, **derived._asdict()), passes)
 
 
 @final

@@ -7,7 +7,7 @@ attention are left as they are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from jax import lax
@@ -17,6 +17,9 @@ from dorylax.ops.primitives.base import Structure
 from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.program.jaxpr.builder import Builder
+
+Gathered = Literal["float32", "bfloat16"]
+"""How one machine stores rows that are summed over neighbours."""
 
 
 def narrow(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -13,8 +13,8 @@ from dorylax.jax_internals import JaxprEqn, Var
 from dorylax.ops.row_operators import ROLES, Role, roles, rows_side
 from dorylax.program.jaxpr.flops import equation_flops, item_bytes, num_entries, row_width, value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
-from dorylax.program.program import Program
 from dorylax.program.rows.types import GraphArray, Rows
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
 
 COUNTING = frozenset(name for name, reads in ROLES.items() if not reads)
@@ -97,7 +97,7 @@ class ProgramCost:
 
 
 def cost(
-    program: Program,
+    program: SplitModel,
     num_vertices: int | None = None,
     num_edges: int | None = None,
     *,
@@ -179,14 +179,14 @@ def _size(name: str, symbol: str, given: int | None, known: int | None) -> int:
     return size
 
 
-def _parameters(program: Program) -> frozenset[Var]:
+def _parameters(program: SplitModel) -> frozenset[Var]:
     traced = program.traced
     entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
     return frozenset(var for var, entry in entries if entry.role == "param")
 
 
 def _task_cost(
-    program: Program, index: int, sizes: Mapping[str, int], intervals: int, kept: frozenset[Var]
+    program: SplitModel, index: int, sizes: Mapping[str, int], intervals: int, kept: frozenset[Var]
 ) -> TaskCost:
     task, interface, types = program.tasks[index], program.interfaces[index], program.facts.types
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, final
 
 from dorylax.jax_internals import Var
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.view.boxes import BOX_HEIGHT, BOX_WIDTH, Box, place_in_columns, place_in_rows, ties_of
 from dorylax.program.view.svg import Point
 
@@ -72,7 +72,7 @@ class Layout:
     centre: float
 
 
-def arrange(program: Program, top: float) -> Layout:
+def arrange(program: SplitModel, top: float) -> Layout:
     """Places all tasks of a program.
 
     Args:
@@ -89,7 +89,7 @@ class _Trunk(NamedTuple):
 
 
 class _Arrangement:
-    def __init__(self, program: Program, top: float) -> None:
+    def __init__(self, program: SplitModel, top: float) -> None:
         self._top = top
         self._ties = ties_of(program)
         self._boxes, self._above = place_in_rows(program.tasks, self._ties)

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from support import zoo
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
 from dorylax.program.passes.rematerialise import rematerialise
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 
 SHAPES = {"a": (zoo.F, 16), "b": (16, zoo.C)}
 

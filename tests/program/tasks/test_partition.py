@@ -13,11 +13,10 @@ from dorylax import ops
 from dorylax.jax_internals import is_key
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.passes import PASSES, optimise
-from dorylax.program.program import Program
+from dorylax.program.program import Program, trace
 from dorylax.program.tasks.task import Task
 from dorylax.program.tracing.flatten import is_graph_operator
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 
 SPEC = DataSpec(
     (RowSpec("vertex", (3,)), RowSpec("edge", (2,), name="edges")),

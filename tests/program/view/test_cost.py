@@ -16,9 +16,8 @@ from dorylax.layers import GAT, GCN
 from dorylax.ops import gather
 from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
 from dorylax.ops.primitives.base import Structure
-from dorylax.program.program import Program
+from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 from dorylax.program.view.cost import ProgramCost, cost, gathered_bytes, is_gather
 
 V, E = 10, 30

@@ -5,20 +5,24 @@ What a pipeline does with servers and workers is here a loop; no other way to ru
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
 import numpy as np
 
+from dorylax.graph.graph import Graph, as_int64
 from dorylax.jax_internals import ClosedJaxpr, Var, eval_jaxpr, is_literal, size_at, type_of
+from dorylax.program.artefact import stage_file
+from dorylax.program.artefact.export import StageSet
+from dorylax.program.artefact.stage_file import Stage
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.model.base import Tree
-from dorylax.program.program import Program
 from dorylax.program.rows.types import Rows, RowType, Summed
-from dorylax.program.single.intervals import Intervals
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
 from dorylax.program.tracing.arguments import RunData, StepResult, data_values, step_values, unpack, unpack_output
 
@@ -38,6 +42,70 @@ def compile_whole(closed: ClosedJaxpr, sizes: dict[str, int]) -> StageFunction:
     return jax.jit(interpret(closed, sizes))
 
 
+def artefact_compiler(program: SplitModel, stage_set: StageSet, others: Compile | None = None) -> Compile:
+    """Lets a `ReferenceExecutor` run the stages through their artefacts.
+
+    Args:
+        program: the program that the executor runs.
+        stage_set: its stages.
+        others: what makes the functions of other tasks (default: `compile_whole`).
+    """
+    make_other = compile_whole if others is None else others
+    task_of = {program.interfaces[k].writes[0]: k for k in stage_set.stages}
+    loaded: dict[str, Stage] = {}
+
+    def compile_task(closed: ClosedJaxpr, sizes: dict[str, int]) -> StageFunction:
+        index = task_of.get(closed.jaxpr.outvars[0])
+        if index is None:
+            return make_other(closed, sizes)
+        reference = stage_set.stages[index]
+        sha256 = reference.sha256
+        if sha256 not in loaded:
+            loaded[sha256] = stage_file.load(stage_set.artefacts[sha256], sha256)
+        stage = loaded[sha256]
+        (rows,) = sizes.values()
+        return lambda *values: reference.call(stage, values, rows)
+
+    return compile_task
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Intervals:
+    """A cut of the rows of both spaces.
+
+    Attributes:
+        bounds: interval k is rows `bounds[space][k]:bounds[space][k + 1]`.
+    """
+
+    bounds: dict[Space, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, graph: Graph, vertex_bounds: Sequence[int]) -> Intervals:
+        """Those between the given vertices: `[0, 10, 25, V]` makes three.
+
+        Raises:
+            ValueError: the bounds do not ascend from 0 to V.
+        """
+        bounds = tuple(int(bound) for bound in vertex_bounds)
+        if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != graph.num_vertices or list(bounds) != sorted(bounds):
+            raise ValueError(f"bounds of intervals must ascend from 0 to {graph.num_vertices}, got {list(bounds)}")
+        offsets = as_int64(graph.incoming.offsets)
+        return cls({"vertex": bounds, "edge": tuple(int(offsets[bound]) for bound in bounds)})
+
+    @classmethod
+    def even(cls, graph: Graph, count: int) -> Intervals:
+        """`count` intervals of as many vertices each as the division allows."""
+        return cls.of(graph, [int(bound) for bound in np.linspace(0, graph.num_vertices, count + 1).round()])
+
+    def __len__(self) -> int:
+        return len(self.bounds["vertex"]) - 1
+
+    def largest(self, space: Space) -> int:
+        """Rows of the largest interval: what all calls of a stage are padded to."""
+        return int(np.diff(self.bounds[space]).max())
+
+
 @final
 class ReferenceExecutor:
     """Runs a program on data, interval by interval.
@@ -55,7 +123,7 @@ class ReferenceExecutor:
 
     def __init__(
         self,
-        program: Program,
+        program: SplitModel,
         data: RunData,
         intervals: Intervals,
         *,
