@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final
 
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
-from dorylax.ops.primitives.base import Direction
-from dorylax.ops.row_operators import Role, is_push, roles, rows_side
+from dorylax.ops.primitives.operator import Role
+from dorylax.ops.primitives.structure import Direction
+from dorylax.ops.row_operators import operator_on_rows
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.program import Program
@@ -112,7 +113,7 @@ class Step:
     @property
     def side(self) -> Direction:
         """Whether a graph operator runs over in-edges or out-edges of the rows."""
-        return rows_side(self.operator, self.params)
+        return operator_on_rows(self.operator).side(self.params)
 
 
 @final
@@ -261,10 +262,7 @@ class _Planner:
 
     def _publish(self, task: Task, constants: set[Var]) -> None:
         equation = task.equations[0]
-        name, params = equation.primitive.name, equation.params
-        side: Direction = "in" if is_push(name, params) else rows_side(name, params)
-        # Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
-        through = "own" if is_push(name, params) else "neighbour"
+        side, through = _published(equation)
         for var, role in _dense(equation):
             if role != through:
                 continue
@@ -295,10 +293,8 @@ class _Planner:
         kind: Kind = task.kind if task.kind in ("driver", "sum") else "stage"
         if task.kind == "graph":
             equation = task.equations[0]
-            push = is_push(equation.primitive.name, equation.params)
-            kind = "push" if push else "gather"
-            side: Direction = "in" if push else rows_side(equation.primitive.name, equation.params)
-            through = "own" if push else "neighbour"
+            side, through = _published(equation)
+            kind = "push" if through == "own" else "gather"
             operands = [
                 Operand(var, role, numbers[var, side] if role == through else None) for var, role in _dense(equation)
             ]
@@ -334,8 +330,17 @@ class _Planner:
         return ResultTarget("sums" if isinstance(found, Summed) else "free")
 
 
+def _published(equation: JaxprEqn) -> tuple[Direction, Role]:
+    """Along which edges an operator reads what intervals publish, and by which of its operands.
+
+    Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
+    """
+    operator, params = operator_on_rows(equation.primitive.name), equation.params
+    return ("in", "own") if operator.is_push(params) else (operator.side(params), "neighbour")
+
+
 def _dense(equation: JaxprEqn) -> list[tuple[Var, Role]]:
-    found = roles(equation.primitive.name, equation.params)
+    found = operator_on_rows(equation.primitive.name).roles(equation.params)
     return [(atom, role) for atom, role in zip(equation.invars, found, strict=False) if isinstance(atom, Var)]
 
 

@@ -13,7 +13,7 @@ import pytest
 from dorylax.graph.graph import Graph
 from dorylax.ops import native
 from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
-from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.primitives.structure import structure_of
 from dorylax.ops.row_operators import ROLES, RowRange, is_push, roles, rows_side, run
 
 OPERATORS = {

@@ -14,7 +14,7 @@ from support.reference import Intervals, ReferenceExecutor
 
 from dorylax import ops
 from dorylax.layers import GATConv
-from dorylax.ops.primitives.base import FUSED
+from dorylax.ops.primitives.operator import FUSED
 from dorylax.ops.row_operators import roles
 from dorylax.program import DataSpec, optimise, trace
 from dorylax.program.model.kinds import take_apart

@@ -19,7 +19,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from dorylax.jax_internals import JaxprEqn, Var, variables
-from dorylax.program.jaxpr.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import AnySplit, SplitModel

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from dorylax.program.jaxpr.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import AnySplit, SplitModel

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, type_of
-from dorylax.ops.primitives.base import Structure
 from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.primitives.scaled import gather_scaled
+from dorylax.ops.primitives.structure import Structure
 from dorylax.program.jaxpr.builder import Builder
 
 Gathered = Literal["float32", "bfloat16"]

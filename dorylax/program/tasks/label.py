@@ -9,14 +9,8 @@ ours.
 
 from __future__ import annotations
 
+from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.tasks.split_model import SplitModel
-from dorylax.program.view.cost import COUNTING
-
-_GRAPH_TASKS = {
-    "dorylax_edge_dot": "SC",
-    "dorylax_edge_softmax": "AE",
-    "dorylax_expand": "SC",
-}
 
 
 def task_label(program: SplitModel, index: int) -> str:
@@ -35,10 +29,9 @@ def task_label(program: SplitModel, index: int) -> str:
         needed = {var for other in program.tasks[index + 1 :] for var in other.read}
         return "end" if needed.isdisjoint(task.defined) else "between"
     if task.kind == "graph":
-        name = task.equations[0].primitive.name
-        if name in COUNTING:
-            return "count"
-        label = _GRAPH_TASKS.get(name, "GA")
+        label: str = operator_of(task.equations[0]).label
+        if label == "count":
+            return label
     elif task.kind == "sum":
         label = "GS"
     else:

@@ -14,11 +14,11 @@ from functools import cached_property
 
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
 from dorylax.program.jaxpr.global_sum import is_global_sum
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.facts import Facts
 from dorylax.program.tasks.task import Task, When, phased, tidy
-from dorylax.program.tracing.flatten import is_graph_operator
 
 
 def partition(facts: Facts, *, hoist: bool, fuse: bool) -> tuple[Task, ...]:

@@ -31,21 +31,13 @@ from dorylax.jax_internals import (
     written_at,
     written_somewhere,
 )
-from dorylax.ops.primitives.base import FUSED
 from dorylax.program.jaxpr.errors import refuse
+from dorylax.program.jaxpr.graph_operators import is_graph_operator, operator_of
 from dorylax.program.jaxpr.symbols import row_space
 from dorylax.program.tracing.places import Places
 
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "closed_call": "call_jaxpr"}
 _CUSTOM = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
-
-GRAPH_PREFIX = "dorylax_"
-"""With it begin the names of graph operators' primitives."""
-
-
-def is_graph_operator(equation: JaxprEqn) -> bool:
-    """Whether the equation is one of `dorylax.ops.primitives`."""
-    return equation.primitive.name.startswith(GRAPH_PREFIX)
 
 
 def flatten(closed: ClosedJaxpr, *, custom: bool, places: Places | None = None, fused: bool = False) -> ClosedJaxpr:
@@ -113,9 +105,10 @@ class _Flattener:
                 "Use a Python loop or jax.lax.scan, whose number of steps is fixed, and differentiate graph operators "
                 "by their own rules",
             )
-        if name in FUSED and not self._fused:
+        written_out = operator_of(equation).written_out if is_graph_operator(equation) else None
+        if written_out is not None and not self._fused:
             with as_written_at(equation):
-                return self._splice(functools.partial(FUSED[name], **equation.params), operands)
+                return self._splice(functools.partial(written_out, **equation.params), operands)
         replacement = None if self._places is None else self._places.replace(equation, operands, self._inputs)
         if replacement is not None:
             with as_written_at(equation):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, close, fresh_var, is_literal, replace_equation
-from dorylax.program.tracing.flatten import is_graph_operator
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 
 
 def share_views(closed: ClosedJaxpr) -> ClosedJaxpr:

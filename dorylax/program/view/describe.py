@@ -12,11 +12,11 @@ from rich.table import Table
 
 from dorylax.jax_internals import Var, is_literal
 from dorylax.program.jaxpr.global_sum import GLOBAL_SUM
+from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.rows.types import GraphArray
 from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
-from dorylax.program.tracing.flatten import GRAPH_PREFIX
 from dorylax.program.view.cost import ProgramCost, cost
 
 VERSION = 1
@@ -70,7 +70,7 @@ def operator_name(program: SplitModel, index: int) -> str:
     """What a task does: the name of a graph operator; of a stage, what stands out in it; empty for the driver."""
     task = program.tasks[index]
     if task.kind == "graph":
-        return task.equations[0].primitive.name.removeprefix(GRAPH_PREFIX)
+        return operator_of(task.equations[0]).name
     if task.kind == "driver":
         return ""
     if task.kind == "sum":

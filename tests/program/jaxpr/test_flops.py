@@ -13,7 +13,7 @@ from jax import export, lax
 from dorylax.graph.graph import Graph
 from dorylax.jax_internals import JaxprEqn, make_jaxpr_of, threefry2x32_p
 from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
-from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.primitives.structure import structure_of
 from dorylax.program.jaxpr.flops import SOFTMAX, THREEFRY, TRANSCENDENTAL, elements, equation_flops, value_bytes
 
 SIZES = {"n": 7, "e": 30}

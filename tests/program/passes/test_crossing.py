@@ -18,7 +18,7 @@ from dorylax.jax_internals import JaxprEqn, Var, variables
 from dorylax.program import Program, optimise, trace
 from dorylax.program.passes import crossing
 from dorylax.program.passes.crossing import FORBIDDEN, Crossing, choose_crossings
-from dorylax.program.tracing.flatten import is_graph_operator
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 
 INPUTS = ("x", "norm")
 SHAPES = {"w": (1, zoo.C)}

@@ -17,7 +17,7 @@ from dorylax.program import PASSES, DataSpec, Program, RowSpec, optimise, trace
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.arguments import RunData, training_weights
-from dorylax.program.tracing.flatten import is_graph_operator
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 
 F, C = 9, 4
 GRAPH = messy_graph()

@@ -18,7 +18,7 @@ from dorylax.program.model.kinds import take_apart
 from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.arguments import RunData, training_weights
-from dorylax.program.tracing.flatten import is_graph_operator
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 
 V, E = 12, 20

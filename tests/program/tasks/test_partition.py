@@ -15,7 +15,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tasks.task import Task
-from dorylax.program.tracing.flatten import is_graph_operator
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 
 SPEC = DataSpec(

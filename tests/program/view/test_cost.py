@@ -15,7 +15,7 @@ from dorylax.jax_internals import JaxprEqn, make_jaxpr_of
 from dorylax.layers import GAT, GCN
 from dorylax.ops import gather
 from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
-from dorylax.ops.primitives.base import Structure
+from dorylax.ops.primitives.structure import Structure
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.program.view.cost import ProgramCost, cost, gathered_bytes, is_gather

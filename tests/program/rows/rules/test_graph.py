@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from dorylax.ops.primitives.base import Structure
+from dorylax.ops.primitives.structure import Structure
 from dorylax.ops.primitives.bilinear import edge_dot, gather_weighted
 from dorylax.ops.primitives.counts import degrees, self_loops
 from dorylax.ops.primitives.extremum import collect_extremum, gather_extremum, select_sum
