@@ -8,10 +8,10 @@ import pytest
 
 from dorylax import ops
 from dorylax.jax_internals import JaxprEqn, is_key
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.program import trace
 from dorylax.program.rows.types import Free, Rows, Summed
 from dorylax.program.tasks.facts import Facts
-from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 
 SPEC = DataSpec((RowSpec("vertex", (3,)),), RowSpec("vertex", (), "int32", "labels"))

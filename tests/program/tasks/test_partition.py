@@ -12,10 +12,10 @@ import pytest
 from dorylax import ops
 from dorylax.jax_internals import is_key
 from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tasks.task import Task
-from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 
 SPEC = DataSpec(

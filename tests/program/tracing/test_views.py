@@ -8,8 +8,8 @@ from support.graphs import messy_graph
 
 from dorylax import ops
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, make_jaxpr_of
-from dorylax.program.jaxpr.simplify import simplify
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
+from dorylax.program.jaxpr.simplify import simplify
 from dorylax.program.tracing.flatten import flatten
 from dorylax.program.tracing.views import share_views
 
