@@ -455,7 +455,7 @@ class Pipeline:
 
     async def _run_once(self, constants: list[dict[Var, Any]]) -> dict[Var, Any]:
         """Publishes data that are read through edges, and runs what is computed once; gives the values without rows."""
-        types, plan = self._plan.program.facts.types, self._plan
+        types, plan = self._plan.program.analysis.types, self._plan
         inputs = set(plan.program.traced.step.jaxpr.invars)
         from_data = [k for k, entry in enumerate(plan.publications) if entry.var in inputs]
         free = {var: value for var, value in constants[0].items() if isinstance(types[var], Free)}

@@ -157,7 +157,7 @@ class Plan:
 class _Planner:
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._types = program.facts.types
+        self._types = program.analysis.types
         traced = program.traced
         entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
         self._data = {var for var, entry in entries if entry.of_data}
@@ -268,7 +268,7 @@ class _Planner:
                 continue
             old = self._publications.get((var, side))
             again = old is not None or task.phase == "backward"
-            forward = var not in self._program.facts.backward
+            forward = var not in self._program.analysis.backward
             kept = var not in constants and side == "in" and forward and again
             self._publications[var, side] = Publication(var, side, var in constants, kept)
 
@@ -319,7 +319,7 @@ class _Planner:
     def _source(self, var: Var) -> OperandSource:
         found = self._types[var]
         if isinstance(found, Rows):
-            return OperandSource("rows", found.axis, found.factor, zero=var in self._program.facts.weighted)
+            return OperandSource("rows", found.axis, found.factor, zero=var in self._program.analysis.weighted)
         leaf = self._leaves.get(var)
         return OperandSource("free") if leaf is None else OperandSource("weights", leaf=leaf)
 

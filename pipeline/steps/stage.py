@@ -50,7 +50,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     if step.space == "vertex":
         results = list(parts[0])
     else:
-        types = server.fabric.plan.program.facts.types
+        types = server.fabric.plan.program.analysis.types
         results = together(step, parts, [last - first for first, last in chunks], types)
     visit.values.update(zip(step.writes, results, strict=True))
 

@@ -28,11 +28,11 @@ def program() -> Program:
 
 
 def test_changes_leave_the_program_alone_and_keep_what_is_known(program: Program) -> None:
-    facts = program.facts
+    analysis = program.analysis
     other = program.with_passes(("hoist",)).with_tasks(program.tasks[:1])
     assert (other.passes, len(other.tasks)) == (("hoist",), 1)
     assert program.passes == ()
-    assert other.facts is facts
+    assert other.analysis is analysis
     assert len(other.interfaces) == 1
     assert len(program.interfaces) == len(program.tasks)
 

@@ -181,7 +181,7 @@ class ReferenceExecutor:
     def _stage(self, index: int, task: Task, operands: list[Any]) -> list[Any]:
         """All intervals, each padded to the same number of rows, so that the stage is compiled once."""
         assert task.space is not None
-        interface, facts = self._program.interfaces[index], self._program.facts
+        interface, analysis = self._program.interfaces[index], self._program.analysis
         bounds, size = self._intervals.bounds[task.space], self._rows[task.space]
         if bounds[-1] == 0:  # a graph without edges
             empty = {SYMBOLS[task.space]: 0}
@@ -195,15 +195,15 @@ class ReferenceExecutor:
             padding = np.arange(size) >= last - first
             given = []
             for var, value in zip(interface.reads, operands, strict=True):
-                row_type = facts.types[var]
+                row_type = analysis.types[var]
                 if isinstance(row_type, Rows):
-                    given.append(_cut(value, row_type, places, padding if var in facts.weighted else None))
+                    given.append(_cut(value, row_type, places, padding if var in analysis.weighted else None))
                 else:
                     given.append(value)
             results = zip(interface.writes, function(*given), strict=True)
-            parts.append([_head(result, facts.types[var], last - first) for var, result in results])
+            parts.append([_head(result, analysis.types[var], last - first) for var, result in results])
         pieces = zip(interface.writes, zip(*parts, strict=True), strict=True)
-        return [_together(list(results), facts.types[var]) for var, results in pieces]
+        return [_together(list(results), analysis.types[var]) for var, results in pieces]
 
     def _function(self, index: int, sizes: dict[str, int]) -> StageFunction:
         if index not in self._functions:

@@ -80,7 +80,7 @@ def choose_crossings(program: AnySplit, price: Price) -> AnySplit:
         if task.kind == "stage":
             chooser.choose(index)
     outputs = program.traced.step.jaxpr.outvars
-    tasks = phased(tidy(chooser.tasks, outputs), outputs, program.facts.backward)
+    tasks = phased(tidy(chooser.tasks, outputs), outputs, program.analysis.backward)
     return program.with_tasks(tasks)
 
 
@@ -99,7 +99,7 @@ class _Chooser:
     def __init__(self, program: SplitModel, price: Price) -> None:
         self.tasks = list(program.tasks)
         self._program = program
-        self._facts = program.facts
+        self._analysis = program.analysis
         self._price = price
         self._home: dict[Var, int] = {}
         self._readers: dict[Var, set[int]] = defaultdict(set)
@@ -121,7 +121,7 @@ class _Chooser:
         again = self._again(target, wanted)
         if not again:
             return
-        order = self._facts.order
+        order = self._analysis.order
         chosen = {id(equation): equation for equation in (*task.equations, *again)}
         changed = dataclasses.replace(task, equations=tuple(sorted(chosen.values(), key=lambda eqn: order[id(eqn)])))
         for var in task.read:
@@ -132,7 +132,7 @@ class _Chooser:
         self._makers.pop(target, None)
 
     def _has_rows(self, var: Var) -> bool:
-        return isinstance(self._facts.types[var], Rows)
+        return isinstance(self._analysis.types[var], Rows)
 
     def _from_stage(self, var: Var) -> bool:
         return var in self._home and self.tasks[self._home[var]].kind == "stage"
@@ -169,7 +169,7 @@ class _Chooser:
                 continue
             seen.add(var)
             equation = self._made(source).get(var)
-            floats = equation is not None and self._facts.floats(equation)  # then it has no home to be read from
+            floats = equation is not None and self._analysis.floats(equation)  # then it has no home to be read from
             if equation is None or not (floats or self._home[var] == source):
                 network.at_hand(var, self._ship(var, task, target))
                 continue

@@ -33,7 +33,7 @@ def _light(program: SplitModel, index: int) -> bool:
     task, interface = program.tasks[index], program.interfaces[index]
     assert task.space is not None
     sizes = {SYMBOLS[task.space]: 1000}
-    crossing = [var for var in (*interface.reads, *interface.writes) if isinstance(program.facts.types[var], Rows)]
+    crossing = [var for var in (*interface.reads, *interface.writes) if isinstance(program.analysis.types[var], Rows)]
     shipped = sum(value_bytes(var.aval, sizes) for var in crossing)
     flops = sum(equation_flops(equation, sizes) for equation in task.equations)
     return flops < SHIPPED_FLOPS_PER_BYTE * shipped

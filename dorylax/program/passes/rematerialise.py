@@ -20,7 +20,7 @@ def rematerialise(program: AnySplit) -> AnySplit:
 
 
 def _price(equation: JaxprEqn, crossing: Crossing) -> float:
-    backward = crossing.program.facts.backward
+    backward = crossing.program.analysis.backward
     if crossing.target.phase != "backward" or any(var in backward for var in equation.outvars):
         return FORBIDDEN
     return crossing.flops(equation) / FLOPS_PER_BYTE

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from dorylax.jax_internals import ClosedJaxpr
-from dorylax.program.tasks.facts import Facts
+from dorylax.program.tasks.analysis import StepAnalysis
 from dorylax.program.tasks.partition import partition
 from dorylax.program.tasks.task import Interface, Task, closed_task, interfaces
 from dorylax.program.tracing.traced import Traced
@@ -45,7 +45,7 @@ class SplitModel:
 
     def split_again(self, passes: tuple[str, ...]) -> Self:
         """The same step split as these passes, on record from now on, ask for."""
-        tasks = partition(self.facts, hoist="hoist" in passes, fuse="fuse" in passes)
+        tasks = partition(self.analysis, hoist="hoist" in passes, fuse="fuse" in passes)
         return self._changed(tasks=tasks, passes=passes)
 
     def with_passes(self, passes: tuple[str, ...]) -> Self:
@@ -58,13 +58,13 @@ class SplitModel:
 
     def _changed(self, **changes: Any) -> Self:
         changed = dataclasses.replace(self, **changes)
-        changed.__dict__["facts"] = self.facts  # of the step, which is the same
+        changed.__dict__["analysis"] = self.analysis  # of the step, which is the same
         return changed
 
     @cached_property
-    def facts(self) -> Facts:
+    def analysis(self) -> StepAnalysis:
         """What is known about the values of the step."""
-        return Facts(self.traced)
+        return StepAnalysis(self.traced)
 
     @cached_property
     def interfaces(self) -> list[Interface]:

@@ -34,30 +34,32 @@ from dorylax.jax_internals import (
 from dorylax.program.jaxpr.errors import refuse
 from dorylax.program.jaxpr.graph_operators import is_graph_operator, operator_of
 from dorylax.program.jaxpr.symbols import row_space
-from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.row_numbers import RowNumbers
 
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "closed_call": "call_jaxpr"}
 _CUSTOM = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
-def flatten(closed: ClosedJaxpr, *, custom: bool, places: Places | None = None, fused: bool = False) -> ClosedJaxpr:
+def flatten(
+    closed: ClosedJaxpr, *, custom: bool, row_numbers: RowNumbers | None = None, fused: bool = False
+) -> ClosedJaxpr:
     """A jaxpr of the same values without calls.
 
     Args:
         closed: any jaxpr.
         custom: whether functions with derivatives of their own are inlined too (and lose these).
-        places: what to put in the place of equations that depend on the place of a row; None keeps them.
+        row_numbers: what to put in the place of equations that depend on the place of a row; None keeps them.
         fused: whether fused operators stay.
 
     Raises:
         SplitError: a graph operator is inside `while`, `cond` or a function with a derivative of its own.
     """
-    return _Flattener(custom, places, fused).run(closed)
+    return _Flattener(custom, row_numbers, fused).run(closed)
 
 
 class _Flattener:
-    def __init__(self, custom: bool, places: Places | None, fused: bool) -> None:
-        self._places = places
+    def __init__(self, custom: bool, row_numbers: RowNumbers | None, fused: bool) -> None:
+        self._row_numbers = row_numbers
         self._fused = fused
         self._inputs: list[Var] = []
         self._callers: list[JaxprEqn] = []
@@ -109,7 +111,7 @@ class _Flattener:
         if written_out is not None and not self._fused:
             with as_written_at(equation):
                 return self._splice(functools.partial(written_out, **equation.params), operands)
-        replacement = None if self._places is None else self._places.replace(equation, operands, self._inputs)
+        replacement = None if self._row_numbers is None else self._row_numbers.replace(equation, operands, self._inputs)
         if replacement is not None:
             with as_written_at(equation):
                 return self._splice(*replacement)

@@ -38,7 +38,7 @@ from dorylax.program.tracing.complete_sums import complete_sums
 from dorylax.program.tracing.constants import constants_as_inputs
 from dorylax.program.tracing.differentiate import differentiate, undifferentiated
 from dorylax.program.tracing.flatten import flatten
-from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.row_numbers import RowNumbers
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.traced import Input, Output, Traced, whole_outputs
 from dorylax.program.tracing.untraceable import OnNumbers, explain
@@ -211,11 +211,11 @@ def _forward(
 
 def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: bool) -> Traced:
     parts, dimensions, closed, inputs, outputs, trees = found
-    flat = flatten(closed, custom=False, places=Places.of(inputs), fused=fused)
+    flat = flatten(closed, custom=False, row_numbers=RowNumbers.of(inputs), fused=fused)
     _warn_of_effects(flat)
     flat = simplify(flat)
     flat, entries, constants = constants_as_inputs(flat, tuple(inputs), ())
-    opened = flatten(flat, custom=True, places=Places.of(entries), fused=fused)
+    opened = flatten(flat, custom=True, row_numbers=RowNumbers.of(entries), fused=fused)
     try:
         opened = complete_sums(opened, entries, whole=whole_outputs(outputs))
     except RowError as error:

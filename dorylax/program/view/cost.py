@@ -150,7 +150,7 @@ def _parameters(program: SplitModel) -> frozenset[Var]:
 def _task_cost(
     program: SplitModel, index: int, sizes: Mapping[str, int], intervals: int, kept: frozenset[Var]
 ) -> TaskCost:
-    task, interface, types = program.tasks[index], program.interfaces[index], program.facts.types
+    task, interface, types = program.tasks[index], program.interfaces[index], program.analysis.types
 
     def total(values: Iterable[Var], rows: bool) -> int:
         return sum(

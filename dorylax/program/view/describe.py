@@ -92,7 +92,7 @@ def shape_text(var: Var) -> str:
 
 def crossing_values(program: SplitModel, index: int) -> tuple[list[Var], list[Var]]:
     """What a task reads and writes, without the graph's own arrays."""
-    types, interface = program.facts.types, program.interfaces[index]
+    types, interface = program.analysis.types, program.interfaces[index]
     reads = [var for var in interface.reads if not isinstance(types[var], GraphArray)]
     return reads, list(interface.writes)
 

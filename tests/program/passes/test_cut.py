@@ -56,7 +56,7 @@ def copies(program: Program, *names: str) -> Counter[int]:
         id(e)
         for task in program.tasks
         for e in task.equations
-        if e.primitive.name in names and not program.facts.floats(e)
+        if e.primitive.name in names and not program.analysis.floats(e)
     )
 
 

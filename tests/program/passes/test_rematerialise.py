@@ -79,7 +79,7 @@ def test_only_backward_stages_change(program: Program) -> None:
 def test_nothing_of_the_backward_pass_is_repeated(program: Program) -> None:
     after = copies(rematerialise(program))
     for equation in program.traced.step.jaxpr.eqns:
-        if any(var in program.facts.backward for var in equation.outvars) and not program.facts.floats(equation):
+        if any(var in program.analysis.backward for var in equation.outvars) and not program.analysis.floats(equation):
             assert after[id(equation)] == 1
 
 

@@ -43,7 +43,7 @@ def levels(program: Program, primitive: str) -> list[int]:
 
 
 def copies(program: Program) -> Counter[int]:
-    return Counter(id(e) for t in program.tasks for e in t.equations if not program.facts.floats(e))
+    return Counter(id(e) for t in program.tasks for e in t.equations if not program.analysis.floats(e))
 
 
 def loss_task(program: Program) -> int:

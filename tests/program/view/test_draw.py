@@ -16,10 +16,10 @@ from dorylax.program.program import Program, trace
 from dorylax.program.tasks.label import task_label
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.program.view import svg
+from dorylax.program.view.arrangement import arrange
 from dorylax.program.view.boxes import BOX_HEIGHT, BOX_WIDTH
 from dorylax.program.view.describe import crossing_values, sources
 from dorylax.program.view.draw import draw
-from dorylax.program.view.layout import Layout, arrange
 
 SPEC = DataSpec((RowSpec("vertex", (50,)),), RowSpec("vertex", (), "int32", "labels"))
 MODELS: dict[str, Any] = {

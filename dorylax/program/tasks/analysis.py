@@ -90,7 +90,7 @@ _CHEAP = frozenset(
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Facts:
+class StepAnalysis:
     """Analyses of `traced.step`, each made when first asked for.
 
     Args:
