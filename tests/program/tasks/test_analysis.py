@@ -25,7 +25,7 @@ def model(params: Any, graph: Any, x: Any, key: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def facts() -> StepAnalysis:
+def analysis() -> StepAnalysis:
     params = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32), "b": jax.ShapeDtypeStruct((), jnp.float32)}
     return StepAnalysis(trace(model, SPEC, params=params).traced)
 
