@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dorylax.config import ConfigError
-from dorylax.experiments.runner import RunOutcome, inspect
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
 from dorylax.run_directory import SCHEMA, write_json

@@ -16,7 +16,8 @@ from dorylax import metrics
 from dorylax.config.check import KEYS
 from dorylax.config.schema import type_words
 from dorylax.experiments.folder import Study, read_study
-from dorylax.experiments.runner import RunOutcome, directory
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import directory
 from dorylax.experiments.table import RESULTS, TIMINGS, row
 from dorylax.run_directory import RunDirectory
 

@@ -24,7 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
-from dorylax.experiments.runner import USUAL, DataCache, RunOptions, RunOutcome, fail, run_one
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import USUAL, DataCache, RunOptions, fail, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
 

@@ -11,11 +11,11 @@ from typing import IO, TYPE_CHECKING, cast, final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.progress import Stream, describe_summary, dollars, duration
 
 if TYPE_CHECKING:
-    from dorylax.experiments.runner import RunOutcome
     from dorylax.trainer.result import EpochRecord
 
 

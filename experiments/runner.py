@@ -13,9 +13,10 @@ import dataclasses
 import traceback
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, final
 
 from dorylax.config import ConfigError, DataConfig, RunConfig, did_you_mean
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import Told, Watcher
 from dorylax.run_directory import RunDirectory, RunDirectoryError, differences, write_text
@@ -25,27 +26,6 @@ from dorylax.user_code import in_one_sentence, user_line
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
     from dorylax.trainer.observer import Observer
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class RunOutcome:
-    """What became of one run.
-
-    Attributes:
-        run: the run.
-        status: "done" (has come to its own end), "failed", or "open" (not run, or stopped by a signal).
-        summary: the content of its summary.json; empty unless done.
-        error: the last line of its traceback, which names the user's own line where it is to blame, or what is wrong with
-            its directory; None unless failed.
-        environment: the content of its environment.json; empty unless done.
-    """
-
-    run: Run
-    status: Literal["done", "failed", "open"]
-    summary: dict[str, Any] = dataclasses.field(default_factory=dict)
-    error: str | None = None
-    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @final

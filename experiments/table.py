@@ -17,7 +17,7 @@ from rich.table import Table
 from dorylax.config import RunConfig
 from dorylax.config.check import KEYS
 from dorylax.experiments.names import metric_name
-from dorylax.experiments.runner import RunOutcome
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Sweep
 from dorylax.progress import duration

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 
 if TYPE_CHECKING:
-    from dorylax.experiments.runner import RunOutcome
     from dorylax.trainer.result import EpochRecord, TrainResult
 
 

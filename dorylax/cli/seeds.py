@@ -15,7 +15,8 @@ from dorylax.config import RunConfig
 from dorylax.experiments.execution import Stopped, carry_out, known_outcomes
 from dorylax.experiments.folder import locked, write_sweep
 from dorylax.experiments.names import title
-from dorylax.experiments.runner import DataCache, RunOptions, RunOutcome
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.progress import ProgressBar

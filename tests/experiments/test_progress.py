@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
-from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
 from dorylax.experiments.watcher import Told, Watcher
