@@ -37,7 +37,7 @@ from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.steps import RUN
-from dorylax.pipeline.transport import Address, Endpoint, InProcessTransport
+from dorylax.pipeline.transport import Address, RequestHandler, InProcessTransport
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
@@ -200,8 +200,8 @@ class FaultyTransport:
     def __init__(self, faults: Faults, witness: Witness, clock: Clock, inner: InProcessTransport) -> None:
         self._faults, self._witness, self._clock, self._inner = faults, witness, clock, inner
 
-    def register(self, address: Address, endpoint: Endpoint) -> None:
-        self._inner.register(address, endpoint)
+    def register(self, address: Address, handler: RequestHandler) -> None:
+        self._inner.register(address, handler)
 
     async def request(
         self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]

@@ -22,7 +22,7 @@ from dorylax.pipeline.parameters.messages import Sums, Update
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.transport import Address, Endpoint
+from dorylax.pipeline.transport import Address, RequestHandler
 from dorylax.pipeline.transport.delivery import ATTEMPTS
 
 STATE = {"mean": np.float32(0.5), "count": np.int32(3)}
@@ -35,12 +35,12 @@ class Network:
 
     def __init__(self, clock: VirtualClock, seed: int, faults: float) -> None:
         self.clock, self.random, self.faults = clock, random.Random(seed), faults
-        self.endpoints: dict[Address, Endpoint] = {}
+        self.endpoints: dict[Address, RequestHandler] = {}
         self.carried: dict[tuple[Address, Address, tuple[int, ...]], str] = {}
         self.lost = Counter[tuple[Address, Address, tuple[int, ...]]]()
 
-    def register(self, address: Address, endpoint: Endpoint) -> None:
-        self.endpoints[address] = endpoint
+    def register(self, address: Address, handler: RequestHandler) -> None:
+        self.endpoints[address] = handler
 
     async def request(
         self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]

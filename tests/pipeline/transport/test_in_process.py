@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dorylax.clock import Clock, RealClock, VirtualClock
-from dorylax.pipeline.transport import Address, Endpoint, InProcessTransport, Transport, payload_bytes
+from dorylax.pipeline.transport import Address, RequestHandler, InProcessTransport, Transport, payload_bytes
 
 HERE, THERE = Address("graph", 0), Address("parameter", 1)
 
@@ -37,7 +37,7 @@ def test_request_and_reply_take_their_time_on_the_virtual_clock() -> None:
     with VirtualClock() as clock:
         transport, echo = InProcessTransport(clock, seconds), Echo(clock)
         assert isinstance(transport, Transport)
-        assert isinstance(echo, Endpoint)
+        assert isinstance(echo, RequestHandler)
         transport.register(THERE, echo)
         reply = clock.run(request(transport, payload))
         assert clock.now() == 48
