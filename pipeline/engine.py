@@ -39,10 +39,10 @@ from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
 from dorylax.pipeline.transport import InProcessTransport
 from dorylax.pipeline.transport.in_process import modelled
-from dorylax.program.arguments import RunData, training_weights
-from dorylax.program.loss import cross_entropy
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.program.tracing import RowFunction
+from dorylax.program.model.loss import cross_entropy
+from dorylax.program.tracing.arguments import RunData, training_weights
+from dorylax.program.tracing.trace import RowFunction
 from dorylax.serverless.backends.base import Backend
 
 
@@ -198,14 +198,16 @@ class Pipeline:
             workers = ParameterWorkers(config.parameter_servers, clock, times, recorder)
             backend = make_backend(config, resources, self.prepared, functions=functions, clock=clock, times=times)
             after_clock.callback(backend.close)
-            hosts = list(self._hosts(
+            hosts = list(
+                self._hosts(
                     context,
                     functions=functions,
                     backend=backend,
                     resources=resources,
                     progress=progress,
                     recorder=recorder,
-                ))
+                )
+            )
             if (room := clock.run(backend.warm())) is not None:
                 for host, slots in zip(hosts, shares(room, len(hosts)), strict=True):
                     host.server.lower_slots(slots)

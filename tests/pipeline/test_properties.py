@@ -37,7 +37,7 @@ from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.steps import RUN
-from dorylax.pipeline.transport import Address, RequestHandler, InProcessTransport
+from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig

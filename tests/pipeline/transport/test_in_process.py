@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dorylax.clock import Clock, RealClock, VirtualClock
-from dorylax.pipeline.transport import Address, RequestHandler, InProcessTransport, Transport, payload_bytes
+from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Transport, payload_bytes
 
 HERE, THERE = Address("graph", 0), Address("parameter", 1)
 
