@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Iterator, Mapping
 from typing import final
 
@@ -61,7 +60,6 @@ class Pipeline:
         config: how to run.
         prices: what runs are billed as; None where they cost nothing.
         seed: of dropout, of the partition and of virtual latencies.
-        compile_seconds: spent on tracing and partitioning.
     """
 
     prepared: Prepared
@@ -73,7 +71,6 @@ class Pipeline:
     config: PipelineConfig
     prices: Cluster | None
     seed: int
-    compile_seconds: float
 
     @classmethod
     def of(
@@ -100,7 +97,6 @@ class Pipeline:
             PipelineConfigError: the configuration does not fit the graph or the optimizer; names the key.
             SplitError: the model cannot be split.
         """
-        begin = time.perf_counter()
         billed = config.clock == "virtual" or config.tensor.backend != "inline"
         prices = find_cluster(config.cluster) if billed else None
         check_counts(config, data.graph.num_vertices)
@@ -124,7 +120,6 @@ class Pipeline:
             config=config,
             prices=prices,
             seed=seed,
-            compile_seconds=time.perf_counter() - begin,
         )
 
     @property
@@ -160,10 +155,8 @@ class Pipeline:
             TensorConfigError: the backend cannot be used on this machine.
         """
         config, plan = self.config, self.prepared.plan
-        begin = time.perf_counter()
         sizes = stage_sizes(self.pieces, config.edge_chunk)
         functions = self.prepared.functions(sizes, of_workers=config.tensor.backend == "inline")
-        compile_seconds = self.compile_seconds + time.perf_counter() - begin
         virtual = self.prices if config.clock == "virtual" else None
         times = None if virtual is None else TimeModel(virtual, self.seed)
         resources = Resources.of(config, virtual, cores())
@@ -251,7 +244,6 @@ class Pipeline:
                 epoch=epoch,
                 begun=0.0 if saved is None else clock.now(),
                 seconds_before=seconds_before,
-                compile_seconds=compile_seconds,
                 resources=unfinished.pop_all(),
             )
 

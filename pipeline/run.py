@@ -56,11 +56,10 @@ class PipelineRun:
         epoch: the first that is trained.
         begun: the clock's seconds when it began: 0 where what is computed once counts to it.
         seconds_before: of the processes before this one, that the run goes on from, less what the clock shows already.
-        compile_seconds: spent on tracing, partitioning and compiling.
         resources: closed with the run.
 
     Attributes:
-        prices, compile_seconds: as given.
+        prices: as given.
     """
 
     def __init__(
@@ -76,10 +75,9 @@ class PipelineRun:
         epoch: int,
         begun: float,
         seconds_before: float,
-        compile_seconds: float,
         resources: contextlib.ExitStack,
     ) -> None:
-        self.prices, self.compile_seconds = prices, compile_seconds
+        self.prices = prices
         self._config, self._clock, self._hosts = config, clock, hosts
         self._parameters, self._progress, self._recorder = parameters, progress, recorder
         self._epoch, self._last, self._seconds_before = epoch, begun, seconds_before
