@@ -244,7 +244,7 @@ class Pipeline:
                 epoch=epoch,
                 begun=0.0 if saved is None else clock.now(),
                 seconds_before=seconds_before,
-                resources=unfinished.pop_all(),
+                cleanup=unfinished.pop_all(),
             )
 
     def _hosts(

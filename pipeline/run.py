@@ -56,7 +56,7 @@ class PipelineRun:
         epoch: the first that is trained.
         begun: the clock's seconds when it began: 0 where what is computed once counts to it.
         seconds_before: of the processes before this one, that the run goes on from, less what the clock shows already.
-        resources: closed with the run.
+        cleanup: what is closed with the run.
 
     Attributes:
         prices: as given.
@@ -75,13 +75,13 @@ class PipelineRun:
         epoch: int,
         begun: float,
         seconds_before: float,
-        resources: contextlib.ExitStack,
+        cleanup: contextlib.ExitStack,
     ) -> None:
         self.prices = prices
         self._config, self._clock, self._hosts = config, clock, hosts
         self._parameters, self._progress, self._recorder = parameters, progress, recorder
         self._epoch, self._last, self._seconds_before = epoch, begun, seconds_before
-        self._resources = resources
+        self._cleanup = cleanup
 
     def barrier(self, epoch: int) -> None:
         """Lets no interval start this epoch before all have finished the one before: where a checkpoint is due, at the end.
@@ -181,7 +181,7 @@ class PipelineRun:
 
     def close(self) -> None:
         """Ends all coroutines, threads and workers. A second call does nothing."""
-        self._resources.close()
+        self._cleanup.close()
 
 
 def drain_calls(clock: Clock, hosts: Sequence[GraphHost]) -> None:
