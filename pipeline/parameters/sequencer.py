@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple, final
 
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete, Update
-from dorylax.pipeline.parameters.policy import PerEpoch, PerInterval, DueStep, Switching, UpdatePolicy
+from dorylax.pipeline.parameters.policy import DueStep, PerEpoch, PerInterval, Switching, UpdatePolicy
 
 
 class Numbered(NamedTuple):

@@ -5,4 +5,4 @@ from dorylax.pipeline.parameters.policy.per_epoch import PerEpoch
 from dorylax.pipeline.parameters.policy.per_interval import PerInterval
 from dorylax.pipeline.parameters.policy.switching import Switching
 
-__all__ = ["PerEpoch", "PerInterval", "DueStep", "Switching", "UpdatePolicy"]
+__all__ = ["DueStep", "PerEpoch", "PerInterval", "Switching", "UpdatePolicy"]
