@@ -116,10 +116,14 @@ class ProgressBar:
 
     def finished(self, result: TrainResult) -> None:
         """Replaces the line by the result."""
+        self.leave(result.summary())
+
+    def leave(self, summary: Mapping[str, Any]) -> None:
+        """Replaces the line by a result, given as in summary.json."""
         if self._progress is None:
             return
         self.close()
-        print(f"{self._label}: {describe(result)}", file=self._stream, flush=True)
+        print(f"{self._label}: {describe_summary(summary)}", file=self._stream, flush=True)
 
     def close(self) -> None:
         """Takes the line away and restores the terminal; harmless when there is none."""
@@ -161,13 +165,6 @@ def describe_summary(fields: Mapping[str, Any]) -> str:
     if fields.get("stopped") in _REASONS:
         parts.append(_REASONS[fields["stopped"]])
     return ", ".join(parts)
-
-
-def describe(result: TrainResult) -> str:
-    """`describe_summary` of a result in this process."""
-    judged = [f"{kind}_{what}" for kind in ("test", "val") for what in ("accuracy", "loss")]
-    names = ("metric", *judged, "best_epoch", "final_loss", "seconds_per_epoch", "stopped")
-    return describe_summary({**{name: getattr(result, name) for name in names}, "epochs": len(result.history)})
 
 
 def dollars(amount: float) -> str:

@@ -30,7 +30,7 @@ class TensorBoardMissingError(ImportError):
     """tensorboardX is not installed; the text says how to.
 
     Attributes:
-        user_error: see `dorylax.cli.failures.explain`.
+        user_error: see `dorylax.terminal.failures.explain`.
     """
 
     user_error: ClassVar[bool] = True

@@ -104,7 +104,7 @@ class SweepProgress:
         self._refresh()
 
     def ends(self, outcome: RunOutcome) -> None:
-        """A run has ended, however it did."""
+        """See `Watcher`."""
         run = outcome.run
         seconds = self._clock() - self._begun.get(run.key, self._clock())
         if outcome.status == "open":

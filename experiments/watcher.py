@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 from dorylax.experiments.sweep import Run
 
 if TYPE_CHECKING:
+    from dorylax.experiments.runner import RunOutcome
     from dorylax.trainer.result import EpochRecord, TrainResult
 
 
@@ -22,6 +23,9 @@ class Watcher(Protocol):
 
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """It has trained an epoch."""
+
+    def ends(self, outcome: RunOutcome) -> None:
+        """It has ended, however it did."""
 
 
 @final

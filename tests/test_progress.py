@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dorylax.progress import ProgressBar, describe, describe_summary, duration
+from dorylax.progress import ProgressBar, describe_summary, duration
 from dorylax.trainer.result import EpochRecord, Timings, TrainResult
 
 
@@ -83,7 +83,7 @@ def test_the_terminal_is_restored_after_an_error() -> None:
 
 
 def test_describe() -> None:
-    assert describe(_result([], None)) == "0 epochs"
+    assert describe_summary(_result([], None).summary()) == "0 epochs"
     fields = {"metric": "micro_f1", "test_accuracy": 0.5, "epochs": 3, "stopped": "patience"}
     assert describe_summary(fields) == "test micro-F1 50.0 %, 3 epochs, stopped early"
 

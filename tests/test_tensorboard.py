@@ -16,13 +16,13 @@ import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from dorylax.cli.failures import explain
 from dorylax.experiments.jobs import _serve
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import RunOptions, directory
 from dorylax.experiments.sweep_file import read
 from dorylax.run_directory import RunDirectoryAccessError
 from dorylax.tensorboard import TensorBoard, TensorBoardMissingError
+from dorylax.terminal.failures import explain
 from dorylax.trainer import Observer
 from dorylax.trainer.result import EpochRecord, Timings, TrainResult
 

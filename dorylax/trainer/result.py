@@ -205,6 +205,24 @@ class TrainResult:
         seconds = [record.seconds for record in self.history]
         return statistics.median(seconds[1:] or seconds) if seconds else None
 
+    def summary(self) -> dict[str, Any]:
+        """The results as plain values: summary.json without the seed (docs/run-directory.md has the fields)."""
+        losses = {"val_loss": self.val_loss, "test_loss": self.test_loss} if self.metric == "loss" else {}
+        return {
+            "stopped": self.stopped,
+            "epochs": len(self.history),
+            "metric": self.metric,
+            "best_epoch": self.best_epoch,
+            "val_accuracy": self.val_accuracy,
+            "test_accuracy": self.test_accuracy,
+            **losses,
+            "final_loss": self.final_loss,
+            "seconds_per_epoch": self.seconds_per_epoch,
+            "timings": dataclasses.asdict(self.timings),
+            "passes": None if self.passes is None else list(self.passes),
+            "pipeline": self.pipeline,
+        }
+
 
 @final
 class TrainingError(RuntimeError):

@@ -1,29 +1,26 @@
-"""The protocol by which convergence is compared."""
+"""Statistics over seeds: what is paired, and how often intervals hold."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from dorylax.experiments.comparison import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
+from dorylax.experiments.seed_statistics import Interval, band, mean_std, median, paired_difference, paired_ratio
 
 
-def test_crossing_is_judged_on_the_mean_of_three_epochs():
-    # A single epoch above the target does not count; the window that reaches it ends at epoch 6.
-    accuracies = [0.1, 0.9, 0.1, 0.7, 0.8, 0.9, 0.9]
-    assert crossing(accuracies, 0.75) == Crossing(6, censored=False)
-    assert crossing([0.8, 0.8, 0.8], 0.79) == Crossing(3, censored=False)
+def test_mean_deviation_and_median_are_of_the_values_that_there_are() -> None:
+    assert mean_std([1.0, None, 3.0]) == (2.0, pytest.approx(2**0.5))
+    assert median([5.0, None, 1.0, 2.0]) == 2.0
+    assert mean_std([1.0]) == (1.0, None)
+    assert mean_std([None]) == (None, None)
+    assert median([]) is None
 
 
-def test_a_run_that_never_crosses_is_censored_at_its_end():
-    assert crossing([0.1] * 50, 0.5) == Crossing(50, censored=True)
-    assert crossing([0.9, 0.9], 0.5) == Crossing(2, censored=True)
-
-
-def test_target():
-    assert target_of([0.8, 0.9]) == pytest.approx(0.84)
-    with pytest.raises(ValueError, match="at least one run"):
-        target_of([])
+def test_a_band_is_the_interval_of_the_mean_at_each_point() -> None:
+    curves = np.random.default_rng(0).normal([0.0, 10.0], [1.0, 0.0], (40, 2))
+    low, high = band(curves)
+    assert low[0] < curves[:, 0].mean() < high[0]
+    assert low[1] == high[1] == 10.0
 
 
 def test_pairs_cancel_what_seeds_have_in_common():
