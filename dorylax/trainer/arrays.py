@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
 from dorylax.program.arguments import RunData, training_weights
 from dorylax.program.model.base import Keywords, Tree
 from dorylax.trainer.model_parts import further_inputs
@@ -26,7 +26,7 @@ class TrainingArrays(NamedTuple):
         weights: float32 `[V]`, each vertex's share of the training loss.
     """
 
-    graph: Graph
+    graph: CompressedGraph
     features: Any
     labels: Any
     masks: Any

@@ -11,8 +11,8 @@ import jax
 
 from dorylax.config.errors import ConfigError
 from dorylax.graph.abstract import AbstractData
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.program.model.base import ModelKindError, ModelParts
 from dorylax.program.program import Gathered
@@ -128,7 +128,7 @@ def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | Abs
     named = further_inputs(data, parts.keywords, parts.name)
     reads: list[bool] = []
 
-    def shapes(graph: Graph) -> tuple[Any, Any]:
+    def shapes(graph: CompressedGraph) -> tuple[Any, Any]:
         reads.append(graph.edge_ids_fit)
         return functions.output_shapes(*_shapes(*model, graph, data.features, named))
 

@@ -9,7 +9,7 @@ import pytest
 
 from dorylax import ops
 from dorylax.graph import Adjacency, Graph
-from dorylax.graph.graph import as_int64, as_words
+from dorylax.graph.compressed import as_int64, as_words
 from dorylax.graph.validate import GraphError
 from dorylax.ops import segment
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.datasets.download import cache_directory
-from dorylax.graph.graph import Graph
 from dorylax.graph.partition import locality
 
 _LOG = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _MOST_BYTES = 2**30
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-def kept_locality_order(graph: Graph) -> Int64[np.ndarray, " V"]:
+def kept_locality_order(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
     """`locality_order(graph)`, from `<cache>/orders-1` where it is there, and put there where it was not.
 
     Args:
