@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.graph import Graph
 
 
 class AbstractData(NamedTuple):
@@ -22,7 +22,7 @@ class AbstractData(NamedTuple):
         edge_inputs: name → `[E, …]`.
     """
 
-    graph: CompressedGraph
+    graph: Graph
     features: Any
     labels: Any
     num_features: int

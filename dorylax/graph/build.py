@@ -133,7 +133,7 @@ def from_pairs(
     Raises:
         GraphError: as `Graph.from_coo`.
     """
-    if coalesce is not False and coalesce not in get_args(Coalesce):
+    if coalesce is True or (coalesce is not False and coalesce not in get_args(Coalesce)):
         raise GraphError(
             'coalesce must be False, "first" (keep the first of equal edges) or "sum" (add their values), '
             f"got {coalesce!r}"

@@ -24,7 +24,7 @@ import sys
 from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypeVar, final
+from typing import Any, Literal, TypeVar, final
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -222,24 +222,6 @@ class CompressedGraph:
         """Offsets and sources of the incoming rows as NumPy arrays, wherever they are."""
         return as_int64(self.incoming.offsets), np.asarray(self.incoming.neighbours)
 
-    def without_edge_ids(self) -> Self:
-        """The same graph, whose edges have no ids and no values: 4 to 12 bytes an edge less on the device.
-
-        For models without weights, attention or values per edge; operators that would need ids raise a `GraphError`.
-        """
-        if not self.edge_ids_fit:
-            return self
-        out = self.__dict__.get("outgoing")
-        return type(self)(
-            self.incoming.offsets,
-            self.incoming.neighbours,
-            outgoing=None if out is None else Adjacency(out.offsets, out.neighbours),
-            symmetric=self.symmetric,
-            self_loops=self.self_loops,
-            vertex_ids=self.vertex_ids,
-            without_edge_ids=True,
-        )
-
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[bool, SelfLoops, bool]]:
         """Leaves: arrays as JAX may see them. Static: what may change which operations are traced."""
         out = self.outgoing
@@ -253,7 +235,7 @@ class CompressedGraph:
         return (*leaves, self.vertex_ids, order, edge_ids), (self.symmetric, self.self_loops, by_source)
 
     @classmethod
-    def tree_unflatten(cls, static: tuple[bool, SelfLoops, bool], leaves: tuple[Any, ...]) -> Self:
+    def tree_unflatten(cls: type[AnyGraph], static: tuple[bool, SelfLoops, bool], leaves: tuple[Any, ...]) -> AnyGraph:
         """Inverse of `tree_flatten`, but for `edge_data`; takes any leaves, as JAX requires."""
         offsets, sources, out_offsets, targets, out_edges, vertex_ids, edge_order, edge_ids = leaves
         symmetric, self_loops, by_source = static

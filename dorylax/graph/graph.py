@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Self, final
+from typing import Any, final
 
 import jax
 import numpy.typing as npt
@@ -37,7 +37,7 @@ class Graph(CompressedGraph):
         edge_data: Mapping[str, Any] | None = None,
         coalesce: bool | Coalesce = False,
         edge_ids: bool = True,
-    ) -> Self:
+    ) -> Graph:
         """A graph of the edges `sources[k]` → `targets[k]`, in O(V + E); k is the id of that edge.
 
         Args:
@@ -78,7 +78,7 @@ class Graph(CompressedGraph):
         symmetric: bool | None = None,
         self_loops: SelfLoops | None = None,
         edge_ids: bool = True,
-    ) -> Self:
+    ) -> Graph:
         """A graph of compressed rows by destination: row v, `sources[offsets[v]:offsets[v+1]]`, lists v's in-neighbours.
 
         Arrays of the right type (int64 and int32) whose rows are sorted are used as they are, memory-mapped ones included;
@@ -99,7 +99,7 @@ class Graph(CompressedGraph):
         return build.from_incoming(cls, offsets, sources, edge_data=edge_data, edge_ids=edge_ids, **known)
 
     @classmethod
-    def from_scipy(cls, adjacency: Any, *, weight: str | None = "weight", edge_ids: bool = True) -> Self:
+    def from_scipy(cls, adjacency: Any, *, weight: str | None = "weight", edge_ids: bool = True) -> Graph:
         """A graph of a square SciPy sparse array or matrix: each stored entry `(u, v)` is an edge u → v.
 
         A stored zero is an edge, and duplicates are several edges; `adjacency.eliminate_zeros()` and `sum_duplicates()`
@@ -119,7 +119,7 @@ class Graph(CompressedGraph):
     @classmethod
     def from_networkx(
         cls, graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collection[str] = ()
-    ) -> Self:
+    ) -> Graph:
         """A graph of a networkx graph; an undirected edge becomes two directed ones of the same values, a loop one.
 
         The edges' attributes become `edge_data`, by name. Edge k of `graph.edges` has the id k, and the other direction of
@@ -148,7 +148,7 @@ class Graph(CompressedGraph):
         edge_weight: Any = None,
         coalesce: bool | Coalesce = False,
         edge_ids: bool = True,
-    ) -> Self:
+    ) -> Graph:
         """A graph of an `edge_index` as PyTorch Geometric keeps it: row 0 holds sources, row 1 targets; column k is edge k.
 
         Args:
@@ -167,7 +167,7 @@ class Graph(CompressedGraph):
         return pyg.read_edge_index(cls, edge_index, num_vertices, edge_data=given, coalesce=coalesce, edge_ids=edge_ids)
 
     @classmethod
-    def from_pyg(cls, data: Any, *, ignore: Collection[str] = ()) -> Self:
+    def from_pyg(cls, data: Any, *, ignore: Collection[str] = ()) -> Graph:
         """A graph of a homogeneous `torch_geometric.data.Data`; what it has per edge becomes `edge_data`, by name.
 
         Args:
@@ -180,7 +180,7 @@ class Graph(CompressedGraph):
         return graph_alone(pyg.read(cls, data, ignore=ignore), ignore, "data")
 
     @classmethod
-    def from_dgl(cls, graph: Any, *, ignore: Collection[str] = ()) -> Self:
+    def from_dgl(cls, graph: Any, *, ignore: Collection[str] = ()) -> Graph:
         """A graph of a homogeneous DGL graph; `edata` become `edge_data`, by name, and an edge's id is DGL's.
 
         Args:
@@ -202,7 +202,7 @@ class Graph(CompressedGraph):
         *,
         ignore: Collection[Hashable] = (),
         coalesce: bool | Coalesce = False,
-    ) -> Self:
+    ) -> Graph:
         """A graph of a `pandas.DataFrame`: row k is edge k. Its index is not looked at, other columns become `edge_data`.
 
         Args:
@@ -220,7 +220,7 @@ class Graph(CompressedGraph):
         return dataframe.read_edges(cls, edges, source, target, num_vertices, ignore=ignore, coalesce=coalesce)
 
     @classmethod
-    def from_npz(cls, path: str | PathLike[str]) -> Self:
+    def from_npz(cls, path: str | PathLike[str]) -> Graph:
         """The graph in an archive of the layout that `dorylax.graph.npz` describes; features and labels are not read.
 
         Raises:
@@ -235,4 +235,5 @@ class Graph(CompressedGraph):
     with_self_loops = transform.with_self_loops
     without_self_loops = transform.without_self_loops
     symmetrise = transform.symmetrise
+    without_edge_ids = transform.without_edge_ids
     reorder = reorder.reorder

@@ -7,8 +7,9 @@ result of a `Graph.from_…`: it refuses by name what would be lost, but for wha
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Hashable, Iterable
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic, final
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.validate import GraphError
 
 
-class Imported(NamedTuple, Generic[AnyGraph]):
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Imported(Generic[AnyGraph]):
     """An object of another library.
 
     Attributes:

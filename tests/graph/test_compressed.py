@@ -97,8 +97,8 @@ def test_past_the_limit_edges_have_no_ids_and_rows_stay_whole(monkeypatch, symme
 def test_past_the_limit_nothing_is_sorted_for_a_graph_known_to_be_symmetric(monkeypatch):
     graph = _past_the_limit(monkeypatch, symmetric=True)
     known = Graph(graph.incoming.offsets, graph.incoming.neighbours, symmetric=True)
-    monkeypatch.setattr("dorylax.graph.graph.transpose", None)
-    monkeypatch.setattr("dorylax.graph.graph.transposed_positions", None)
+    monkeypatch.setattr("dorylax.graph.compressed.transpose", None)
+    monkeypatch.setattr("dorylax.graph.compressed.transposed_positions", None)
     assert known.outgoing.neighbours is known.incoming.neighbours
 
 
@@ -152,5 +152,5 @@ def test_without_edge_ids_only_these_are_gone(symmetric):
 def test_a_graph_known_to_be_symmetric_makes_no_positions_without_edge_ids(monkeypatch):
     graph = Graph.from_coo([0, 1], [1, 0])
     known = Graph(graph.incoming.offsets, graph.incoming.neighbours, symmetric=True).without_edge_ids()
-    monkeypatch.setattr("dorylax.graph.graph.transposed_positions", None)
+    monkeypatch.setattr("dorylax.graph.compressed.transposed_positions", None)
     assert known.outgoing.edges is None
