@@ -52,8 +52,8 @@ from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.timeline import Span
+from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.program.stage_file import StageReference, sha256_of
 from dorylax.serverless.backends.local.pool import local_workers
 from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.config import TensorConfig
