@@ -14,7 +14,7 @@ import numpy as np
 from dorylax.experiments.comparison import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
 from dorylax.experiments.names import short_name
 from dorylax.experiments.sweep import Comparison, Run, Sweep
-from dorylax.trainer.result import EpochRecord
+from dorylax.runs.result import EpochRecord
 
 SAME_ACCURACY = 0.005
 """Two settings are as accurate where all of the interval of their difference is within half a point."""

@@ -99,7 +99,7 @@ def command(
     if dry_run:
         return _dry_run(sweep, folder, jobs)
     if tensorboard:
-        from dorylax.tensorboard import load_library
+        from dorylax.observers.tensorboard import load_library
 
         load_library()  # so that its absence is said once, and not by every run
     check_data(sweep)
@@ -154,7 +154,7 @@ def _jobs(runs: Sequence[Run], jobs: int | None) -> int:
 def _dry_run(sweep: Sweep, folder: Path, jobs: int | None) -> int:
     from dorylax.experiments.durations import known_seconds, typical_seconds
     from dorylax.experiments.runner import check_data, inspect
-    from dorylax.progress import duration
+    from dorylax.observers.progress import duration
 
     check_data(sweep)
     outcomes = [inspect(folder, run) for run in sweep.runs]

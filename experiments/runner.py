@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from dorylax.config import ConfigError, DataConfig, did_you_mean
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import Told, Watcher
-from dorylax.run_directory import RunDirectory, RunDirectoryError, differences, write_text
-from dorylax.user_code import in_one_sentence, user_line
+from dorylax.runs.differences import differences
+from dorylax.runs.directory import RunDirectory, RunDirectoryError, write_text
+from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
-    from dorylax.tensorboard import TensorBoard
-    from dorylax.trainer.observer import Observer
+    from dorylax.observers.base import Observer
+    from dorylax.observers.tensorboard import TensorBoard
 
 
 @final
@@ -176,7 +177,7 @@ def _sinks(path: Path, options: RunOptions) -> list[TensorBoard]:
     """Observers that write what the options ask for into a run's directory; to be closed."""
     if not options.tensorboard:
         return []
-    from dorylax.tensorboard import TensorBoard
+    from dorylax.observers.tensorboard import TensorBoard
 
     return [TensorBoard(path / "tensorboard")]
 

@@ -19,8 +19,8 @@ from dorylax.cli.outcome import mean_std, spread, time_title
 from dorylax.config.check import KEYS
 from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Sweep
-from dorylax.progress import duration
-from dorylax.run_directory import write_text
+from dorylax.observers.progress import duration
+from dorylax.runs.directory import write_text
 
 RESULTS: Mapping[str, type] = {
     "status": str,

@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from dorylax import __version__
 from dorylax.cli.aws import aws
 from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets
@@ -26,6 +25,7 @@ from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
 from dorylax.cli.report import report
 from dorylax.cli.train import train
+from dorylax.version import __version__
 
 traceback_option = click.option(
     "--traceback",

@@ -61,7 +61,7 @@ def collect() -> dict[str, Any]:
 
     from dorylax.graph.datasets import cache_directory
     from dorylax.memory.limit import physical_bytes
-    from dorylax.run_directory import environment
+    from dorylax.runs.environment import environment
 
     found = environment()
     return {

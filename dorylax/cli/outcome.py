@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, final
 from rich.console import Console
 from rich.table import Table
 
-from dorylax.progress import duration
+from dorylax.observers.progress import duration
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
-    from dorylax.trainer.result import TrainResult
+    from dorylax.runs.result import TrainResult
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class SeedOutcome:
-    """What one seed came to; the definitions are `dorylax.trainer.result`'s. `error` is why it has no numbers."""
+    """What one seed came to; the definitions are `dorylax.runs.result`'s. `error` is why it has no numbers."""
 
     seed: int
     test_accuracy: float | None = None

@@ -96,7 +96,7 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
         return seeds[seed]
 
     def merit(number: int) -> tuple[bool, float, int]:
-        from dorylax.run_directory import RunDirectory
+        from dorylax.runs.directory import RunDirectory
 
         summary = RunDirectory.open(seeds[number]).summary or {}
         return bool(summary), summary.get("val_accuracy") or 0.0, -number
@@ -120,7 +120,7 @@ def scores(logits: Float32[np.ndarray, "V C"], data: Dataset) -> dict[str, float
 def _config(path: Path) -> RunConfig:
     """The configuration in a run directory."""
     from dorylax.config import RunConfig
-    from dorylax.run_directory import RunDirectory
+    from dorylax.runs.directory import RunDirectory
 
     content = RunDirectory.open(path).config
     if "class" in content.get("model", {}):

@@ -73,7 +73,7 @@ def train(
     outcomes = _train_seeds(config, numbers, folder)
     content = report(config, outcomes, folder)
     if folder is not None:
-        from dorylax.run_directory import write_json
+        from dorylax.runs.directory import write_json
 
         write_json(folder / "results.json", content)
     if as_json:
@@ -87,7 +87,7 @@ def train(
 def _train_seeds(config: RunConfig, numbers: Sequence[int], folder: Path | None) -> list[SeedOutcome]:
     """Trains every seed that is not finished yet; a seed that fails does not keep the others from training."""
     from dorylax.cli.outcome import SeedOutcome
-    from dorylax.progress import ProgressBar
+    from dorylax.observers.progress import ProgressBar
     from dorylax.trainer import Trainer, TrainingError, prepare_data
     from dorylax.trainer.footprint import check_config
 
@@ -124,7 +124,8 @@ def _train_seeds(config: RunConfig, numbers: Sequence[int], folder: Path | None)
 
 def finished(path: Path, config: RunConfig) -> dict[str, Any] | None:
     """The summary of a run that has come to its end under exactly this configuration; None where it is still to do."""
-    from dorylax.run_directory import RunDirectory, differences
+    from dorylax.runs.differences import differences
+    from dorylax.runs.directory import RunDirectory
 
     if not (path / "config.yaml").is_file():
         return None
@@ -170,7 +171,7 @@ def _default_folder(config: RunConfig) -> Path:
 
 def _check_folder(folder: Path, resume: bool) -> None:
     """Never writes into somebody else's folder, nor over an earlier run."""
-    from dorylax.run_directory import is_leftover
+    from dorylax.runs.directory import is_leftover
 
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dorylax.cli.outcome import spread
 from dorylax.experiments.analysis import Compared, Group, Variant, times
 from dorylax.experiments.comparison import Interval
-from dorylax.progress import dollars, duration
+from dorylax.observers.progress import dollars, duration
 
 NONE = "–"
 TURNED = {"": "", "≥ ": "≤ ", "≤ ": "≥ ", "≈ ": "≈ "}

@@ -13,11 +13,11 @@ import click
 import pytest
 
 from dorylax import __version__
-from dorylax.checkpoint import CheckpointError, CheckpointMismatchError
 from dorylax.cli.app import run
 from dorylax.cli.failures import CommandError, explain
 from dorylax.config import ConfigError
-from dorylax.run_directory import RunDirectoryAccessError, RunDirectoryError
+from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError
+from dorylax.runs.directory import RunDirectoryAccessError, RunDirectoryError
 
 _ROOT = Path(__file__).parent.parent.parent
 

@@ -16,7 +16,7 @@ import pytest
 from dorylax import trainer
 from dorylax.config import RunConfig
 from dorylax.graph.datasets import load
-from dorylax.progress import ProgressBar
+from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 
 TINY = ("--set", "data.size=tiny", "--epochs", "2")

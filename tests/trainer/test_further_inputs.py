@@ -14,10 +14,11 @@ import optax
 import pytest
 from flax import linen, nnx
 
-from dorylax import metrics, ops
-from dorylax.checkpoint import CheckpointMismatchError
+from dorylax import ops
 from dorylax.graph.dataset import Dataset
-from dorylax.progress import describe
+from dorylax.observers.progress import describe
+from dorylax.runs import metrics
+from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.trainer import Trainer, TrainingError
 
 # A checkout without the built kernel says so once; that is not what these tests are about.

@@ -44,7 +44,7 @@ from dorylax.program.tracing.places import Places
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.traced import Input, Output, Traced, whole_outputs
 from dorylax.program.tracing.untraceable import OnNumbers, explain
-from dorylax.user_code import user_line_noted
+from dorylax.user_code.lines import user_line_noted
 
 RowFunction = Callable[[Any, Any], Any]
 """`(model's output, labels) -> rows [V, …]`."""
