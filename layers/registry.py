@@ -206,7 +206,8 @@ def build(name: str, in_features: int, out_features: int, options: Mapping[str, 
     """Makes a model by name.
 
     Args:
-        name: a key of `MODELS`, or a reference to the user's own (`dorylax.user_code.references`), which gets the options as given.
+        name: a key of `MODELS`, or a reference to the user's own (`dorylax.user_code.references`), which gets the options
+            as given.
         in_features: F, width of the features.
         out_features: C, number of classes.
         options: `model.*` keys without the prefix; what is missing is taken from the model's recipe.

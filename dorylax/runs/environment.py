@@ -18,7 +18,7 @@ def environment() -> dict[str, Any]:
     return {
         "dorylax": __version__,
         "kernel": _kernel(),
-        "python": platform.python_installed(),
+        "python": platform.python_version(),
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu_count": os.cpu_count(),
