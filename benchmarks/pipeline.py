@@ -29,8 +29,8 @@ from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.trainer.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.step import step_functions
+from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.functions import step_functions
 
 
 def parts_of(data: Dataset, hidden: int) -> Any:

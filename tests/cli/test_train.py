@@ -16,7 +16,7 @@ import pytest
 from dorylax.cli import seeds
 from dorylax.config import RunConfig
 from dorylax.graph.datasets import load
-from dorylax.progress import ProgressBar
+from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 
 _FILES = {"results.json", "results.csv", "timings.csv", "sweep.json"}

@@ -13,11 +13,11 @@ from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
 from dorylax.program.tracing.trace import RowFunction
-from dorylax.trainer.arrays import TrainingArrays
+from dorylax.runs.result import EpochRecord
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.options import TrainOptions
-from dorylax.trainer.result import EpochRecord
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch
+from dorylax.trainer.step.arrays import TrainingArrays
 
 if TYPE_CHECKING:
     from dorylax.pipeline.run import PipelineRun
