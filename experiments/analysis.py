@@ -15,7 +15,7 @@ from dorylax.experiments.convergence import Crossing, crossing, target_of
 from dorylax.experiments.names import short_name
 from dorylax.experiments.seed_statistics import Interval, paired_difference, paired_ratio
 from dorylax.experiments.sweep import Comparison, Run, Sweep
-from dorylax.trainer.result import EpochRecord
+from dorylax.runs.result import EpochRecord
 
 SAME_ACCURACY = 0.005
 """Two settings are as accurate where all of the interval of their difference is within half a point."""

@@ -22,7 +22,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
-from dorylax.run_directory import SCHEMA, write_json
+from dorylax.runs.directory import SCHEMA, write_json
 
 _FILE = "sweep.json"
 LOCK = ".lock"

@@ -13,10 +13,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
-from dorylax.progress import Stream, describe_summary, dollars, duration
+from dorylax.observers.progress import Stream, describe_summary, dollars, duration
 
 if TYPE_CHECKING:
-    from dorylax.trainer.result import EpochRecord
+    from dorylax.runs.result import EpochRecord
 
 
 @final

@@ -27,9 +27,9 @@ from dorylax.experiments.runner import RunOptions, check_data, error_file
 from dorylax.experiments.sweep import CONFIGS, Run, Sweep, select
 from dorylax.experiments.sweep_file import load
 from dorylax.experiments.table import print_summary
+from dorylax.observers.progress import duration
+from dorylax.observers.tensorboard import load_library
 from dorylax.pipeline.resources import cores
-from dorylax.progress import duration
-from dorylax.tensorboard import load_library
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.run import run as run_command
 from dorylax.terminal.run import traceback_option

@@ -19,13 +19,14 @@ from dorylax.config import ConfigError, DataConfig, RunConfig, did_you_mean
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import Told, Watcher
-from dorylax.run_directory import RunDirectory, RunDirectoryError, differences, write_text
-from dorylax.tensorboard import TensorBoard
-from dorylax.user_code import in_one_sentence, user_line
+from dorylax.observers.tensorboard import TensorBoard
+from dorylax.runs.differences import differences
+from dorylax.runs.directory import RunDirectory, RunDirectoryError, write_text
+from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
-    from dorylax.trainer.observer import Observer
+    from dorylax.observers.base import Observer
 
 
 @final

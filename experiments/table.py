@@ -20,8 +20,8 @@ from dorylax.experiments.names import metric_name
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Sweep
-from dorylax.progress import duration
-from dorylax.run_directory import write_text
+from dorylax.observers.progress import duration
+from dorylax.runs.directory import write_text
 from dorylax.terminal.output import percent, print_table
 
 _EARLY = ("target", "patience")

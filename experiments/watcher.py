@@ -8,7 +8,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 
 if TYPE_CHECKING:
-    from dorylax.trainer.result import EpochRecord, TrainResult
+    from dorylax.runs.result import EpochRecord, TrainResult
 
 
 @runtime_checkable
@@ -36,7 +36,7 @@ class Told:
         self._watcher, self._run = watcher, run
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
-        """See `dorylax.trainer.observer.Observer`."""
+        """See `dorylax.observers.base.Observer`."""
         self._watcher.started(self._run, total_epochs, first_epoch)
 
     def epoch(self, record: EpochRecord) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import click
 
-from dorylax import __version__
 from dorylax.cli.aws import aws
 from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets

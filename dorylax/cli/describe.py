@@ -40,8 +40,8 @@ def describe(
 
     from dorylax.config import RunConfig
     from dorylax.program import PASSES, DataSpec, optimise, trace
-    from dorylax.program.describe import describe as table
-    from dorylax.program.describe import description
+    from dorylax.program.view.describe import describe as table
+    from dorylax.program.view.describe import description
     from dorylax.trainer.from_config import build_model, build_pipeline, prepare_data
 
     config = RunConfig.resolve(given)
@@ -51,7 +51,7 @@ def describe(
     dataset = prepare_data(config.data)
     program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen)
     if svg is not None:
-        from dorylax.run_directory import write_text
+        from dorylax.runs.directory import write_text
 
         write_text(svg, program.draw())
     if as_json:

@@ -14,7 +14,7 @@ from dorylax.config import RunConfig
 from dorylax.config.errors import ConfigError
 from dorylax.memory.limit import physical_bytes
 from dorylax.pipeline.resources import cores
-from dorylax.run_directory import environment
+from dorylax.runs.environment import environment
 from dorylax.terminal.output import print_json, print_table
 
 

@@ -10,7 +10,7 @@ import click
 from dorylax.cli.overrides import parse_value
 from dorylax.config import RunConfig
 from dorylax.config.errors import ConfigError
-from dorylax.run_directory import RunDirectory
+from dorylax.runs.directory import RunDirectory
 from dorylax.terminal.output import percent, print_json
 
 _SUFFIXES = (".npz", ".csv")

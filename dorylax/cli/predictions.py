@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from dorylax.graph.dataset import Dataset
-from dorylax.program.loss import confusion_counts, micro_f1
+from dorylax.program.model.loss import confusion_counts, micro_f1
 
 _MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 

@@ -19,7 +19,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
-from dorylax.progress import ProgressBar
+from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint import check_config
 

@@ -17,7 +17,7 @@ from dorylax.experiments.folder import LOCK
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.sweep import SEED
 from dorylax.experiments.sweep_file import one_setting
-from dorylax.run_directory import is_leftover, write_json
+from dorylax.runs.directory import is_leftover, write_json
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.output import print_json
 

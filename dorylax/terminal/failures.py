@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 import click
 
 from dorylax.config.errors import choose, close
-from dorylax.user_code import in_one_sentence, user_line
+from dorylax.user_code.lines import in_one_sentence, user_line
 
 FAILED = 1
 WRONG = 2

@@ -9,12 +9,12 @@ import optax
 from flax import nnx
 
 from dorylax.config.errors import ConfigError
+from dorylax.config.optimizers import make_optimizer
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig, OptimizerConfig
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
-from dorylax.optimizers import make_optimizer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer.options import free_settings

@@ -11,14 +11,14 @@ import jax
 import numpy as np
 
 from dorylax.graph.dataset import Dataset
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.program import Gathered
-from dorylax.program.spec import DataSpec
-from dorylax.trainer.arrays import TrainingArrays
-from dorylax.trainer.forward import Forward
-from dorylax.trainer.gradient import Gradient
-from dorylax.trainer.step import StepFunctions
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.trainer.step.arrays import TrainingArrays
+from dorylax.trainer.step.forward import Forward
+from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.validate import Checked
 from dorylax.trainer.vertex_order import Order, effective_order, in_order, rows_of
 

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, final
 
-from dorylax.checkpoint import Checkpoints
-from dorylax.run_directory import RunDirectory, RunDirectoryError
+from dorylax.runs.checkpoint import Checkpoints
+from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.runs.result import TrainResult
 from dorylax.trainer.loop_state import LoopState, from_checkpoint, to_checkpoint
-from dorylax.trainer.result import TrainResult
 
 
 @final

@@ -10,7 +10,7 @@ from dorylax.experiments.analysis import Compared, Group, Variant, times
 from dorylax.experiments.names import metric_name
 from dorylax.experiments.seed_statistics import Interval, median
 from dorylax.experiments.table import spread
-from dorylax.progress import dollars, duration
+from dorylax.observers.progress import dollars, duration
 
 NONE = "–"
 TURNED = {"": "", "≥ ": "≤ ", "≤ ": "≥ ", "≈ ": "≈ "}

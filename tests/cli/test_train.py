@@ -19,7 +19,7 @@ from dorylax.experiments import load as load_sweeps
 from dorylax.experiments.folder import locked, read_study
 from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.datasets import load
-from dorylax.progress import ProgressBar
+from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 
 _FILES = {"results.json", "results.csv", "timings.csv", "sweep.json"}

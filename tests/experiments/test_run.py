@@ -24,7 +24,7 @@ from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.run import _jobs, main
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import load, read
-from dorylax.run_directory import RunDirectory
+from dorylax.runs.directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 
 _ROOT = Path(__file__).parent.parent.parent

@@ -9,9 +9,9 @@ import re
 import click
 import pytest
 
-from dorylax.checkpoint import CheckpointError, CheckpointMismatchError
 from dorylax.config import ConfigError
-from dorylax.run_directory import RunDirectoryAccessError, RunDirectoryError
+from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError
+from dorylax.runs.directory import RunDirectoryAccessError, RunDirectoryError
 from dorylax.terminal.failures import CommandError
 from dorylax.terminal.run import run
 
