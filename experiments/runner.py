@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, final
 from dorylax.config import ConfigError, DataConfig, RunConfig, did_you_mean
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
-from dorylax.experiments.watcher import Told, Watcher
+from dorylax.experiments.watcher import RunObserver, Watcher
 from dorylax.observers.tensorboard import TensorBoard
 from dorylax.runs.differences import differences
 from dorylax.runs.directory import RunDirectory, RunDirectoryError, write_text
@@ -129,7 +129,7 @@ def execute(
     cache = DataCache() if cache is None else cache
     for index, run in enumerate(runs):
         watcher.begins(run)
-        outcome = run_one(run, folder, Told(watcher, run), cache, options)
+        outcome = run_one(run, folder, RunObserver(watcher, run), cache, options)
         yield outcome
         if outcome.status == "open":
             return

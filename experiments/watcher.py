@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Told of runs; several may be under way at a time."""
+    """RunObserver of runs; several may be under way at a time."""
 
     def begins(self, run: Run) -> None:
         """A run is next; it loads its data and compiles."""
@@ -29,7 +29,7 @@ class Watcher(Protocol):
 
 
 @final
-class Told:
+class RunObserver:
     """An observer of the trainer that tells a watcher which run it is."""
 
     def __init__(self, watcher: Watcher, run: Run) -> None:
