@@ -17,6 +17,7 @@ from dorylax.config.schema import type_words
 from dorylax.experiments.folder import Study, read_study
 from dorylax.experiments.runner import RunOutcome, directory
 from dorylax.experiments.table import RESULTS, TIMINGS, row
+from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory
 
 if TYPE_CHECKING:
