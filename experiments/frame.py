@@ -18,6 +18,7 @@ from dorylax.experiments.folder import Study, read_study
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import directory
 from dorylax.experiments.table import RESULTS, TIMINGS, row
+from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory
 
 if TYPE_CHECKING:

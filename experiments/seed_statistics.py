@@ -91,4 +91,5 @@ def _resampled(count: int, times: int, seed: int) -> np.ndarray:
 
 def _percentiles(means: np.ndarray) -> np.ndarray:
     """The ends of the interval, of means along the first axis."""
-    return np.asarray(np.percentile(means, [2.5, 97.5], axis=0))
+    ends: np.ndarray = np.percentile(means, [2.5, 97.5], axis=0)
+    return ends

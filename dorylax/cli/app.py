@@ -16,6 +16,7 @@ from dorylax.cli.predict import predict
 from dorylax.cli.report import report
 from dorylax.cli.train import train
 from dorylax.terminal.run import run, traceback_option
+from dorylax.version import __version__
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
