@@ -149,7 +149,7 @@ def execute(
 def run_one(run: Run, folder: Path, observer: Observer, cache: DataCache, options: RunOptions = USUAL) -> RunOutcome:
     """Runs, or goes on with, one run; an exception is recorded, and the run has failed."""
     from dorylax.trainer import Trainer
-    from dorylax.trainer.footprint import check_config
+    from dorylax.trainer.footprint.of_config import check_config
 
     path = directory(folder, run)
     try:

@@ -28,7 +28,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
     """
     if config.pipeline is not None:
         raise ConfigError("the memory of a run is estimated for one machine's step: leave out pipeline.* and tensor.*")
-    from dorylax.trainer.footprint import estimate, remedies
+    from dorylax.trainer.footprint.of_config import estimate, remedies
 
     with says_when_slow(compiling(config.model.name)):
         found = estimate(config)

@@ -89,7 +89,7 @@ def _train_seeds(config: RunConfig, numbers: Sequence[int], folder: Path | None)
     from dorylax.cli.outcome import SeedOutcome
     from dorylax.observers.progress import ProgressBar
     from dorylax.trainer import Trainer, TrainingError, prepare_data
-    from dorylax.trainer.footprint import check_config
+    from dorylax.trainer.footprint.of_config import check_config
 
     outcomes: list[SeedOutcome] = []
     dataset: Dataset | None = None

@@ -28,16 +28,19 @@ from dorylax.program.program import Gathered
 from dorylax.runs.directory import RunDirectory
 from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import Stopped, TrainingError, TrainResult
+from dorylax.trainer import from_config
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation
-from dorylax.trainer.loop_state import LoopState, describe_run, to_host
+from dorylax.trainer.footprint.of_trainer import MemoryCheck
+from dorylax.trainer.loop_state import LoopState, to_host
 from dorylax.trainer.model_parts import parts_of
 from dorylax.trainer.one_machine import OneMachine, SingleOptions
 from dorylax.trainer.options import TrainOptions, free_settings
-from dorylax.trainer.run_files import RunFiles
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
+from dorylax.trainer.saving.description import describe_run
+from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.step.objective import Loss, Objective
@@ -56,7 +59,6 @@ from dorylax.user_code.lines import user_line_noted
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
-    from dorylax.trainer.footprint import MemoryCheck
 
 
 @final
@@ -104,7 +106,7 @@ class Trainer:
             may hold rows in that order, and always trains in it.
         gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
             bytes to read and rounded (`program.narrow`). What is computed once, evaluations and `predict` are exact.
-        memory: "check": refuse to train where it will need more memory than there is (`footprint.check_trainer`);
+        memory: "check": refuse to train where it will need more memory than there is (`footprint.of_trainer.check_trainer`);
             "ignore": try. Of one machine's step only.
         pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
 
@@ -217,8 +219,6 @@ class Trainer:
         Raises:
             ValueError, OSError: as `Trainer` and loading data do.
         """
-        from dorylax.trainer import from_config
-
         loaded = from_config.prepare_data(config.data) if data is None else data
         trainer = cls(
             from_config.build_model(config, loaded),
