@@ -154,7 +154,7 @@ class OneMachine:
         Raises:
             MemoryLimitError: training will need more memory than there is.
         """
-        if self._options.memory == "ignore" or "arrays" in self.__dict__:
+        if self._evaluates_only or self._options.memory == "ignore" or "arrays" in self.__dict__:
             return 0.0
         gradient, _ = self.choose_gradient()
         community = self.order == "community"
