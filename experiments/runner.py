@@ -196,7 +196,7 @@ class DataCache:
             ValueError, OSError: as `prepare_data` does.
         """
         from dorylax.trainer import prepare_data
-        from dorylax.trainer.footprint import check_config
+        from dorylax.trainer.footprint.of_config import check_config
 
         if config.data not in self._loaded:
             check_config(config)

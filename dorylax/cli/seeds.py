@@ -21,7 +21,7 @@ from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
-from dorylax.trainer.footprint import check_config
+from dorylax.trainer.footprint.of_config import check_config
 
 
 def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], Stopped | None]:
