@@ -13,7 +13,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph, as_int64
 from dorylax.jax_internals import ClosedJaxpr, Var, eval_jaxpr, is_literal, size_at, type_of
 from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.export import StageSet
@@ -81,7 +81,7 @@ class Intervals:
     bounds: dict[Space, tuple[int, ...]]
 
     @classmethod
-    def of(cls, graph: Graph, vertex_bounds: Sequence[int]) -> Intervals:
+    def of(cls, graph: CompressedGraph, vertex_bounds: Sequence[int]) -> Intervals:
         """Those between the given vertices: `[0, 10, 25, V]` makes three.
 
         Raises:
@@ -94,7 +94,7 @@ class Intervals:
         return cls({"vertex": bounds, "edge": tuple(int(offsets[bound]) for bound in bounds)})
 
     @classmethod
-    def even(cls, graph: Graph, count: int) -> Intervals:
+    def even(cls, graph: CompressedGraph, count: int) -> Intervals:
         """`count` intervals of as many vertices each as the division allows."""
         return cls.of(graph, [int(bound) for bound in np.linspace(0, graph.num_vertices, count + 1).round()])
 

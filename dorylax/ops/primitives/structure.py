@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 
-from dorylax.graph.graph import Graph, as_words
+from dorylax.graph.compressed import CompressedGraph, as_words
 
 Direction = Literal["in", "out"]
 
@@ -33,7 +33,7 @@ class DirectedRows(NamedTuple):
     edges: Any | None  # int32 [E], or None where entry k is edge k
 
 
-def structure_of(graph: Graph, *, edge_ids: bool = True) -> Structure:
+def structure_of(graph: CompressedGraph, *, edge_ids: bool = True) -> Structure:
     """The arrays of a graph, for `bind`.
 
     Args:

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.graph.compressed import Adjacency
 from dorylax.graph.edge_order import BySlot
-from dorylax.graph.graph import Adjacency, Graph
+from dorylax.graph.graph import Graph
 from dorylax.jax_internals import (
     ClosedJaxpr,
     InconclusiveDimensionOperation,
