@@ -15,7 +15,7 @@ from dorylax.program.tracing.trace import trace_model
 from dorylax.program.view.cost import ProgramCost, cost
 from dorylax.program.view.describe import describe
 from dorylax.program.view.draw import draw
-from dorylax.user_code import user_line_noted
+from dorylax.user_code.lines import user_line_noted
 
 
 @final
