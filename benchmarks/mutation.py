@@ -28,6 +28,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.child import in_child
 from harness.command_line import parsed, parser_of
 from harness.mutants import Mutant, mutants
 
@@ -125,7 +126,7 @@ def main() -> int:
         print("\n".join(f"{mutant.file.relative_to(ROOT)}:{mutant.place[0]} {mutant}" for mutant in chosen))
         return 0
     with tempfile.TemporaryDirectory(prefix="dorylax-mutation-") as folder:
-        return judge(chosen, Path(folder))
+        return int(in_child(judge, chosen, Path(folder)))
 
 
 def judge(chosen: Sequence[Mutant], folder: Path) -> int:

@@ -10,8 +10,6 @@ epochs of a pipeline of 2 servers with 3 intervals each. Models and measure are 
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import sys
 from collections.abc import Iterable
@@ -20,6 +18,8 @@ from typing import Any
 
 import jax
 from flax import linen, nnx
+
+from harness.command_line import parsed, parser_of, write_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -84,18 +84,17 @@ def tables(results: dict[str, dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("names", nargs="*", help="of models; all by default")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file too")
-    arguments = parser.parse_args()
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parsed(parser, names=["SGC", "DiffPool"])
     results = {}
     with compiled_once(60, 64):
         for name in arguments.names or OUTSIDE:
             results[name] = measured(OUTSIDE[name])
             print(row(name, results[name]), file=sys.stderr, flush=True)
     print(tables(results))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+    write_json(arguments.json, results)
 
 
 if __name__ == "__main__":
