@@ -41,11 +41,11 @@ from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_con
 from dorylax.pipeline.timeline import Span, Timeline
 from dorylax.pipeline.transport import Address, InProcessTransport
 from dorylax.pipeline.visit import Visit
-from dorylax.program.arguments import RunData, training_weights
-from dorylax.program.loss import cross_entropy
 from dorylax.program.model.base import ModelParts, Tree
+from dorylax.program.model.loss import cross_entropy
 from dorylax.program.rows.types import Free, Summed
-from dorylax.program.tracing import RowFunction
+from dorylax.program.tracing.arguments import RunData, training_weights
+from dorylax.program.tracing.trace import RowFunction
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.controller import Call
 

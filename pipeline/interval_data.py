@@ -11,8 +11,8 @@ from dorylax.graph.shard import Shard
 from dorylax.jax_internals import Var
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.stages import StageSizes
-from dorylax.program.arguments import RunData, data_values
 from dorylax.program.rows.types import Rows
+from dorylax.program.tracing.arguments import RunData, data_values
 from dorylax.serverless.rows import pad
 
 

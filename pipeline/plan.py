@@ -15,12 +15,12 @@ from typing import Any, Literal, final
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
 from dorylax.ops.primitives.base import Direction
 from dorylax.ops.row_operators import Role, is_push, roles, rows_side
-from dorylax.program.describe import task_label
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
-from dorylax.program.symbols import Space
-from dorylax.program.task import Task
+from dorylax.program.tasks.task import Task
+from dorylax.program.view.describe import task_label
 from dorylax.serverless.task import OperandSource, ResultTarget
 
 Kind = Literal["stage", "gather", "push", "driver", "sum"]

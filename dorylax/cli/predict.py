@@ -108,7 +108,7 @@ def scores(logits: Float32[np.ndarray, "V C"], data: Dataset) -> dict[str, float
     """Accuracy (micro-F1 for multi-label data) by mask, as fractions; None where the mask is empty."""
     import jax
 
-    from dorylax.program.loss import confusion_counts, micro_f1
+    from dorylax.program.model.loss import confusion_counts, micro_f1
 
     masks = np.stack([getattr(data, name) for name in _MASKS.values()])
     counts = np.asarray(confusion_counts(*map(jax.numpy.asarray, (logits, data.labels, masks))))

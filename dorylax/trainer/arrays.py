@@ -9,8 +9,8 @@ import numpy as np
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
-from dorylax.program.arguments import RunData, training_weights
 from dorylax.program.model.base import Keywords, Tree
+from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.trainer.model_parts import further_inputs
 
 

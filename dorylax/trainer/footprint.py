@@ -25,10 +25,10 @@ from dorylax.memory.limit import memory_limit, resident_bytes
 from dorylax.memory.phases import Compiled, Process, XlaBytes, held, phases
 from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.memory.sources import shape_of
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.program.spec import DataSpec
+from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.from_config import build_model, build_optimizer
 from dorylax.trainer.gradient import Gradient

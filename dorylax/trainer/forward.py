@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol, final, runtime_checkable
 
-from dorylax.program.errors import SplitError
-from dorylax.program.function import ProgramFunction
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Structure, Tree
 from dorylax.program.passes import PASSES, optimise
-from dorylax.program.spec import DataSpec
-from dorylax.program.tracing import trace
+from dorylax.program.single.function import ProgramFunction
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.program.tracing.trace import trace
 from dorylax.trainer.arrays import TrainingArrays
 
 

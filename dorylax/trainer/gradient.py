@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import jax
 
-from dorylax.program.epoch_rng import epoch_rng
-from dorylax.program.function import ProgramFunction
-from dorylax.program.loss import cross_entropy, masked_loss
 from dorylax.program.model.base import ModelParts, Structure, Tree
+from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.model.loss import cross_entropy, masked_loss
 from dorylax.program.passes import optimise
 from dorylax.program.program import Gathered
-from dorylax.program.spec import DataSpec
-from dorylax.program.tracing import RowFunction, trace
+from dorylax.program.single.function import ProgramFunction
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.program.tracing.trace import RowFunction, trace
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled
 from dorylax.trainer.forward import Forward, PlainForward, forward_of

@@ -12,7 +12,8 @@ import numpy as np
 
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.program.loss import (
+from dorylax.program.model.base import ModelKindError
+from dorylax.program.model.loss import (
     absolute_error,
     confusion_counts,
     cross_entropy,
@@ -20,7 +21,6 @@ from dorylax.program.loss import (
     micro_f1,
     squared_error,
 )
-from dorylax.program.model.base import ModelKindError
 from dorylax.trainer.result import Metric
 
 Loss = str | Callable[[Any, Any], Any] | None

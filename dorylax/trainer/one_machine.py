@@ -11,10 +11,10 @@ import jax
 import numpy as np
 
 from dorylax.graph.dataset import Dataset
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.program import Gathered
-from dorylax.program.spec import DataSpec
+from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.forward import Forward
 from dorylax.trainer.gradient import Gradient

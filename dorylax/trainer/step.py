@@ -19,7 +19,7 @@ import optax
 
 from dorylax.program.model.base import ModelParts, Structure, Tree, signature
 from dorylax.program.program import Gathered
-from dorylax.program.spec import DataSpec
+from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.compiled import Compiled
 from dorylax.trainer.forward import Forward, forward_of

@@ -19,12 +19,12 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.driver import DriverFunctions
 from dorylax.pipeline.engine import Pipeline, PipelineEpoch
 from dorylax.pipeline.prepare import prepare
-from dorylax.program.arguments import training_weights
-from dorylax.program.epoch_rng import epoch_rng
-from dorylax.program.loss import cross_entropy
 from dorylax.program.model.base import ModelParts
+from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
+from dorylax.program.model.loss import cross_entropy
 from dorylax.program.rows.types import Free, Summed
+from dorylax.program.tracing.arguments import training_weights
 
 DATA = messy_data(32, 120)
 EPOCHS = 4

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.program.stage_file import sha256_of
+from dorylax.program.artefact.stage_file import sha256_of
 from dorylax.serverless.config import TensorConfig
 from support.pipelines import compiled_once, make_pipeline, messy_data
 

@@ -19,7 +19,7 @@ from dorylax.graph.graph import Graph
 from dorylax.layers import APPNP, GCN, GCNII, GIN, SGC, GraphSAGE
 from dorylax.ops import native
 from dorylax.ops.primitives.scaled import gather_scaled
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.run_directory import RunDirectoryError
 from dorylax.trainer import Trainer, footprint
 from dorylax.trainer.arrays import EpochInputs

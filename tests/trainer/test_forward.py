@@ -14,7 +14,7 @@ from dorylax.graph.datasets import load
 from dorylax.layers import APPNP, GAT, GCN, GCNII, GIN, GraphSAGE
 from dorylax.ops import gather
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.program.spec import DataSpec
+from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.forward import PlainForward, ProgramForward, forward_of
 from dorylax.trainer.gradient import ProgramGradient

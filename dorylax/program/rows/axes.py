@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dorylax.jax_internals import multiple_of, symbols_of
+from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.rows.types import Rows
-from dorylax.program.symbols import SYMBOLS, Space
 
 
 class RowAxisError(ValueError):

@@ -12,7 +12,7 @@ import optax
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
-from dorylax.program.tracing import RowFunction
+from dorylax.program.tracing.trace import RowFunction
 from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.options import TrainOptions

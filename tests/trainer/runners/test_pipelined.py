@@ -17,7 +17,7 @@ from dorylax import metrics
 from dorylax.checkpoint import Checkpoints
 from dorylax.cost import DEFAULT_CLUSTER
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.run_directory import RunDirectory, RunDirectoryError
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import TrainingError
