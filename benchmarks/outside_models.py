@@ -38,12 +38,14 @@ def kind_of(case: Outside) -> str:
     return "NNX" if isinstance(made, nnx.Module) else "Linen" if isinstance(made, linen.Module) else "function"
 
 
-def in_intervals(case: Outside, dtype: str) -> float:
+def in_intervals(case: Outside, dtype: str, cuts: Iterable[int]) -> float:
     with jax.enable_x64(dtype == "float64"):
         data = m.data_of(case, m.small_graph(), dtype)
         parts = m.parts_of(case, data, dtype)
         program, wanted = m.program_of(case, parts, data), m.in_one_piece(case, parts, data)
-        return max(m.distance(m.in_pieces(program, parts, data, bounds), wanted) for bounds in m.CUTS.values())
+        return max(
+            m.distance(m.in_pieces(program, parts, data, bounds), wanted) for bounds in map(m.CUTS.__getitem__, cuts)
+        )
 
 
 def in_pipe(case: Outside) -> float:
@@ -55,10 +57,10 @@ def in_pipe(case: Outside) -> float:
         )
 
 
-def measured(case: Outside) -> dict[str, Any]:
+def measured(case: Outside, cuts: Iterable[int]) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": kind_of(case), "paper": case.paper}
     try:
-        found |= {dtype: in_intervals(case, dtype) for dtype in ("float32", "float64")}
+        found |= {dtype: in_intervals(case, dtype, cuts) for dtype in ("float32", "float64")}
     except SplitError as error:
         return {**found, "refused": str(error)}
     jax.config.update("jax_enable_x64", True)  # in the pipeline's threads too
@@ -86,12 +88,15 @@ def tables(results: dict[str, dict[str, Any]]) -> str:
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("names", nargs="*", help="of models; all by default")
+    parser.add_argument(
+        "--cuts", type=int, nargs="+", default=list(m.CUTS), help="numbers of intervals (default: 1 3 7)"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parsed(parser, names=["SGC", "DiffPool"])
+    arguments = parsed(parser, names=["SAGPool", "SIGN"], cuts=[3])
     results = {}
     with compiled_once(60, 64):
         for name in arguments.names or OUTSIDE:
-            results[name] = measured(OUTSIDE[name])
+            results[name] = measured(OUTSIDE[name], arguments.cuts)
             print(row(name, results[name]), file=sys.stderr, flush=True)
     print(tables(results))
     write_json(arguments.json, results)

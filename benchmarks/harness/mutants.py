@@ -16,6 +16,7 @@ _OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: as
 _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum"}
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _DROPPED = (ast.Return, ast.Delete, ast.AugAssign, ast.Continue, ast.Break)
+_DECLARATIONS = ("annotation", "returns", "decorator_list")
 _UNTOUCHED = (ast.JoinedStr, ast.Raise, ast.Import, ast.ImportFrom)  # texts of errors decide nothing
 
 
@@ -59,7 +60,7 @@ def mutants(file: Path) -> Iterator[Mutant]:
             old = ast.get_source_segment(source, node) or ""
             yield from (Mutant(file, place, scope, old, new) for new in _changes(node, field))
         for name, value in ast.iter_fields(node):
-            if name not in ("annotation", "returns"):
+            if name not in _DECLARATIONS:
                 for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, ast.AST) and not isinstance(child, _UNTOUCHED):
                         yield from visit(child, name, scope)
