@@ -41,7 +41,7 @@ DECIDING = (
     *("pipeline/**/guard.py", "pipeline/**/saved.py", "pipeline/parameters/policy/[!_]*.py"),
     *(f"pipeline/parameters/{name}.py" for name in ("sequencer", "server", "stash", "assembly")),
     *(f"pipeline/parameters/{name}.py" for name in ("ordered_sum", "epochs_seen", "group")),
-    "pipeline/transport/delivery.py",
+    *("pipeline/transport/delivery.py", "pipeline/**/counters.py"),
     *(f"serverless/controller/{name}.py" for name in ("limit", "race", "stragglers", "throttle", "watch", "autotuner")),
     *(f"serverless/data/{name}.py" for name in ("admission", "arrival", "keys")),
     *("dorylax/cost/bill.py", "dorylax/checkpoint.py"),
