@@ -153,7 +153,7 @@ def judge(chosen: Sequence[Mutant], folder: Path) -> int:
             if not tests or run(tests, folder, 600.0) != 0:
                 raise SystemExit(f"{name}: its tests do not pass as it is: {' '.join(tests) or 'there are none'}")
             limits[tests] = 20.0 + 4 * (time.monotonic() - begin)
-        source, stamp = mutant.file.read_bytes(), stamp + 2
+        source, stamp = (folder / name).read_bytes(), stamp + 2
         (folder / name).write_bytes(mutant.applied(source))
         os.utime(folder / name, (stamp, stamp))  # by which Python knows that what it has compiled is out of date
         if run(tests, folder, limits[tests]) == 0:
