@@ -112,13 +112,13 @@ def overhead(epochs: int) -> None:
     for intervals in (1, 16):
         parts = take_apart(gcn(data, 16))
         pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(mode="no-pipe", intervals=intervals))
-        pipeline.start(parts.params, None, parts.state)
-        pipeline.run_epoch()
+        run = pipeline.start(parts.params, None, parts.state)
+        run.run_epoch()
         inside, around = [], []
         for _ in range(epochs):
-            before = len(pipeline.spans)
-            seconds = pipeline.run_epoch().seconds
-            spans = pipeline.spans[before:]
+            before = len(run.spans)
+            seconds = run.run_epoch().seconds
+            spans = run.spans[before:]
             busy = sum(span.end - span.start for span in spans)
             inside.append(1e6 * busy / len(spans))
             around.append(1e6 * (seconds - busy) / len(spans))
@@ -128,7 +128,7 @@ def overhead(epochs: int) -> None:
             f"{statistics.median(inside):4.0f} µs in a task, {middle:4.0f} µs around it "
             f"(a tenth of the epochs ≤ {tenth:.0f} µs)"
         )
-        pipeline.close()
+        run.close()
 
 
 def hand_over(rounds: int = 3000) -> float:

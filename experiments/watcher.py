@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 
 if TYPE_CHECKING:
-    from dorylax.trainer.result import EpochRecord, TrainResult
+    from dorylax.runs.result import EpochRecord, TrainResult
 
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Told of runs; several may be under way at a time."""
+    """RunObserver of runs; several may be under way at a time."""
 
     def begins(self, run: Run) -> None:
         """A run is next; it loads its data and compiles."""
@@ -23,16 +24,19 @@ class Watcher(Protocol):
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """It has trained an epoch."""
 
+    def ends(self, outcome: RunOutcome) -> None:
+        """It has ended, however it did."""
+
 
 @final
-class Told:
+class RunObserver:
     """An observer of the trainer that tells a watcher which run it is."""
 
     def __init__(self, watcher: Watcher, run: Run) -> None:
         self._watcher, self._run = watcher, run
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
-        """See `dorylax.trainer.observer.Observer`."""
+        """See `dorylax.observers.base.Observer`."""
         self._watcher.started(self._run, total_epochs, first_epoch)
 
     def epoch(self, record: EpochRecord) -> None:

@@ -45,7 +45,7 @@ class Prepared:
             of_workers: those of workers too; False where workers are elsewhere and compile for themselves.
         """
         found: dict[int, StageFunction] = {}
-        for step in (*self.plan.once, *self.plan.epoch):
+        for step in self.plan.steps:
             if step.kind in ("stage", "driver") and (of_workers or not step.on_worker):
                 key = (step.index, 0 if step.space is None else sizes.of(step))
                 if key not in self._functions:

@@ -51,7 +51,7 @@ def describe(
     dataset = prepare_data(config.data)
     program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen)
     if svg is not None:
-        from dorylax.run_directory import write_text
+        from dorylax.runs.directory import write_text
 
         write_text(svg, program.draw())
     if as_json:

@@ -1,7 +1,7 @@
 """The one description of a run, behind the command line, YAML files and Python alike.
 
 `schema` says which keys there are, `resolve` fills what is not given from the model's published recipe, `strict_yaml`
-reads files with line numbers. What the keys do is up to `dorylax.trainer` and `dorylax.optimizers`.
+reads files with line numbers. What the keys do is up to `dorylax.trainer` and `dorylax.config.optimizers`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A `model.*` or `optimizer.*` option that only some models or optimizers use is None where the chosen one does not use
 it. Which model uses which option, and with which default, is `dorylax.layers.registry`'s to say; for optimizers,
-`dorylax.optimizers`'.
+`dorylax.config.optimizers`'.
 """
 
 from __future__ import annotations

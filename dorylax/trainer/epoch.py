@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 
+from dorylax.runs.result import EpochRecord, TrainingError
 from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.options import TrainOptions
-from dorylax.trainer.result import EpochRecord, TrainingError
 from dorylax.trainer.runners.base import EpochRunner
 
 _WHAT_TO_TRY = (

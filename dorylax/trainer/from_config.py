@@ -9,12 +9,13 @@ import optax
 from flax import nnx
 
 from dorylax.config.errors import ConfigError
+from dorylax.config.optimizers import make_optimizer
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig, OptimizerConfig
+from dorylax.graph import datasets
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
-from dorylax.optimizers import make_optimizer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer.options import free_settings
@@ -29,12 +30,10 @@ def prepare_data(config: DataConfig) -> Dataset:
     Raises:
         ValueError, OSError: as `dorylax.graph.datasets.load` does.
     """
-    from dorylax.graph.datasets import load
-
     options: dict[str, Any] = {"split_seed": config.split_seed}
     if config.size is not None:
         options["size"] = config.size
-    data = load(config.name, **options)
+    data = datasets.load(config.name, **options)
     return data.row_normalised() if config.row_normalise else data
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, Literal, final
 
 import jax
 import numpy as np
@@ -15,15 +15,13 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.program import Gathered
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.trainer.arrays import TrainingArrays
-from dorylax.trainer.forward import Forward
-from dorylax.trainer.gradient import Gradient
-from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.footprint.of_trainer import MemoryCheck, check_trainer
+from dorylax.trainer.step.arrays import TrainingArrays
+from dorylax.trainer.step.forward import Forward
+from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.validate import Checked
 from dorylax.trainer.vertex_order import Order, effective_order, in_order, rows_of
-
-if TYPE_CHECKING:
-    from dorylax.trainer.footprint import MemoryCheck
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,10 +154,8 @@ class OneMachine:
         Raises:
             MemoryLimitError: training will need more memory than there is.
         """
-        if self._options.memory == "ignore" or "arrays" in self.__dict__:
+        if self._evaluates_only or self._options.memory == "ignore" or "arrays" in self.__dict__:
             return 0.0
-        from dorylax.trainer.footprint import check_trainer
-
         gradient, _ = self.choose_gradient()
         community = self.order == "community"
         return check_trainer(

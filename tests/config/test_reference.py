@@ -8,9 +8,9 @@ from pathlib import Path
 from dorylax.config import RunConfig
 from dorylax.config.check import KEYS
 from dorylax.config.errors import shown
+from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import NULL_SAYS_SOMETHING, expected, nullable
 from dorylax.layers.registry import MODELS
-from dorylax.optimizers import OPTIMIZERS
 
 _PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
 

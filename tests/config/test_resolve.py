@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import KEYS
+from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import ModelConfig
 from dorylax.layers.registry import MODELS
-from dorylax.optimizers import OPTIMIZERS
 from dorylax.pipeline.config import PipelineConfig
 
 

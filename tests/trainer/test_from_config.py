@@ -7,7 +7,7 @@ import pytest
 
 from dorylax.config import RunConfig
 from dorylax.config.errors import ConfigError
-from dorylax.run_directory import RunDirectory
+from dorylax.runs.directory import RunDirectory
 from dorylax.trainer import Trainer, prepare_data
 from dorylax.trainer.from_config import build_optimizer
 

@@ -2,9 +2,9 @@
 
 from dorylax.graph.partition.base import Balance, Method, Partition, graph_digest
 from dorylax.graph.partition.errors import PartitionError
-from dorylax.graph.partition.kept_orders import kept_locality_order
 from dorylax.graph.partition.layout import Layout, lay_out
 from dorylax.graph.partition.locality import locality_order
+from dorylax.graph.partition.order_cache import cached_locality_order
 from dorylax.graph.partition.partitioners import partition
 from dorylax.graph.partition.quality import PartitionReport, report
 
@@ -15,8 +15,8 @@ __all__ = [
     "Partition",
     "PartitionError",
     "PartitionReport",
+    "cached_locality_order",
     "graph_digest",
-    "kept_locality_order",
     "lay_out",
     "locality_order",
     "partition",

@@ -15,7 +15,8 @@ from typing import Literal, final
 import numpy as np
 from jaxtyping import Int64
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.normalise import in_degrees
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.files import read, write
 from dorylax.graph.rows import spans
@@ -47,7 +48,7 @@ class Partition:
     graph_digest: str
     folder: Path | None = None
 
-    def check(self, graph: Graph) -> None:
+    def check(self, graph: CompressedGraph) -> None:
         """Passes for the graph that the partition was made for.
 
         Raises:
@@ -92,17 +93,17 @@ class Partition:
         return cls(parts, **fields, folder=Path(folder))
 
 
-def graph_digest(graph: Graph) -> str:
+def graph_digest(graph: CompressedGraph) -> str:
     """Of all in-edges, in the order of the graph's rows: 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    for array in (as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)):
+    for array in graph.host_rows():
         for start, stop in spans(len(array)):
             digest.update(np.ascontiguousarray(array[start:stop]).data)
     return digest.hexdigest()[:16]
 
 
-def vertex_weights(graph: Graph, balance: Balance) -> Int64[np.ndarray, " V"]:
+def vertex_weights(graph: CompressedGraph, balance: Balance) -> Int64[np.ndarray, " V"]:
     """What is spread evenly, int64 `[V]`: 1 for each vertex, or its in-degree + 1 (its own row is work too)."""
     if balance == "vertices":
         return np.ones(graph.num_vertices, np.int64)
-    return np.diff(as_int64(graph.incoming.offsets)) + 1
+    return in_degrees(graph) + 1

@@ -7,7 +7,7 @@ import typing
 import numpy as np
 from jaxtyping import Int32
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.base import Balance, Method, Partition, graph_digest
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.ldg import ldg
@@ -16,7 +16,7 @@ from dorylax.graph.partition.simple import random, ranges
 
 
 def partition(
-    graph: Graph, num_parts: int, *, method: Method = "metis", balance: Balance = "vertices", seed: int = 0
+    graph: CompressedGraph, num_parts: int, *, method: Method = "metis", balance: Balance = "vertices", seed: int = 0
 ) -> Partition:
     """Spreads the vertices of a graph over servers; every server gets at least one.
 

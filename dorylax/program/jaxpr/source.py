@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dorylax.jax_internals import JaxprEqn, first_source_line
-from dorylax.user_code import is_users, user_line
+from dorylax.user_code.lines import is_users, user_line
 
 
 def where_written(equation: JaxprEqn) -> str:

@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph, as_int64
 from dorylax.program.jaxpr.symbols import Space
 
 
@@ -24,7 +24,7 @@ class Intervals:
     bounds: dict[Space, tuple[int, ...]]
 
     @classmethod
-    def of(cls, graph: Graph, vertex_bounds: Sequence[int]) -> Intervals:
+    def of(cls, graph: CompressedGraph, vertex_bounds: Sequence[int]) -> Intervals:
         """Those between the given vertices: `[0, 10, 25, V]` makes three.
 
         Raises:
@@ -37,7 +37,7 @@ class Intervals:
         return cls({"vertex": bounds, "edge": tuple(int(offsets[bound]) for bound in bounds)})
 
     @classmethod
-    def even(cls, graph: Graph, count: int) -> Intervals:
+    def even(cls, graph: CompressedGraph, count: int) -> Intervals:
         """`count` intervals of as many vertices each as the division allows."""
         return cls.of(graph, [int(bound) for bound in np.linspace(0, graph.num_vertices, count + 1).round()])
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.jax_internals import type_of
 from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.ops.primitives.base import Structure, structure_of
@@ -34,7 +34,7 @@ class RunData:
             for each of them.
     """
 
-    graph: Graph
+    graph: CompressedGraph
     inputs: tuple[Any, ...]
     labels: Any
     weights: Any
@@ -131,7 +131,7 @@ def step_values(traced: Traced, params: Tree, streams: Tree, state: Tree, *, see
     return values
 
 
-def unpack(traced: Traced, values: Sequence[Any], state: Tree, graph: Graph | None = None) -> StepResult:
+def unpack(traced: Traced, values: Sequence[Any], state: Tree, graph: CompressedGraph | None = None) -> StepResult:
     """The outputs of a step as trees.
 
     Args:
@@ -158,12 +158,12 @@ def unpack(traced: Traced, values: Sequence[Any], state: Tree, graph: Graph | No
     )
 
 
-def unpack_output(traced: Traced, values: Sequence[Any], graph: Graph | None = None) -> Any:
+def unpack_output(traced: Traced, values: Sequence[Any], graph: CompressedGraph | None = None) -> Any:
     """The model's output, of a program without a loss; arguments as in `unpack`."""
     return jax.tree.unflatten(traced.trees["output"], _in_users_order(traced, values, graph))
 
 
-def _in_users_order(traced: Traced, values: Sequence[Any], graph: Graph | None) -> list[Any]:
+def _in_users_order(traced: Traced, values: Sequence[Any], graph: CompressedGraph | None) -> list[Any]:
     if graph is None:
         return list(values)
     found = []
@@ -181,7 +181,7 @@ def _in_users_order(traced: Traced, values: Sequence[Any], graph: Graph | None) 
     return found
 
 
-def _check(traced: Traced, k: int, value: Any, graph: Graph) -> None:
+def _check(traced: Traced, k: int, value: Any, graph: CompressedGraph) -> None:
     entry, aval = traced.inputs[k], traced.step.jaxpr.invars[k].aval
     if entry.role not in ("rows", "labels", "weights"):
         return

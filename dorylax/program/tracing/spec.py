@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from dorylax.graph.abstract import AbstractData
+from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import SelfLoops
 from dorylax.program.jaxpr.symbols import Dimensions, Space
 from dorylax.program.model.base import Keywords
 

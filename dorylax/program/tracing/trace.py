@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.graph.compressed import Adjacency
 from dorylax.graph.edge_order import BySlot
-from dorylax.graph.graph import Adjacency, Graph
+from dorylax.graph.graph import Graph
 from dorylax.jax_internals import (
     ClosedJaxpr,
     InconclusiveDimensionOperation,
@@ -43,7 +44,7 @@ from dorylax.program.tracing.places import Places
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.traced import Input, Output, Traced, whole_outputs
 from dorylax.program.tracing.untraceable import OnNumbers, explain
-from dorylax.user_code import user_line_noted
+from dorylax.user_code.lines import user_line_noted
 
 RowFunction = Callable[[Any, Any], Any]
 """`(model's output, labels) -> rows [V, …]`."""

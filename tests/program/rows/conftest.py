@@ -47,7 +47,7 @@ _STRUCTURE = [((1, 2), jnp.uint32), ((0,), jnp.int32), ((1, 2), jnp.uint32), ((0
 
 
 def _graph(arrays: Sequence[Any]) -> Graph:
-    from dorylax.graph.graph import Adjacency
+    from dorylax.graph.compressed import Adjacency
 
     return Graph(arrays[0], arrays[1], outgoing=Adjacency(*arrays[2:5]))
 

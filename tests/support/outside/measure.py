@@ -157,12 +157,12 @@ def trained_by_pipe(case: Outside, parts: ModelParts, data: Dataset, epochs: int
     """The same by a pipeline of 2 servers with 3 intervals each."""
     config = PipelineConfig(mode="pipe", servers=2, intervals=3)
     pipeline = Pipeline.of(parts, data, optimizer(), config, loss=case.loss, seed=SEED)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.barrier(epochs)
-        records = [pipeline.run_epoch() for _ in range(epochs)]
+        run.barrier(epochs)
+        records = [run.run_epoch() for _ in range(epochs)]
     finally:
-        pipeline.close()
+        run.close()
     return Step(records[-1].loss, _moved(records[-1].params, parts.params), records[-1].state)
 
 

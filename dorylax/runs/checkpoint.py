@@ -1,0 +1,268 @@
+"""Checkpoints of a run: arrays written by Orbax, sealed by a manifest of checksums, verified before they are used.
+
+    checkpoints/epoch-00000012/arrays/        Orbax: every array, by group and name
+    checkpoints/epoch-00000012/record.json    plain values beside them, and each array's shape and dtype
+    checkpoints/epoch-00000012/manifest.json  size and SHA-256 of every file above
+
+A checkpoint comes into being by one rename, after everything in it is on disk. One whose files do not match its
+manifest is refused and the one before is used. What is saved, and whether it fits a model, is the trainer's business.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dorylax.runs.directory import sync_folder, write_json
+
+SCHEMA = 1
+
+Arrays = Mapping[str, Mapping[str, Any]]
+
+_NAME = re.compile(r"epoch-(\d{8,})")
+_TEMPORARY = ".unfinished-"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that could not be written, or none left that can be read.
+
+    Attributes:
+        user_error: whether the user asked for what cannot be (exit code 2), or the machine failed (1).
+    """
+
+    user_error: ClassVar[bool] = False
+
+
+@final
+class CheckpointMismatchError(CheckpointError):
+    """A whole checkpoint, but of another model, data set, configuration or version."""
+
+    user_error: ClassVar[bool] = True
+
+
+@final
+class CheckpointWarning(UserWarning):
+    """A damaged checkpoint was passed over."""
+
+
+class _DamagedError(Exception):
+    """Why a checkpoint cannot be trusted."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint, read.
+
+    Attributes:
+        path: where it lies.
+        epochs: how many epochs were finished when it was saved.
+        arrays: group → name → NumPy array, bit for bit as saved.
+        record: the plain values saved beside them.
+    """
+
+    path: Path
+    epochs: int
+    arrays: dict[str, dict[str, np.ndarray]]
+    record: dict[str, Any]
+
+
+@final
+class Checkpoints:
+    """The checkpoints in one folder.
+
+    Args:
+        folder: made when the first checkpoint is saved.
+        keep: how many of the newest stay; at least 1.
+    """
+
+    def __init__(self, folder: Path, *, keep: int = 2) -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be ≥ 1, got {keep}")
+        self._folder = folder.absolute()  # Orbax takes absolute paths only
+        self._keep = keep
+        self._damaged: set[int] = set()
+
+    def epochs(self) -> list[int]:
+        """The numbers of finished epochs that there are checkpoints of, ascending; damaged ones included."""
+        if not self._folder.is_dir():
+            return []
+        matches = (_NAME.fullmatch(path.name) for path in self._folder.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def path(self, epochs: int) -> Path:
+        """Where the checkpoint after so many epochs lies."""
+        return self._folder / f"epoch-{epochs:08d}"
+
+    def save(self, epochs: int, arrays: Arrays, record: Mapping[str, Any]) -> Path:
+        """Saves a checkpoint, then drops all but the newest; blocks until it is on disk.
+
+        Checkpoints of later epochs are dropped too: the run has gone back before them and will come there again.
+
+        Args:
+            epochs: how many epochs are finished.
+            arrays: group → name → array (NumPy or JAX).
+            record: JSON values to save beside them.
+
+        Returns:
+            Its path.
+
+        Raises:
+            CheckpointError: it could not be written (a full disk, say). Earlier checkpoints are untouched.
+        """
+        target = self.path(epochs)
+        temporary = self._folder / f"{_TEMPORARY}{target.name}"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._clear_unfinished()
+            temporary.mkdir()
+            _write(temporary, epochs, arrays, record)
+            if target.exists():
+                os.replace(target, self._folder / f"{_TEMPORARY}replaced-{target.name}")
+            os.replace(temporary, target)
+            sync_folder(self._folder)
+        # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
+        except (OSError, ValueError, RuntimeError) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            left = [str(self.path(number)) for number in self.epochs() if number not in self._damaged]
+            raise CheckpointError(
+                f"the checkpoint after {epochs} epochs could not be written to {self._folder}: {error}. "
+                + (f"The one before is untouched: {left[-1]}" if left else "There is no earlier one")
+            ) from error
+        self._damaged.discard(epochs)
+        self._prune(epochs)
+        return target
+
+    def restore(self) -> Checkpoint | None:
+        """Reads the newest checkpoint that is whole.
+
+        Returns:
+            The checkpoint; None where there are none at all.
+
+        Warns:
+            CheckpointWarning: for each damaged one that was passed over, by its path.
+
+        Raises:
+            CheckpointError: there are checkpoints and every one is damaged.
+        """
+        numbers = self.epochs()
+        for epochs in reversed(numbers):
+            try:
+                return _read(self.path(epochs), epochs)
+            except _DamagedError as error:
+                self._damaged.add(epochs)
+                warnings.warn(
+                    f"checkpoint {self.path(epochs)} is damaged and not used: {error}", CheckpointWarning, stacklevel=2
+                )
+        if numbers:
+            raise CheckpointError(
+                f"every checkpoint in {self._folder} is damaged ({len(numbers)} of them): restore the folder from a "
+                "backup, or delete it to start the run again from its first epoch"
+            )
+        return None
+
+    def _prune(self, newest: int) -> None:
+        numbers = self.epochs()
+        whole = [number for number in numbers if number <= newest and number not in self._damaged]
+        for number in set(numbers) - set(whole[-self._keep :]):
+            # A rename first: a removal that stops half-way must not leave something that looks like a checkpoint.
+            doomed = self._folder / f"{_TEMPORARY}removed-{number}"
+            try:
+                os.replace(self.path(number), doomed)
+            except OSError:
+                continue  # it only takes room; the next save tries again
+        self._clear_unfinished()
+
+    def _clear_unfinished(self) -> None:
+        for path in self._folder.glob(f"{_TEMPORARY}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any]) -> None:
+    import orbax.checkpoint as ocp  # late: slow to import, and only runs with checkpoints need it
+
+    host = {group: {name: np.asarray(array) for name, array in named.items()} for group, named in arrays.items()}
+    shapes = {
+        group: {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in named.items()}
+        for group, named in host.items()
+    }
+    stored = {  # Orbax refuses arrays of size zero; their shape says everything
+        group: {name: array for name, array in named.items() if array.size} for group, named in host.items()
+    }
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        checkpointer.save(folder / "arrays", args=ocp.args.PyTreeSave(stored))
+    write_json(folder / "record.json", {"schema": SCHEMA, "epochs": epochs, "arrays": shapes, "record": dict(record)})
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    listing = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files
+    }
+    write_json(folder / "manifest.json", {"schema": SCHEMA, "files": listing})
+
+
+def _read(folder: Path, epochs: int) -> Checkpoint:
+    import orbax.checkpoint as ocp
+
+    _verify(folder)
+    content = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    shapes = content["arrays"]
+    stored = {
+        group: {
+            name: ocp.RestoreArgs(restore_type=np.ndarray) for name, spec in named.items() if 0 not in spec["shape"]
+        }
+        for group, named in shapes.items()
+    }
+    try:
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+            read = checkpointer.restore(folder / "arrays", args=ocp.args.PyTreeRestore(restore_args=stored))
+    except (OSError, ValueError, KeyError) as error:
+        raise _DamagedError(f"its arrays cannot be read: {error}") from error
+    arrays = {
+        group: {
+            name: np.zeros(spec["shape"], spec["dtype"]) if 0 in spec["shape"] else np.asarray(read[group][name])
+            for name, spec in named.items()
+        }
+        for group, named in shapes.items()
+    }
+    return Checkpoint(folder, epochs, arrays, content["record"])
+
+
+def _verify(folder: Path) -> None:
+    """Raises `_DamagedError` unless every file is exactly as it was written."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        files = {str(name): (spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
+        schema = manifest["schema"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _DamagedError(f"its manifest cannot be read: {error}") from error
+    if schema != SCHEMA:
+        raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
+    if "record.json" not in files:
+        raise _DamagedError("its manifest does not list record.json")
+    for name, (size, digest) in files.items():
+        path = folder / name
+        try:
+            actual = path.stat().st_size
+            if actual != size:
+                raise _DamagedError(f"{name} has {actual} bytes, {size} were written")
+            if _sha256(path) != digest:
+                raise _DamagedError(f"{name} does not have the SHA-256 that was recorded")
+        except OSError as error:
+            raise _DamagedError(f"{name} cannot be read: {error}") from error
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,155 @@
+"""What the run of a configuration would hold in memory, what would make it fit, and the check before its data are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dorylax.config.resolve import RunConfig
+from dorylax.graph.abstract import AbstractData
+from dorylax.graph.datasets.communities import NAME as GENERATED
+from dorylax.graph.datasets.communities import SIZES
+from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
+from dorylax.memory.limit import memory_limit, resident_bytes
+from dorylax.memory.phases import Process, phases
+from dorylax.memory.shapes import DataShape, abstract_data
+from dorylax.memory.sources import shape_of
+from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.model.base import ModelParts
+from dorylax.program.model.flax_nnx import take_apart
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
+from dorylax.trainer.from_config import build_model, build_optimizer
+from dorylax.trainer.step.functions import StepFunctions, step_functions
+from dorylax.trainer.step.gradient import Gradient
+from dorylax.trainer.validate import check_model
+from dorylax.trainer.vertex_order import effective_order
+
+_FEWEST_HIDDEN = 8
+# Models that are to be compiled to know what they would need are tried for so many seconds.
+_TRIAL_SECONDS = 20.0
+_PARTIAL = ("single.order", "data.row_normalise")
+_HOST = ("load", "order")  # phases that no model changes
+
+
+def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None:
+    """What a run would hold; its data are neither loaded nor generated.
+
+    Args:
+        config: of a run without a pipeline.
+        like: an estimate of this process whose `process` also counts here; by default it is measured.
+
+    Returns:
+        The estimate; None where there is no such data set.
+
+    Raises:
+        ValueError, OSError: the data set's file or the model is not usable.
+    """
+    shape = shape_of(config.data)
+    return None if shape is None else _estimate(config, shape, like)
+
+
+def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
+    """Settings by which a run would need less, each computed: of each key the mildest that makes it fit.
+
+    Those of `_PARTIAL` are named also where they save without being enough. What would have to be compiled is left out
+    where that would take too long, going by how long it took for `found`.
+    """
+    begin = time.perf_counter()
+    better: list[Remedy] = []
+    settled: set[str] = set()
+    for change, like in _changes(config, found):
+        ((key, value),) = change.items()
+        late = like.compiled is None and time.perf_counter() - begin + found.seconds > _TRIAL_SECONDS
+        if key in settled or late:
+            continue
+        other = estimate(config.resolve(config.to_dict(), change), like)
+        if other is not None and other.peak.total < found.peak.total and (other.fits or key in _PARTIAL):
+            settled.add(key)
+            shown = str(value).lower() if isinstance(value, bool) else value
+            better.append(Remedy(f"{key}={shown}", other.peak.total))
+    return better
+
+
+def check_config(config: RunConfig) -> None:
+    """Refuses a run that does not fit, before its data are loaded. Cheap where it clearly fits.
+
+    Raises:
+        MemoryLimitError: it needs more than there is; says in which phase, and what would make it fit.
+        ValueError, OSError: as `estimate`.
+    """
+    limit = memory_limit()
+    if config.single.memory == "ignore" or config.pipeline is not None or limit is None:
+        return
+    shape = shape_of(config.data)
+    if shape is None:
+        return
+    _, parts, shape = _model(config, shape)
+    if clearly_fits(shape, parts, limit.bytes):
+        return
+    found = _estimate(config, shape)
+    if not found.fits:
+        raise MemoryLimitError(found.refusal(remedies(config, found)))
+
+
+def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None) -> Estimate:
+    begin = time.perf_counter()
+    functions, parts, shape = _model(config, shape)
+    data = abstract_data(shape)
+    order = effective_order(
+        config.single.order, data, lambda: _gradient(functions, parts, data, config).forward.by_rows
+    )
+    community = order == "community"
+    libraries = resident_bytes()
+    compiled, code = None if like is None else like.compiled, 0
+    if compiled is None:
+        compiled, code, _ = compiled_on_shapes(
+            functions, _gradient(functions, parts, data, config), parts, shape, community=community
+        )
+    seconds = 0.0 if like is not None and like.compiled is not None else time.perf_counter() - begin
+    process = Process(libraries, code) if like is None else like.process
+    parted = phases(shape, process, community=community, row_normalise=config.data.row_normalise, compiled=compiled)
+    return Estimate(shape, parted, memory_limit(), process, compiled, seconds)
+
+
+def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelParts, DataShape]:
+    """With the shape as this model reads it."""
+    data = abstract_data(shape)
+    parts = take_apart(build_model(config, data))
+    functions = step_functions(parts.structure, build_optimizer(config.optimizer))
+    reads = check_model(functions, parts, data).edge_ids
+    return functions, parts, dataclasses.replace(shape, edge_ids=reads)
+
+
+def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, config: RunConfig) -> Gradient:
+    """As the trainer chooses it."""
+    if not config.single.optimize:
+        return functions.plain
+    try:
+        spec = DataSpec.of(data, parts.keywords)
+        return functions.optimised(parts, spec, gathered=config.single.gathered)[0]
+    except SplitError:
+        return functions.plain
+
+
+def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
+    """Settings to try in turn, of one key those that change least first, with the estimate that knows part of the answer."""
+    measured = dataclasses.replace(found, compiled=None)
+    if config.single.order != "given":
+        yield {"single.order": "given"}, found  # ids of vertices and edges are arguments: what XLA assigns stays
+    if config.data.row_normalise:
+        yield {"data.row_normalise": False}, found
+    hidden = config.model.hidden_features
+    there = math.inf if found.limit is None else float(found.limit.bytes)
+    if hidden is not None and all(phase.total <= there for phase in found.phases if phase.name in _HOST):
+        while hidden > _FEWEST_HIDDEN:
+            hidden = max(hidden // 2, _FEWEST_HIDDEN)
+            yield {"model.hidden_features": hidden}, measured
+    if config.data.name == GENERATED:
+        sizes = sorted(SIZES.items(), key=lambda item: -item[1].num_edges)
+        for name, size in sizes:
+            if size.num_edges < found.shape.num_edges:
+                yield {"data.size": name}, measured
