@@ -38,13 +38,13 @@ MOST_SURVIVORS = 0.1
 
 DECIDING = (
     *("pipeline/**/staleness.py", "pipeline/**/gate.py", "pipeline/**/stamps.py", "pipeline/**/buffers.py"),
-    *("pipeline/**/guard.py", "pipeline/**/saved.py", "pipeline/parameters/policy/[!_]*.py"),
+    *("pipeline/**/guard.py", "pipeline/**/saved.py", "pipeline/**/progress.py", "pipeline/parameters/policy/[!_]*.py"),
     *(f"pipeline/parameters/{name}.py" for name in ("sequencer", "server", "stash", "assembly")),
     *(f"pipeline/parameters/{name}.py" for name in ("ordered_sum", "epochs_seen", "group")),
     *("pipeline/transport/delivery.py", "pipeline/**/counters.py"),
     *(f"serverless/controller/{name}.py" for name in ("limit", "race", "stragglers", "throttle", "watch", "autotuner")),
     *(f"serverless/data/{name}.py" for name in ("admission", "arrival", "keys")),
-    *("dorylax/cost/bill.py", "dorylax/checkpoint.py"),
+    *("dorylax/cost/bill.py", "dorylax/**/checkpoint.py"),
 )
 """Files, by pattern."""
 
@@ -117,7 +117,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--list", action="store_true", help="print the mutants, and run nothing")
     options = parsed(parser, files=["**/ordered_sum.py"], sample=1)
-    files = sorted({path for pattern in options.files for path in ROOT.glob(pattern)})
+    found = {pattern: sorted(ROOT.glob(pattern)) for pattern in options.files}
+    if missing := [pattern for pattern, files in found.items() if not files]:
+        parser.error(f"there is no file {', '.join(missing)}: patterns are relative to {ROOT}")
+    files = sorted(set().union(*found.values()))
     chosen = [mutant for file in files for mutant in mutants(file)]
     if options.sample is not None and options.sample < len(chosen):
         keep = set(random.Random(options.seed).sample(range(len(chosen)), options.sample))
