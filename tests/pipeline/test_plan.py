@@ -75,7 +75,7 @@ def test_attention_keeps_source_rows_and_pushes_edge_gradients() -> None:
         if step.operator == "dorylax_edge_dot" and operand.publication is not None
     }
     assert set(copied) == again
-    assert len(kept) == 2  # one of each layer
+    assert len(copied) == 2  # one of each layer
     pushes = [name for kind, name in operators(found) if kind == "push"]
     assert pushes == ["gather_weighted", "collect"] * 2
     assert any(step.space == "edge" and step.kind == "stage" for step in found.epoch)
