@@ -19,6 +19,7 @@ if (Path(__file__).parent.parent / "pyproject.toml").is_file():
 # Public name -> module that defines it.
 _EXPORTS = {
     "Dataset": "dorylax.graph.dataset",
+    "DorylaxError": "dorylax.errors",
     "Graph": "dorylax.graph.graph",
     "load": "dorylax.graph.datasets",
     "Trainer": "dorylax.trainer",
@@ -30,6 +31,7 @@ _SUBPACKAGES = ("clock", "cost", "experiments", "graph", "layers", "ops", "pipel
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
+    from dorylax.errors import DorylaxError
     from dorylax.graph.dataset import Dataset
     from dorylax.graph.datasets import load
     from dorylax.graph.graph import Graph
@@ -37,7 +39,17 @@ if TYPE_CHECKING:
     from dorylax.serverless.config import TensorConfig
     from dorylax.trainer import Trainer
 
-__all__ = ["Dataset", "Graph", "PipelineConfig", "RunConfig", "TensorConfig", "Trainer", "__version__", "load"]
+__all__ = [
+    "Dataset",
+    "DorylaxError",
+    "Graph",
+    "PipelineConfig",
+    "RunConfig",
+    "TensorConfig",
+    "Trainer",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

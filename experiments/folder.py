@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dorylax.config import ConfigError
+from dorylax.durable import write_json
 from dorylax.experiments.runner import RunOutcome, inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
-from dorylax.run_directory import SCHEMA, write_json
+from dorylax.run_directory import SCHEMA
 
 _FILE = "sweep.json"
 _LOCK = ".lock"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dorylax.config.errors import shown
+from dorylax.settings.errors import shown
 
 _MODE, _STALENESS, _UPDATE = "pipeline.mode", "pipeline.staleness", "pipeline.update"
 _NAMES = ("data.name", "model.name", "optimizer.name", _MODE, _UPDATE, "pipeline.partitioner")

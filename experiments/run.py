@@ -24,7 +24,8 @@ import click
 from dorylax.cli.app import run as run_command
 from dorylax.cli.app import traceback_option
 from dorylax.cli.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
-from dorylax.config.errors import ConfigError, did_you_mean
+from dorylax.near_matches import did_you_mean
+from dorylax.settings.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.experiments.sweep import Condition, Run, Sweep

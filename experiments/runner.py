@@ -13,10 +13,12 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from dorylax.config import ConfigError, DataConfig, did_you_mean
+from dorylax.config import ConfigError, DataConfig
+from dorylax.durable import write_file
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import Told, Watcher
-from dorylax.run_directory import RunDirectory, RunDirectoryError, differences, write_text
+from dorylax.near_matches import did_you_mean
+from dorylax.run_directory import RunDirectory, RunDirectoryError, differences
 from dorylax.user_code import in_one_sentence, user_line
 
 if TYPE_CHECKING:
@@ -185,7 +187,7 @@ def fail(folder: Path, run: Run, text: str) -> RunOutcome:
     """Records why a run has failed; the last line is what tables and messages say."""
     path = error_file(folder, run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
+    write_file(path, text)
     return RunOutcome(run, "failed", error=_last_line(text))
 
 

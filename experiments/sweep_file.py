@@ -21,12 +21,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dorylax.config import ConfigError, RunConfig, did_you_mean
+from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import KEYS, check_value, unknown_key
-from dorylax.config.errors import shown
 from dorylax.config.files import overrides_from_mapping, read_text
-from dorylax.config.strict_yaml import Document, parse
 from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Sweep, same
+from dorylax.near_matches import did_you_mean
+from dorylax.settings.errors import shown
+from dorylax.settings.strict_yaml import Document, parse
 
 _PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
 _COMPARE = ("baseline", "margin", "target")

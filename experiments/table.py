@@ -17,10 +17,10 @@ from rich.table import Table
 
 from dorylax.cli.outcome import mean_std, spread, time_title
 from dorylax.config.check import KEYS
+from dorylax.durable import write_file
 from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Sweep
 from dorylax.progress import duration
-from dorylax.run_directory import write_text
 
 RESULTS: Mapping[str, type] = {
     "status": str,
@@ -43,10 +43,10 @@ def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
     used = {key for outcome in outcomes for key in outcome.run.config.dotted()}
     keys = [key for key in KEYS if key in used]
     results = [{"run": outcome.run.key, **outcome.run.config.dotted(), **_result(outcome)} for outcome in outcomes]
-    write_text(folder / "results.csv", to_csv(["run", *keys, *RESULTS], results))
+    write_file(folder / "results.csv", to_csv(["run", *keys, *RESULTS], results))
     timings = [{"run": outcome.run.key, **_timing(outcome)} for outcome in outcomes]
     columns = ["run", "seconds_per_epoch", *(f"{name}_seconds" for name in TIMINGS), *HOST]
-    write_text(folder / "timings.csv", to_csv(columns, timings))
+    write_file(folder / "timings.csv", to_csv(columns, timings))
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

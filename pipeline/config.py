@@ -13,6 +13,7 @@ import os
 import typing
 from typing import Any, Literal, final
 
+from dorylax.errors import DorylaxError
 from dorylax.serverless.config import ELSEWHERE, TensorConfig, TensorConfigError
 
 Mode = Literal["no-pipe", "pipe", "async"]
@@ -40,7 +41,7 @@ _LEAST = {
 _FLAGS = ("interval_step_scaling", "reorder")
 
 
-class PipelineConfigError(ValueError):
+class PipelineConfigError(DorylaxError, ValueError):
     """A pipeline that cannot be run; its text is one line for the user.
 
     Attributes:

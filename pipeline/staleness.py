@@ -9,9 +9,11 @@ import heapq
 from collections import Counter
 from typing import final
 
+from dorylax.errors import DorylaxError
+
 
 @final
-class LedgerError(RuntimeError):
+class LedgerError(DorylaxError, RuntimeError):
     """Epochs that do not follow one another, or a barrier that comes too late: a fault of the caller."""
 
 

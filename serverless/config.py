@@ -11,6 +11,8 @@ import math
 import typing
 from typing import Any, Literal, final
 
+from dorylax.errors import DorylaxError
+
 LONGEST_CALL = 900.0
 """Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
 
@@ -46,7 +48,7 @@ _ONLY: dict[str, tuple[BackendName, ...]] = {
 }
 
 
-class TensorConfigError(ValueError):
+class TensorConfigError(DorylaxError, ValueError):
     """Tensor tasks that cannot be run like this; its text is one line for the user.
 
     Attributes:

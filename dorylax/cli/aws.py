@@ -19,7 +19,7 @@ from dorylax.cli.aws_place import looked_at, reached, settings
 from dorylax.cli.aws_tables import plan_content, print_json, show_plan, show_policies, show_size, show_status
 from dorylax.cli.commands import Commands
 from dorylax.cli.failures import FAILED, CommandError
-from dorylax.config.errors import ConfigError
+from dorylax.settings.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.serverless.deploy.clients import Clients

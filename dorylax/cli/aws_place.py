@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import click
 
-from dorylax.config import strict_yaml
-from dorylax.config.errors import ConfigError
+from dorylax.settings import strict_yaml
+from dorylax.settings.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.serverless.backends.aws.artefacts import Location

@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 
 from dorylax.cli.overrides import collect
-from dorylax.config.errors import ConfigError, choose, close
+from dorylax.durable import write_file
+from dorylax.near_matches import choose, close
+from dorylax.settings.errors import ConfigError
 
 
 @click.command()
@@ -51,9 +53,7 @@ def describe(
     dataset = prepare_data(config.data)
     program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen)
     if svg is not None:
-        from dorylax.run_directory import write_text
-
-        write_text(svg, program.draw())
+        write_file(svg, program.draw())
     if as_json:
         click.echo(json.dumps({"schema": 1} | description(program), indent=2, allow_nan=False, ensure_ascii=False))
     else:

@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from dorylax.cli.overrides import collect as overrides
-from dorylax.config.errors import ConfigError
+from dorylax.settings.errors import ConfigError
 
 
 @click.command()

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dorylax.cli.patience import compiling, says_when_slow
-from dorylax.config.errors import ConfigError
+from dorylax.settings.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig

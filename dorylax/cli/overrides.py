@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dorylax.config.check import KEYS, check_value, unknown_key
-from dorylax.config.errors import ConfigError
 from dorylax.config.files import overrides_from_file
 from dorylax.config.schema import type_words
-from dorylax.config.strict_yaml import scalar
+from dorylax.settings.errors import ConfigError
+from dorylax.settings.strict_yaml import scalar
 
 
 def parse_value(key: str, text: str) -> Any:

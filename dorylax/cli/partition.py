@@ -15,7 +15,7 @@ from rich.table import Table
 
 from dorylax.cli.outcome import print_table
 from dorylax.cli.overrides import collect
-from dorylax.config.errors import ConfigError
+from dorylax.settings.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.config.schema import ModelConfig

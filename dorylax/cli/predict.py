@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from dorylax.cli.overrides import parse_value
-from dorylax.config.errors import ConfigError
+from dorylax.durable import write_file
+from dorylax.settings.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
@@ -141,18 +141,11 @@ def _on_other_data(config: RunConfig, name: str) -> RunConfig:
 
 
 def _write(path: Path, logits: Float32[np.ndarray, "V C"], data: Dataset) -> None:
-    """Writes the predictions beside their place and renames them, so that nobody sees half a file."""
     predictions: np.ndarray = logits > 0 if data.multilabel else logits.argmax(axis=1).astype(np.int32)
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with temporary.open("wb") as file:
-            if path.suffix == ".npz":
-                np.savez(file, logits=logits, predictions=predictions)
-            else:
-                file.write(_csv(predictions, data).encode())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    if path.suffix == ".npz":
+        write_file(path, lambda file: np.savez(file, logits=logits, predictions=predictions))
+    else:
+        write_file(path, _csv(predictions, data))
 
 
 def _csv(predictions: np.ndarray, data: Dataset) -> str:

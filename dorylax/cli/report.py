@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dorylax.config.errors import ConfigError
+from dorylax.settings.errors import ConfigError
 
 
 @click.command()

@@ -15,7 +15,8 @@ import click
 from dorylax.cli.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.cli.overrides import collect
 from dorylax.cli.patience import compiling, says_when_slow
-from dorylax.config.errors import ConfigError
+from dorylax.durable import write_json
+from dorylax.settings.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.cli.outcome import SeedOutcome
@@ -73,8 +74,6 @@ def train(
     outcomes = _train_seeds(config, numbers, folder)
     content = report(config, outcomes, folder)
     if folder is not None:
-        from dorylax.run_directory import write_json
-
         write_json(folder / "results.json", content)
     if as_json:
         click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))

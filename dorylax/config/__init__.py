@@ -1,14 +1,14 @@
 """The one description of a run, behind the command line, YAML files and Python alike.
 
-`schema` says which keys there are, `resolve` fills what is not given from the model's published recipe, `strict_yaml`
-reads files with line numbers. What the keys do is up to `dorylax.trainer` and `dorylax.optimizers`.
+`schema` says which keys there are, `resolve` fills what is not given from the model's published recipe, `files` reads
+them from YAML with line numbers. What the keys do is up to `dorylax.trainer` and `dorylax.optimizers`.
 """
 
 from __future__ import annotations
 
-from dorylax.config.errors import ConfigError, did_you_mean
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig, ModelConfig, OptimizerConfig, PipelineSection, SingleConfig, TrainConfig
+from dorylax.settings.errors import ConfigError
 
 __all__ = [
     "ConfigError",
@@ -19,5 +19,4 @@ __all__ = [
     "RunConfig",
     "SingleConfig",
     "TrainConfig",
-    "did_you_mean",
 ]

@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from dorylax.config.errors import ConfigError, choose, close, did_you_mean, shown
 from dorylax.config.schema import NULL_SAYS_SOMETHING, SECTIONS, bound_words, choices, expected, keys, nullable
+from dorylax.near_matches import choose, close, did_you_mean
+from dorylax.settings.errors import ConfigError, shown
 
 KEYS: dict[str, FieldInfo] = dict(keys())
 """Dotted key → its field, in order."""

@@ -17,7 +17,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dorylax.config.check import KEYS, check_value, flatten, known
-from dorylax.config.errors import ConfigError
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
 from dorylax.config.schema import (
     NULL_SAYS_SOMETHING,
@@ -34,6 +33,7 @@ from dorylax.optimizers import OPTIMIZERS
 from dorylax.own import OwnError, is_own, options_of
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.serverless.config import TensorConfig, TensorConfigError
+from dorylax.settings.errors import ConfigError
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
 _MODEL_DEFAULTS: dict[str, Any] = {

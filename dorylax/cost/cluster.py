@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from dorylax.cost.errors import ClusterError, check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.variation import Variation
+from dorylax.near_matches import did_you_mean
 
 _MEGABIT = 1e6 / 8  # bytes
 
@@ -78,9 +78,9 @@ def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
         return _CLUSTERS[given]
     if Path(given).suffix in (".yaml", ".yml") or Path(given).name != given:
         return Cluster.from_file(given)
-    near = difflib.get_close_matches(given, _CLUSTERS, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(_CLUSTERS)}"
-    raise ClusterError("", f"unknown cluster {given!r}: {hint} (or give the path of a .yaml file)")
+    raise ClusterError(
+        "", f"unknown cluster {given!r}: {did_you_mean(given, _CLUSTERS)} (or give the path of a .yaml file)"
+    )
 
 
 _FUNCTION = Function(

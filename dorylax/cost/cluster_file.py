@@ -26,7 +26,8 @@ def read(path: Path) -> Cluster:
         ClusterError: unreadable, an unknown or missing key, or a value out of range; names file, line and key.
     """
     # Late, because the configuration stands above and knows of clusters.
-    from dorylax.config import ConfigError, strict_yaml
+    from dorylax.config import ConfigError
+    from dorylax.settings import strict_yaml
 
     try:
         document = strict_yaml.parse(path.read_text(encoding="utf-8"), path.name)

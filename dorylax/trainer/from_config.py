@@ -8,7 +8,6 @@ from typing import Any
 import optax
 from flax import nnx
 
-from dorylax.config.errors import ConfigError
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig, OptimizerConfig
 from dorylax.graph.abstract import AbstractData
@@ -17,6 +16,7 @@ from dorylax.layers import registry
 from dorylax.optimizers import make_optimizer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer.options import free_settings
 
 # What a checkpoint from before a setting means by not having it.

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dorylax.config.errors import ConfigError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
 from dorylax.program.model.base import ModelKindError, ModelParts
 from dorylax.program.program import Gathered
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
 from dorylax.trainer.objective import Objective
 from dorylax.trainer.observer import Observer

@@ -15,6 +15,7 @@ from typing import Literal, final
 
 import numpy as np
 
+from dorylax.errors import DorylaxError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
@@ -28,7 +29,7 @@ _reordered: weakref.WeakKeyDictionary[Dataset, Dataset] = weakref.WeakKeyDiction
 
 
 @final
-class OrderError(ValueError):
+class OrderError(DorylaxError, ValueError):
     """An order of rows that a model cannot be trained in."""
 
 

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, final
 
+from dorylax.errors import DorylaxError
 from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.config import TensorConfigError
 
@@ -49,7 +50,7 @@ _RANGES = {"memory_mb": (128, 10240), "timeout_seconds": (1, 900)}
 _IDS = {"subnets": re.compile(r"subnet-[0-9a-f]+"), "security_groups": re.compile(r"sg-[0-9a-f]+")}
 
 
-class DeploymentError(ValueError):
+class DeploymentError(DorylaxError, ValueError):
     """A deployment that cannot be; its text is one line for the user.
 
     Attributes:

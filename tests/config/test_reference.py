@@ -7,10 +7,10 @@ from pathlib import Path
 
 from dorylax.config import RunConfig
 from dorylax.config.check import KEYS
-from dorylax.config.errors import shown
 from dorylax.config.schema import NULL_SAYS_SOMETHING, expected, nullable
 from dorylax.layers.registry import MODELS
 from dorylax.optimizers import OPTIMIZERS
+from dorylax.settings.errors import shown
 
 _PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
 
