@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dorylax import metrics
-from dorylax.config.check import KEYS
-from dorylax.config.schema import type_words
+from dorylax.config.schema import KEYS
 from dorylax.experiments.folder import Study, read_study
 from dorylax.experiments.runner import RunOutcome, directory
 from dorylax.experiments.table import HOST, RESULTS, TIMINGS
 from dorylax.run_directory import RunDirectory
+from dorylax.settings.words import type_words
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from dorylax.config import ConfigError, RunConfig
-from dorylax.config.check import KEYS, check_value, unknown_key
+from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import overrides_from_mapping, read_text
+from dorylax.config.schema import KEYS
 from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Sweep, same
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown

@@ -16,7 +16,7 @@ from typing import Any
 from rich.table import Table
 
 from dorylax.cli.outcome import mean_std, spread, time_title
-from dorylax.config.check import KEYS
+from dorylax.config.schema import KEYS
 from dorylax.durable import write_file
 from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Sweep

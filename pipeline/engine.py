@@ -130,7 +130,7 @@ class Pipeline:
             seed: of dropout, of the partition and of virtual latencies.
 
         Raises:
-            PipelineConfigError: the configuration does not fit the graph or the optimizer; names the key.
+            ConfigError: the configuration does not fit the graph or the optimizer; names the key.
             SplitError: the model cannot be split.
         """
         begin = time.perf_counter()

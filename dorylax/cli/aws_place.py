@@ -43,10 +43,9 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
     """The settings of a file, and those of options before them.
 
     Raises:
-        ConfigError: the file has something wrong in it; says in which line.
-        DeploymentError: an option has.
+        ConfigError: the file has something wrong in it, and says in which line; or an option has.
     """
-    from dorylax.serverless.deploy.settings import Deployment, DeploymentError
+    from dorylax.serverless.deploy.settings import Deployment
 
     values: Any = {}
     if file is not None:
@@ -56,8 +55,8 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
             raise ConfigError(f"{file}: must hold settings such as memory_mb: 1769, got {type(values).__name__}")
     try:
         return Deployment.of(values | {key: value for key, value in given.items() if value is not None})
-    except DeploymentError as error:
-        if file is not None and given.get(error.key) is None and error.key in values:
+    except ConfigError as error:
+        if file is not None and given.get(error.key or "") is None and error.key in values:
             raise ConfigError(f"{document.where(error.key)}: {error}") from None
         raise
 

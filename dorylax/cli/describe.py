@@ -44,11 +44,10 @@ def describe(
     from dorylax.program import PASSES, DataSpec, optimise, trace
     from dorylax.program.describe import describe as table
     from dorylax.program.describe import description
-    from dorylax.trainer.from_config import build_model, build_pipeline, prepare_data
+    from dorylax.trainer.from_config import build_model, prepare_data
 
     config = RunConfig.resolve(given)
-    pipeline = build_pipeline(config)
-    applied = PASSES if pipeline is None else pipeline.passes
+    applied = PASSES if config.pipeline is None else config.pipeline.passes
     chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)
     program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen)

@@ -7,7 +7,8 @@ them from YAML with line numbers. What the keys do is up to `dorylax.trainer` an
 from __future__ import annotations
 
 from dorylax.config.resolve import RunConfig
-from dorylax.config.schema import DataConfig, ModelConfig, OptimizerConfig, PipelineSection, SingleConfig, TrainConfig
+from dorylax.config.schema import DataConfig, ModelConfig, SingleConfig, TrainConfig
+from dorylax.optimizers import OptimizerConfig
 from dorylax.settings.errors import ConfigError
 
 __all__ = [
@@ -15,7 +16,6 @@ __all__ = [
     "DataConfig",
     "ModelConfig",
     "OptimizerConfig",
-    "PipelineSection",
     "RunConfig",
     "SingleConfig",
     "TrainConfig",

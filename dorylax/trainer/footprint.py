@@ -10,7 +10,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -36,8 +36,6 @@ from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step import StepFunctions, step_functions
 from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order, is_ordered
-
-MemoryCheck = Literal["check", "ignore"]
 
 # Where a generous guess is below this share of the limit, nothing is compiled to know better.
 _CLEARLY = 0.5

@@ -9,13 +9,11 @@ import optax
 from flax import nnx
 
 from dorylax.config.resolve import RunConfig
-from dorylax.config.schema import DataConfig, OptimizerConfig
+from dorylax.config.schema import DataConfig
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
-from dorylax.optimizers import make_optimizer
-from dorylax.pipeline.config import PipelineConfig
-from dorylax.serverless.config import TensorConfig
+from dorylax.optimizers import OptimizerConfig, make_optimizer
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer.options import free_settings
 
@@ -62,14 +60,7 @@ def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     return make_optimizer(config)
 
 
-def build_pipeline(config: RunConfig) -> PipelineConfig | None:
-    """What the sections `pipeline` and `tensor` describe; None where there are none."""
-    if config.pipeline is None or config.tensor is None:
-        return None
-    return PipelineConfig(**config.pipeline.model_dump(), tensor=TensorConfig(**config.tensor.model_dump()))
-
-
 def settings(config: RunConfig) -> dict[str, Any]:
     """The dotted settings that a continued run must share; see `free_settings`."""
-    free = free_settings(build_pipeline(config))
+    free = free_settings(config.pipeline)
     return {key: value for key, value in config.dotted().items() if key not in free and (key, value) not in _IMPLIED}

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import optax
 from flax import nnx
 
+from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
 from dorylax.metrics import MetricsWriter
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.flax_nnx import put_back
-from dorylax.program.program import Gathered
 from dorylax.run_directory import RunDirectory
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation
@@ -32,8 +32,8 @@ from dorylax.trainer.loop_state import LoopState, describe_run, to_host
 from dorylax.trainer.model_parts import parts_of
 from dorylax.trainer.objective import Loss, Objective
 from dorylax.trainer.observer import Observer
-from dorylax.trainer.one_machine import OneMachine, SingleOptions
-from dorylax.trainer.options import TrainOptions, free_settings
+from dorylax.trainer.one_machine import OneMachine
+from dorylax.trainer.options import free_settings, stop_reason
 from dorylax.trainer.result import Stopped, TrainingError, TrainResult
 from dorylax.trainer.run_files import RunFiles
 from dorylax.trainer.runners.base import EpochRunner
@@ -43,20 +43,15 @@ from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step import step_functions
 from dorylax.trainer.validate import (
     check_arguments,
-    check_gathered,
-    check_memory,
     check_model,
-    check_order,
     check_pipeline,
     check_run_directory,
     check_target,
 )
-from dorylax.trainer.vertex_order import Order
 from dorylax.user_code import user_line_noted
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
-    from dorylax.trainer.footprint import MemoryCheck
 
 
 @final
@@ -144,25 +139,29 @@ class Trainer:
         memory: MemoryCheck = "check",
         pipeline: PipelineConfig | None = None,
     ) -> None:
-        self.options = TrainOptions(
-            epochs, seed, eval_every, target_accuracy, patience, checkpoint_every, keep_checkpoints
+        self.options = TrainConfig(
+            epochs=epochs,
+            seed=seed,
+            eval_every=eval_every,
+            target_accuracy=target_accuracy,
+            patience=patience,
+            checkpoint_every=checkpoint_every,
         )
+        self._single = SingleConfig(optimize=optimize, order=order, gathered=gathered, memory=memory)
+        check_pipeline(pipeline)
+        check_together(self.options, self._single, pipeline)
         check_arguments(data, optimizer, self.options, observers)
-        check_run_directory(self.options, run_directory, resume=resume)
-        check_order(order, optimize=optimize)
-        check_gathered(gathered, optimize=optimize, pipeline=pipeline)
-        check_memory(memory)
-        check_pipeline(pipeline, self.options, optimize=optimize)
+        check_run_directory(self.options, run_directory, resume=resume, keep_checkpoints=keep_checkpoints)
         objective = Objective.of(loss, data)
         check_target(objective, self.options)
         self.model = model
         self.data = data
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
+        self._keep_checkpoints = keep_checkpoints
         self._observers = tuple(observers)
         self._config: dict[str, Any] | None = None
         self._optimizer = optimizer
-        self._single = SingleOptions(optimize, order, gathered, memory)
         self._begun = 0.0  # of `fit`, on the machine's clock
         self._pipeline = pipeline
         free = free_settings(pipeline)
@@ -224,16 +223,13 @@ class Trainer:
             from_config.build_model(config, loaded),
             loaded,
             optimizer=from_config.build_optimizer(config.optimizer),
-            **config.train.model_dump(),
+            **config.train.to_dict(),
             keep_checkpoints=keep_checkpoints,
             run_directory=run_directory,
             resume=resume,
             observers=observers,
-            optimize=config.single.optimize,
-            order=config.single.order,
-            gathered=config.single.gathered,
-            memory=config.single.memory,
-            pipeline=from_config.build_pipeline(config),
+            **config.single.to_dict(),
+            pipeline=config.pipeline,
         )
         trainer._config = config.to_dict()
         trainer._settings = from_config.settings(config)
@@ -262,7 +258,7 @@ class Trainer:
                 belongs to another run.
             MemoryLimitError: training will need more memory than there is.
             OrderError: `order="community"`, and the model cannot be split.
-            SplitError, PipelineConfigError: the pipeline cannot train this model on these data.
+            SplitError, ConfigError: the pipeline cannot train this model on these data.
         """
         self._begun = time.perf_counter()
         fresh = self._fresh()
@@ -276,7 +272,7 @@ class Trainer:
                     self._written_config(),
                     self._describe(fresh),
                     free=free_settings(self._pipeline),
-                    keep=self.options.keep_checkpoints,
+                    keep=self._keep_checkpoints,
                     resume=self._resume,
                 )
             # Without a run directory there is nothing to save first, and SIGTERM should end the process as ever.
@@ -425,7 +421,7 @@ class Trainer:
         return result
 
     def _stop_reason(self, loop: LoopState) -> Stopped | None:
-        return self.options.stop_reason(loop.history, None if loop.best is None else loop.best.epoch)
+        return stop_reason(self.options, loop.history, None if loop.best is None else loop.best.epoch)
 
     def _fresh(self) -> LoopState:
         parts = self._parts

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from dorylax.config import ConfigError
-from dorylax.config.check import KEYS
-from dorylax.config.schema import type_words
+from dorylax.config.schema import KEYS
 from dorylax.experiments import frame, load
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.runner import directory, fail
@@ -21,6 +20,7 @@ from dorylax.experiments.sweep_file import read
 from dorylax.experiments.table import write_tables
 from dorylax.metrics import MetricsWriter
 from dorylax.run_directory import RunDirectory
+from dorylax.settings.words import type_words
 from dorylax.trainer.result import EpochRecord
 
 _ROOT = Path(__file__).parent.parent.parent

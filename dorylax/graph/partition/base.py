@@ -10,18 +10,14 @@ import dataclasses
 import hashlib
 import os
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
 import numpy as np
-from jaxtyping import Int64
 
 from dorylax.graph.graph import Graph, as_int64
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.files import read, write
 from dorylax.graph.rows import spans
-
-Method = Literal["metis", "ldg", "range", "random"]
-Balance = Literal["vertices", "edges"]
 
 
 @final
@@ -99,10 +95,3 @@ def graph_digest(graph: Graph) -> str:
         for start, stop in spans(len(array)):
             digest.update(np.ascontiguousarray(array[start:stop]).data)
     return digest.hexdigest()[:16]
-
-
-def vertex_weights(graph: Graph, balance: Balance) -> Int64[np.ndarray, " V"]:
-    """What is spread evenly, int64 `[V]`: 1 for each vertex, or its in-degree + 1 (its own row is work too)."""
-    if balance == "vertices":
-        return np.ones(graph.num_vertices, np.int64)
-    return np.diff(as_int64(graph.incoming.offsets)) + 1

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
 from dorylax.graph.graph import Graph
-from dorylax.graph.partition.base import Balance, vertex_weights
+from dorylax.graph.partition.balance import Balance, vertex_weights
 
 
 def ranges(graph: Graph, num_parts: int, balance: Balance) -> Int32[np.ndarray, " V"]:

@@ -9,13 +9,13 @@ from typing import Any, final
 
 import optax
 
+from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
 from dorylax.program.tracing import RowFunction
 from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
-from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.result import EpochRecord
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch
 
@@ -34,7 +34,7 @@ class PipelineRunner(EpochRunner):
 
     Raises:
         SplitError: the model cannot be split.
-        PipelineConfigError: the pipeline and the data do not fit.
+        ConfigError: the pipeline and the data do not fit.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PipelineRunner(EpochRunner):
         data: Dataset,
         optimizer: optax.GradientTransformation,
         config: PipelineConfig,
-        options: TrainOptions,
+        train: TrainConfig,
         *,
         loss: RowFunction,
     ) -> None:
@@ -51,7 +51,7 @@ class PipelineRunner(EpochRunner):
         from dorylax.pipeline.engine import Pipeline
 
         begin = time.perf_counter()
-        self._pipeline = Pipeline.of(parts, data, optimizer, config, loss=loss, seed=options.seed)
+        self._pipeline = Pipeline.of(parts, data, optimizer, config, loss=loss, seed=train.seed)
         self._build_seconds = time.perf_counter() - begin
         self._config = config
         self._options = options

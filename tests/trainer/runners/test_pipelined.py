@@ -16,10 +16,11 @@ from support import fake_pipeline
 from dorylax import metrics
 from dorylax.checkpoint import Checkpoints
 from dorylax.cost import DEFAULT_CLUSTER
-from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.errors import SplitError
 from dorylax.run_directory import RunDirectory, RunDirectoryError
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer import TrainingError
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
@@ -218,5 +219,5 @@ def test_a_virtual_cluster_is_no_free_setting(trainer, tmp_path):
 def test_arguments_that_exclude_each_other(trainer):
     with pytest.raises(ValueError, match=r"single\.optimize=false and a pipeline exclude each other"):
         trainer(pipeline=PIPE, optimize=False)
-    with pytest.raises(PipelineConfigError, match=r"pipeline\.switch_margin = 0\.1 needs train\.target_accuracy"):
+    with pytest.raises(ConfigError, match=r"pipeline\.switch_margin = 0\.1 needs train\.target_accuracy"):
         trainer(pipeline=PipelineConfig(mode="async", switch_margin=0.1))
