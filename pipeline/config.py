@@ -78,7 +78,7 @@ class PipelineConfig(Section):
         description="go on synchronously once validation accuracy is within this fraction of `train.target_accuracy` "
         "(async only); null: never",
     )
-    tensor: TensorConfig = Field(default_factory=TensorConfig)
+    tensor: TensorConfig = TensorConfig()
 
     @property
     def synchronous(self) -> bool:

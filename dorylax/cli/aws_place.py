@@ -56,7 +56,7 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
     try:
         return Deployment.of(values | {key: value for key, value in given.items() if value is not None})
     except ConfigError as error:
-        if file is not None and given.get(error.key or "") is None and error.key in values:
+        if file is not None and error.key in values and given.get(error.key) is None:
             raise ConfigError(f"{document.where(error.key)}: {error}") from None
         raise
 

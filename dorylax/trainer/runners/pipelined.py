@@ -29,7 +29,7 @@ class PipelineRunner(EpochRunner):
         data: the data set, in the order in which it was given.
         optimizer: an optax transformation.
         config: of the pipeline.
-        options: of the run.
+        train: its settings of training.
         loss: `(output, labels) -> [V]`.
 
     Raises:
@@ -54,7 +54,7 @@ class PipelineRunner(EpochRunner):
         self._pipeline = Pipeline.of(parts, data, optimizer, config, loss=loss, seed=train.seed)
         self._build_seconds = time.perf_counter() - begin
         self._config = config
-        self._options = options
+        self._train = train
         self._started = False
         self._switched = False
 
@@ -82,8 +82,8 @@ class PipelineRunner(EpochRunner):
         trees = [to_host(tree) for tree in (loop.params, loop.opt_state, loop.state)]
         self._pipeline.start(*trees, epoch=loop.epochs, saved=saved)
         self._started = True
-        for epoch in range(loop.epochs, self._options.epochs):
-            if self._options.saves(epoch) or epoch + 1 == self._options.epochs:
+        for epoch in range(loop.epochs, self._train.epochs):
+            if self._train.saves(epoch) or epoch + 1 == self._train.epochs:
                 self._pipeline.barrier(epoch + 1)
         self._switch_after(loop.history)
         loop.spend("compile", self._build_seconds + time.perf_counter() - begin)
@@ -144,7 +144,7 @@ class PipelineRunner(EpochRunner):
 
     def _switch_after(self, records: Sequence[EpochRecord]) -> None:
         """Goes on synchronously, once, if one of these epochs came near the target."""
-        margin, target = self._config.switch_margin, self._options.target_accuracy
+        margin, target = self._config.switch_margin, self._train.target_accuracy
         if self._switched or margin is None or target is None:
             return
         if any(record.val_accuracy is not None and record.val_accuracy >= target - margin for record in records):

@@ -217,7 +217,7 @@ def test_a_virtual_cluster_is_no_free_setting(trainer, tmp_path):
 
 
 def test_arguments_that_exclude_each_other(trainer):
-    with pytest.raises(ValueError, match=r"single\.optimize=false and a pipeline exclude each other"):
+    with pytest.raises(ValueError, match=r"single\.optimize=false and pipeline\.servers exclude each other"):
         trainer(pipeline=PIPE, optimize=False)
     with pytest.raises(ConfigError, match=r"pipeline\.switch_margin = 0\.1 needs train\.target_accuracy"):
         trainer(pipeline=PipelineConfig(mode="async", switch_margin=0.1))
