@@ -25,20 +25,21 @@ class OptimizerConfig(Section):
     section: ClassVar[str] = "optimizer"
 
     name: str = Field(
-        "adam",
+        default="adam",
         description="which optimizer: one of those below, or a function of your own as `FILE.py:NAME` or `MODULE:NAME`",
     )
-    learning_rate: Positive = Field(0.01, description="step size")
+    learning_rate: Positive = Field(default=0.01, description="step size")
     weight_decay: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="λ: adds λ·w to the gradient (the L2 penalty λ/2·‖w‖²); with adamw and lamb decoupled from it"
+        default=0.0,
+        description="λ: adds λ·w to the gradient (the L2 penalty λ/2·‖w‖²); with adamw and lamb decoupled from it",
     )
     weight_decay_on: Literal["all", "first"] = Field(
-        "all", description="decay all parameters or the first layer's only"
+        default="all", description="decay all parameters or the first layer's only"
     )
-    momentum: Fraction | None = Field(None, description="share of the last step that is kept")
-    beta1: Fraction | None = Field(None, description="decay rate of the gradient's mean")
-    beta2: Fraction | None = Field(None, description="decay rate of the squared gradient's mean")
-    epsilon: Positive | None = Field(None, description="added to the denominator")
+    momentum: Fraction | None = Field(default=None, description="share of the last step that is kept")
+    beta1: Fraction | None = Field(default=None, description="decay rate of the gradient's mean")
+    beta2: Fraction | None = Field(default=None, description="decay rate of the squared gradient's mean")
+    epsilon: Positive | None = Field(default=None, description="added to the denominator")
 
 
 class OptimizerSpec(NamedTuple):

@@ -31,50 +31,53 @@ class PipelineConfig(Section):
 
     section: ClassVar[str] = "pipeline"
 
-    servers: Count = Field(1, description="graph servers; each owns a part of the vertices")
-    intervals: Count = Field(8, description="intervals of each server, of equal numbers of vertices")
+    servers: Count = Field(default=1, description="graph servers; each owns a part of the vertices")
+    intervals: Count = Field(default=8, description="intervals of each server, of equal numbers of vertices")
     mode: Mode = Field(
-        "pipe",
+        default="pipe",
         description="no-pipe: each server one task at a time; pipe: tasks overlap, epochs do not; async: intervals may be "
         "up to `pipeline.staleness` epochs apart",
     )
     staleness: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="S of async: an interval may start epoch e while e ≤ min_epoch + S; null: 0 with async"
+        default=None,
+        description="S of async: an interval may start epoch e while e ≤ min_epoch + S; null: 0 with async",
     )
     update: Update | None = Field(
-        None,
+        default=None,
         description="one optimizer step per epoch, or one per interval and epoch (async only); null: per_epoch",
     )
     interval_step_scaling: bool = Field(
-        True, description="scale the steps of per_interval so that those of an epoch move as far as one of per_epoch"
+        default=True,
+        description="scale the steps of per_interval so that those of an epoch move as far as one of per_epoch",
     )
     sync_every: Count = Field(
-        1, description="gradients that the first parameter server forwards at once to the other ones"
+        default=1, description="gradients that the first parameter server forwards at once to the other ones"
     )
-    parameter_servers: Count = Field(1, description="servers that hold the weights, all of them whole")
+    parameter_servers: Count = Field(default=1, description="servers that hold the weights, all of them whole")
     clock: ClockKind = Field(
-        "real", description="real: wall time; virtual: tasks compute, and take the time that the cluster's model says"
+        default="real",
+        description="real: wall time; virtual: tasks compute, and take the time that the cluster's model says",
     )
     cluster: Text = Field(
-        "default",
+        default="default",
         description="a cluster's name, or a YAML file that describes one: its speeds on the virtual clock, its prices for "
         "the bill; not of inline tasks on the real clock",
     )
-    partitioner: Method = Field("metis", description="how vertices are spread over servers")
-    balance: Balance = Field("vertices", description="what every server has equally many of")
+    partitioner: Method = Field(default="metis", description="how vertices are spread over servers")
+    balance: Balance = Field(default="vertices", description="what every server has equally many of")
     partition: PathText | None = Field(
-        None, description="folder of a saved partition, in place of `partitioner` and `balance`"
+        default=None, description="folder of a saved partition, in place of `partitioner` and `balance`"
     )
     graph_threads: Count | None = Field(
-        None,
+        default=None,
         description="threads of each server's graph tasks; null: its share of the cores, on the virtual clock the cluster's",
     )
-    edge_chunk: Count = Field(65536, description="edges that an edge stage computes at once")
+    edge_chunk: Count = Field(default=65536, description="edges that an edge stage computes at once")
     reorder: bool = Field(
-        False, description="with async, allow the pass `reorder`, which mixes weight versions of neighbours"
+        default=False, description="with async, allow the pass `reorder`, which mixes weight versions of neighbours"
     )
     switch_margin: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None,
+        default=None,
         description="go on synchronously once validation accuracy is within this fraction of `train.target_accuracy` "
         "(async only); null: never",
     )

@@ -47,46 +47,53 @@ class TensorConfig(Section):
     section: ClassVar[str] = "tensor"
 
     backend: BackendName = Field(
-        "inline",
+        default="inline",
         description="where tensor tasks run; inline: on threads of this process; local: in worker processes, which stand "
         "for a cloud's containers; emulator: in functions that AWS's Runtime Interface Emulator runs on this machine; "
         "aws: in a function of AWS Lambda",
     )
     workers: Count | None = Field(
-        None, description="processes of local, sandboxes of emulator and aws; null: half of the cores, 100 of aws"
+        default=None,
+        description="processes of local, sandboxes of emulator and aws; null: half of the cores, 100 of aws",
     )
     slots: Count | None = Field(
-        None,
+        default=None,
         description="calls of each graph server at a time; null: inline its share of the cores, on the virtual clock the "
         "cluster's functions; elsewhere its share of the workers",
     )
     autotune: bool = Field(
-        False, description="fewer calls at a time while graph tasks queue up, more while they drain (Dorylus)"
+        default=False, description="fewer calls at a time while graph tasks queue up, more while they drain (Dorylus)"
     )
-    attempts: Count = Field(10, description="calls of one task that may fail before the run does")
+    attempts: Count = Field(default=10, description="calls of one task that may fail before the run does")
     deadline: Positive | None = Field(
-        None, description="seconds after which a call counts as failed; null: never inline, 900 elsewhere"
+        default=None, description="seconds after which a call counts as failed; null: never inline, 900 elsewhere"
     )
     relaunch: Annotated[float, Field(gt=1)] = Field(
-        5.0,
+        default=5.0,
         description="call a task again beside a call that has taken this many times the mean of its stage, and take "
         "the first answer",
     )
-    relaunches: Annotated[int, Field(ge=0)] = Field(1, description="relaunches of a task at most; 0: never")
+    relaunches: Annotated[int, Field(ge=0)] = Field(default=1, description="relaunches of a task at most; 0: never")
     transport: TransportName = Field(
-        "ipc", description="how workers fetch data; tcp: loopback, encrypted by keys made for the run"
+        default="ipc", description="how workers fetch data; tcp: loopback, encrypted by keys made for the run"
     )
     latency: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="seconds that each request of a worker takes besides its bytes"
+        default=0.0, description="seconds that each request of a worker takes besides its bytes"
     )
-    bandwidth: Positive | None = Field(None, description="bytes per second of each worker; null: as fast as it goes")
-    cold_start: Annotated[float, Field(ge=0)] = Field(0.0, description="seconds that a worker takes longer to start")
-    streaming: bool = Field(False, description="workers compute on the first half of the rows while the second arrives")
-    function: Text = Field("dorylax", description="of aws: its name, name:alias or ARN")
-    region: Text | None = Field(None, description="of aws: where the function is; null: as boto3 finds it")
-    host: Text | None = Field(None, description="of aws: the address of this machine that functions dial")
+    bandwidth: Positive | None = Field(
+        default=None, description="bytes per second of each worker; null: as fast as it goes"
+    )
+    cold_start: Annotated[float, Field(ge=0)] = Field(
+        default=0.0, description="seconds that a worker takes longer to start"
+    )
+    streaming: bool = Field(
+        default=False, description="workers compute on the first half of the rows while the second arrives"
+    )
+    function: Text = Field(default="dorylax", description="of aws: its name, name:alias or ARN")
+    region: Text | None = Field(default=None, description="of aws: where the function is; null: as boto3 finds it")
+    host: Text | None = Field(default=None, description="of aws: the address of this machine that functions dial")
     artefacts: Text | None = Field(
-        None, description="of aws: s3://bucket/prefix, where stages lie; null: graph servers offer them"
+        default=None, description="of aws: s3://bucket/prefix, where stages lie; null: graph servers offer them"
     )
 
     @model_validator(mode="after")

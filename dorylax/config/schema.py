@@ -30,11 +30,12 @@ class DataConfig(Section):
     section: ClassVar[str] = "data"
 
     name: Text = Field(
-        "communities", description="a built-in or downloadable data set (`dorylax datasets`), or the path of an `.npz`"
+        default="communities",
+        description="a built-in or downloadable data set (`dorylax datasets`), or the path of an `.npz`",
     )
-    size: str | None = Field(None, description="size of a built-in data set; null: its smallest ordinary size")
-    row_normalise: bool = Field(False, description="scale each vertex's features to sum to 1")
-    split_seed: Seed = Field(0, description="seed of the split of data that come without masks")
+    size: str | None = Field(default=None, description="size of a built-in data set; null: its smallest ordinary size")
+    row_normalise: bool = Field(default=False, description="scale each vertex's features to sum to 1")
+    split_seed: Seed = Field(default=0, description="seed of the split of data that come without masks")
 
 
 class ModelConfig(Section):
@@ -43,39 +44,43 @@ class ModelConfig(Section):
     section: ClassVar[str] = "model"
 
     name: str = Field(
-        "gcn", description="which model: one of those below, or your own as `FILE.py:CLASS` or `MODULE:CLASS`"
+        default="gcn", description="which model: one of those below, or your own as `FILE.py:CLASS` or `MODULE:CLASS`"
     )
     hidden_features: Count | None = Field(
-        None, description="width of the hidden layers, per head where there are heads"
+        default=None, description="width of the hidden layers, per head where there are heads"
     )
     num_layers: Count | None = Field(
-        None, description="number of layers, the output layer included unless `jk` adds one; of gcnii, its convolutions"
+        default=None,
+        description="number of layers, the output layer included unless `jk` adds one; of gcnii, its convolutions",
     )
-    dropout: Fraction | None = Field(None, description="probability that an input of a layer is dropped in training")
-    heads: Count | None = Field(None, description="attention heads of the hidden layers")
-    output_heads: Count | None = Field(None, description="attention heads of the output layer, averaged")
+    dropout: Fraction | None = Field(
+        default=None, description="probability that an input of a layer is dropped in training"
+    )
+    heads: Count | None = Field(default=None, description="attention heads of the hidden layers")
+    output_heads: Count | None = Field(default=None, description="attention heads of the output layer, averaged")
     attention_dropout: Fraction | None = Field(
-        None, description="probability that an attention coefficient is dropped in training"
+        default=None, description="probability that an attention coefficient is dropped in training"
     )
     norm: Literal["none", "layer", "rms", "batch", "graph", "pair"] | None = Field(
-        None, description="normalisation after each hidden layer"
+        default=None, description="normalisation after each hidden layer"
     )
-    residual: bool | None = Field(None, description="add a layer's input to its output")
+    residual: bool | None = Field(default=None, description="add a layer's input to its output")
     jk: Literal["none", "concat", "max"] | None = Field(
-        None, description="jumping knowledge: how the rows of all layers are joined for a linear output layer"
+        default=None, description="jumping knowledge: how the rows of all layers are joined for a linear output layer"
     )
-    aggregation: Literal["mean", "sum", "max"] | None = Field(None, description="how neighbours are aggregated")
-    train_epsilon: bool | None = Field(None, description="learn the weight of a vertex's own features, from 0")
+    aggregation: Literal["mean", "sum", "max"] | None = Field(default=None, description="how neighbours are aggregated")
+    train_epsilon: bool | None = Field(default=None, description="learn the weight of a vertex's own features, from 0")
     share_weights: bool | None = Field(
-        None, description="one matrix for both ends of an edge (gatv2), for a layer's rows and the first rows (gcnii)"
+        default=None,
+        description="one matrix for both ends of an edge (gatv2), for a layer's rows and the first rows (gcnii)",
     )
-    num_propagations: Count | None = Field(None, description="number of propagation steps")
+    num_propagations: Count | None = Field(default=None, description="number of propagation steps")
     alpha: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="share of a vertex's first rows in each propagation"
+        default=None, description="share of a vertex's first rows in each propagation"
     )
-    theta: Positive | None = Field(None, description="strength of the matrices, log(theta/l + 1) in layer l")
+    theta: Positive | None = Field(default=None, description="strength of the matrices, log(theta/l + 1) in layer l")
     edge_dropout: Fraction | None = Field(
-        None, description="probability that an edge is dropped from a propagation in training"
+        default=None, description="probability that an edge is dropped from a propagation in training"
     )
 
 
@@ -84,17 +89,17 @@ class TrainConfig(Section):
 
     section: ClassVar[str] = "train"
 
-    epochs: Count = Field(200, description="number of passes over the graph, one update each")
-    seed: Seed = Field(0, description="seed of the initial parameters and of dropout")
-    eval_every: Count = Field(1, description="epochs between evaluations")
+    epochs: Count = Field(default=200, description="number of passes over the graph, one update each")
+    seed: Seed = Field(default=0, description="seed of the initial parameters and of dropout")
+    eval_every: Count = Field(default=1, description="epochs between evaluations")
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="stop when validation accuracy reaches this; null: never"
+        default=None, description="stop when validation accuracy reaches this; null: never"
     )
     patience: Count | None = Field(
-        None, description="stop after this many epochs without a better validation accuracy; null: never"
+        default=None, description="stop after this many epochs without a better validation accuracy; null: never"
     )
     checkpoint_every: Annotated[int, Field(ge=0)] = Field(
-        0, description="epochs between checkpoints; 0: only when interrupted and at the end"
+        default=0, description="epochs between checkpoints; 0: only when interrupted and at the end"
     )
 
     def evaluates(self, epoch: int) -> bool:
@@ -116,22 +121,22 @@ class SingleConfig(Section):
     section: ClassVar[str] = "single"
 
     optimize: bool = Field(
-        True,
+        default=True,
         description="train with the optimised program (`dorylax.program`); "
         "false: plain `jax.value_and_grad` of the model, the reference",
     )
     order: Order = Field(
-        "auto",
+        default="auto",
         description="order of vertices in memory: as given, or by community, which gathers faster where rows do not fit "
         "in cache; auto: see below",
     )
     gathered: Gathered = Field(
-        "float32",
+        default="float32",
         description="how an epoch stores the rows that it sums over neighbours: bfloat16 is half the bytes to read, and "
         "rounds; see below",
     )
     memory: MemoryCheck = Field(
-        "check",
+        default="check",
         description="what to do where a run will need more memory than there is: check: refuse it before it begins; "
         "ignore: try",
     )

@@ -101,29 +101,34 @@ class Deployment(Section):
     """
 
     name: Annotated[str, AfterValidator(_name)] = Field(
-        "dorylax",
+        default="dorylax",
         description="of the function, the image's repository and the log group, and the beginning of the role's",
     )
     region: Annotated[str, AfterValidator(_region)] | None = Field(
-        None, description="of AWS; None: that of the environment or of the AWS profile"
+        default=None, description="of AWS; None: that of the environment or of the AWS profile"
     )
-    architecture: Architecture = Field("x86_64", description="of the function's processors; arm64 is a fifth cheaper")
-    memory_mb: Annotated[int, Field(ge=128, le=10240)] = Field(1769, description="1769 MB have one virtual CPU")
-    timeout_seconds: Annotated[int, Field(ge=1, le=900)] = Field(900, description="after which AWS ends a call")
+    architecture: Architecture = Field(
+        default="x86_64", description="of the function's processors; arm64 is a fifth cheaper"
+    )
+    memory_mb: Annotated[int, Field(ge=128, le=10240)] = Field(default=1769, description="1769 MB have one virtual CPU")
+    timeout_seconds: Annotated[int, Field(ge=1, le=900)] = Field(default=900, description="after which AWS ends a call")
     subnets: Annotated[tuple[str, ...], _ids("subnet")] = Field(
-        (), description="of the VPC that the function dials out from; both these and security_groups, or neither"
+        default=(),
+        description="of the VPC that the function dials out from; both these and security_groups, or neither",
     )
-    security_groups: Annotated[tuple[str, ...], _ids("sg")] = Field((), description="of the same VPC")
+    security_groups: Annotated[tuple[str, ...], _ids("sg")] = Field(default=(), description="of the same VPC")
     reserved_concurrency: Count | None = Field(
-        None,
+        default=None,
         description="functions at a time that are set aside, and its limit; None: of the account's common ones",
     )
     log_retention_days: Annotated[Count, AfterValidator(_retention)] = Field(
-        7, description="after which log lines are deleted"
+        default=7, description="after which log lines are deleted"
     )
-    lapack: bool = Field(False, description="put SciPy into the image, for models with `jnp.linalg`: 140 MB more")
+    lapack: bool = Field(
+        default=False, description="put SciPy into the image, for models with `jnp.linalg`: 140 MB more"
+    )
     artefacts: Annotated[str, AfterValidator(_artefacts)] | None = Field(
-        None,
+        default=None,
         description="`s3://bucket/prefix`, the `tensor.artefacts` of runs: who trains is to have rights there, and stages "
         "there are deleted with all else; None: none",
     )

@@ -30,15 +30,15 @@ class Oven(Section):
 
     section: ClassVar[str] = "oven"
 
-    loaves: Count = Field(2, description="at a time")
-    heat: Literal["low", "high"] = Field("low", description="of the oven")
-    share: Fraction = Field(0.5, description="of rye")
-    minutes: Positive | None = Field(None, description="in the oven; null: until done")
-    steam: bool = Field(False, description="at the beginning")
-    flour: Text = Field("rye", description="its name")
-    trays: Annotated[int, Field(ge=1, le=4)] = Field(1, description="above each other")
-    eggs: Annotated[int, AfterValidator(_even)] = Field(0, description="in the dough")
-    recipe: PathText | None = Field(None, description="the file that it is in")
+    loaves: Count = Field(default=2, description="at a time")
+    heat: Literal["low", "high"] = Field(default="low", description="of the oven")
+    share: Fraction = Field(default=0.5, description="of rye")
+    minutes: Positive | None = Field(default=None, description="in the oven; null: until done")
+    steam: bool = Field(default=False, description="at the beginning")
+    flour: Text = Field(default="rye", description="its name")
+    trays: Annotated[int, Field(ge=1, le=4)] = Field(default=1, description="above each other")
+    eggs: Annotated[int, AfterValidator(_even)] = Field(default=0, description="in the dough")
+    recipe: PathText | None = Field(default=None, description="the file that it is in")
 
     @model_validator(mode="after")
     def _check(self) -> Oven:
@@ -144,7 +144,7 @@ def test_a_setting_is_added_as_one_field(monkeypatch: pytest.MonkeyPatch) -> Non
     class Longer(schema.TrainConfig):
         """As it is, and one setting more."""
 
-        warmup: Count = Field(5, description="epochs in which the step size grows")
+        warmup: Count = Field(default=5, description="epochs in which the step size grows")
 
     monkeypatch.setitem(schema.SECTIONS, "train", Longer)
     monkeypatch.setitem(schema.KEYS, "train.warmup", Longer.options()["warmup"])
