@@ -56,8 +56,9 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
     try:
         return Deployment.of(values | {key: value for key, value in given.items() if value is not None})
     except ConfigError as error:
-        if file is not None and error.key in values and given.get(error.key) is None:
-            raise ConfigError(f"{document.where(error.key)}: {error}") from None
+        key = error.key or ""
+        if file is not None and key in values and given.get(key) is None:
+            raise ConfigError(f"{document.where(key)}: {error}") from None
         raise
 
 
