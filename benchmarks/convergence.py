@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from dorylax.config import RunConfig
-from dorylax.experiments.comparison import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
+from dorylax.experiments.convergence import Crossing, crossing, target_of
+from dorylax.experiments.seed_statistics import Interval, paired_difference, paired_ratio
 from dorylax.trainer import Trainer, prepare_data
 
 PIPE = "pipe"

@@ -52,8 +52,8 @@ from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.timeline import Span
+from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.program.stage_file import StageReference, sha256_of
 from dorylax.serverless.backends.local.pool import local_workers
 from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.config import TensorConfig
@@ -107,7 +107,7 @@ class Run:
             intervals=settings.intervals, graph_threads=settings.graph_threads, tensor=tensor, **mode
         )
         self.pipeline = Pipeline.of(parts, data, optax.adam(0.01), config)
-        self.pipeline.start(parts.params, None, parts.state)
+        self.run = self.pipeline.start(parts.params, None, parts.state)
         self._units = {"graph": settings.graph_threads, "tensor": settings.workers}
         self._data, self._intervals = data, settings.intervals
         self.cold: list[float] = []
@@ -116,7 +116,7 @@ class Run:
 
     def turn(self, *, counts: bool) -> None:
         """Trains an epoch; none goes on while another pipeline has its turn."""
-        self.pipeline.barrier(self._number + 1)
+        self.run.barrier(self._number + 1)
         found = self._epoch()
         self._number += 1
         if counts:
@@ -125,9 +125,9 @@ class Run:
             self.cold.append(found.seconds)
 
     def _epoch(self) -> Epoch:
-        shipped, recorded = self._shipped(), len(self.pipeline.spans)
-        seconds = self.pipeline.run_epoch().seconds
-        spans = self.pipeline.spans[recorded:]
+        shipped, recorded = self._shipped(), len(self.run.spans)
+        seconds = self.run.run_epoch().seconds
+        spans = self.run.spans[recorded:]
         busy: dict[str, float] = defaultdict(float)
         for span in spans:
             resource = span.resource if span.resource in self._units else f"{span.resource} {span.server}"
@@ -141,13 +141,13 @@ class Run:
     def expected(self) -> int:
         """Bytes that the program ships per epoch, by its cost: weights to every worker that was needed."""
         graph, workers = self._data.graph, len(self._backend._invoker.pids)
-        program = self.pipeline._plan.program
+        program = self.pipeline.prepared.plan.program
         found = program.cost(graph.num_vertices, graph.num_edges, intervals=self._intervals, workers=workers)
         return found.epoch.shipped_bytes
 
     @property
     def _backend(self) -> Any:
-        return self.pipeline._backend
+        return self.run._hosts[0].server.controller._backend
 
     def middle(self) -> Epoch:
         """The epoch of median length (the shorter of two)."""
@@ -350,7 +350,7 @@ def main() -> None:
             draw(runs, arguments.out / "latency_hiding.png")
     finally:
         for run in runs.values():
-            run.pipeline.close()
+            run.run.close()
 
 
 if __name__ == "__main__":

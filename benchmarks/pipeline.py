@@ -29,8 +29,8 @@ from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.trainer.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.step import step_functions
+from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.functions import step_functions
 
 
 def parts_of(data: Dataset, hidden: int) -> Any:
@@ -68,12 +68,12 @@ class Piped:
 
     def __init__(self, data: Dataset, hidden: int, **settings: Any) -> None:
         parts = parts_of(data, hidden)
-        self.pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(**settings))
-        self.pipeline.start(parts.params, None, parts.state)
+        pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(**settings))
+        self.run = pipeline.start(parts.params, None, parts.state)
 
     def epoch(self) -> float:
         """Trains one epoch; its seconds."""
-        return self.pipeline.run_epoch().seconds
+        return self.run.run_epoch().seconds
 
 
 def beside_single(data: Dataset, hidden: int, intervals: list[int], rounds: int) -> None:
@@ -93,7 +93,7 @@ def beside_single(data: Dataset, hidden: int, intervals: list[int], rounds: int)
         print(f"{name:<20} {middle:7.3f} s per epoch   {middle / base:5.2f} × single   (fastest {min(found):.3f} s)")
     for run in runs.values():
         if isinstance(run, Piped):
-            run.pipeline.close()
+            run.run.close()
 
 
 def overhead(epochs: int) -> None:
@@ -104,9 +104,9 @@ def overhead(epochs: int) -> None:
         run.epoch()
         inside, around = [], []
         for _ in range(epochs):
-            before = len(run.pipeline.spans)
+            before = len(run.run.spans)
             seconds = run.epoch()
-            spans = run.pipeline.spans[before:]
+            spans = run.run.spans[before:]
             busy = sum(span.end - span.start for span in spans)
             inside.append(1e6 * busy / len(spans))
             around.append(1e6 * (seconds - busy) / len(spans))
@@ -116,7 +116,7 @@ def overhead(epochs: int) -> None:
             f"{statistics.median(inside):4.0f} µs in a task, {middle:4.0f} µs around it "
             f"(a tenth of the epochs ≤ {tenth:.0f} µs)"
         )
-        run.pipeline.close()
+        run.run.close()
 
 
 def hand_over(rounds: int = 3000) -> float:

@@ -30,7 +30,7 @@ import numpy as np
 from jax import export
 
 from dorylax.clock import RealClock
-from dorylax.program.stage_file import StageReference, sha256_of
+from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.emulator.environment import function_environment
 from dorylax.serverless.backends.emulator.installed import find_emulator

@@ -10,14 +10,13 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
 # In a checkout `layers/` and its like lie beside this folder, in an installed package inside it. Both must import alike.
 if (Path(__file__).parent.parent / "pyproject.toml").is_file():
     __path__.append(str(Path(__file__).parent.parent))
 
 # Public name -> module that defines it.
 _EXPORTS = {
+    "__version__": "dorylax.version",
     "Dataset": "dorylax.graph.dataset",
     "DorylaxError": "dorylax.errors",
     "Graph": "dorylax.graph.graph",
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from dorylax.pipeline.config import PipelineConfig
     from dorylax.serverless.config import TensorConfig
     from dorylax.trainer import Trainer
+    from dorylax.version import __version__
 
 __all__ = [
     "Dataset",

@@ -1,6 +1,6 @@
 """What a sweep has shown: each setting over its seeds, and beside the setting that it is compared with.
 
-Pure: the runs' histories in, numbers and sentences out. How convergence is judged is `comparison`'s.
+Pure: the runs' histories in, numbers and sentences out. How convergence is judged is `convergence`'s.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.experiments.comparison import Crossing, Interval, crossing, paired_difference, paired_ratio, target_of
+from dorylax.experiments.convergence import Crossing, crossing, target_of
 from dorylax.experiments.names import short_name
+from dorylax.experiments.seed_statistics import Interval, paired_difference, paired_ratio
 from dorylax.experiments.sweep import Comparison, Run, Sweep
-from dorylax.trainer.result import EpochRecord
+from dorylax.runs.result import EpochRecord
 
 SAME_ACCURACY = 0.005
 """Two settings are as accurate where all of the interval of their difference is within half a point."""
@@ -198,7 +199,14 @@ def _group(
             compared = compare(runs[setting], runs[base], target, is_baseline=setting == base)
         inside = {key: value for key, value in setting if key not in common}
         variants.append(
-            Variant(dict(setting), short_name(inside), runs[setting], len(planned), setting == base, compared)
+            Variant(
+                dict(setting),
+                short_name(inside) if inside else planned[0].name,
+                runs[setting],
+                len(planned),
+                setting == base,
+                compared,
+            )
         )
     return Group(short_name(common), tuple(variants), target)
 

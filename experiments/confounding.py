@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.experiments.names import short_name
 from dorylax.experiments.sweep import SEED, Comparison, Run, Sweep
-from dorylax.optimizers import OPTIMIZERS
 from dorylax.settings.errors import shown
 
 _ASYNC_ONLY = "pipeline.staleness"

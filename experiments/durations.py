@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping
 
 from dorylax.experiments.runner import RunOutcome
+from dorylax.experiments.seed_statistics import median
 from dorylax.experiments.sweep import Run
 
 
@@ -16,12 +16,11 @@ def known_seconds(outcomes: Iterable[RunOutcome]) -> dict[str, list[float]]:
         seconds = (outcome.summary.get("timings") or {}).get("wall")
         if outcome.status != "done" or seconds is None:
             continue
-        found.setdefault(outcome.run.name, []).append(float(seconds))
-        found.setdefault("", []).append(float(seconds))
+        for name in (outcome.run.name, ""):
+            found.setdefault(name, []).append(float(seconds))
     return found
 
 
 def typical_seconds(run: Run, known: Mapping[str, list[float]]) -> float | None:
     """What a run will take: the median of its setting, else of all; None where nothing is known."""
-    values = known.get(run.name) or known.get("")
-    return statistics.median(values) if values else None
+    return median(known.get(run.name) or known.get("") or ())

@@ -1,7 +1,7 @@
 """The folder of a sweep: `sweep.json` says which sweep it is, so that tables and reports need nothing else.
 
 DIR/sweep.json         the sweep: name, text of its file, what was selected
-DIR/runs/KEY/          a directory for each run
+DIR/runs/KEY/          a directory for each run; in a sweep of one setting DIR/seed-0/, …
 DIR/errors/KEY.txt     tracebacks of runs that failed
 DIR/results.csv        a row for each run (`table`)
 DIR/timings.csv        times and hosts
@@ -22,10 +22,11 @@ from dorylax.durable import write_json
 from dorylax.experiments.runner import RunOutcome, inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
-from dorylax.run_directory import SCHEMA
+from dorylax.runs.directory import SCHEMA
 
 _FILE = "sweep.json"
-_LOCK = ".lock"
+LOCK = ".lock"
+"""A file of its own kind: it holds nothing, and may be left behind."""
 
 
 class Study(NamedTuple):
@@ -61,7 +62,7 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         ConfigError: another one runs there.
     """
-    with (folder / _LOCK).open("w") as file:
+    with (folder / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dorylax import metrics
 from dorylax.config.schema import KEYS
 from dorylax.experiments.folder import Study, read_study
 from dorylax.experiments.runner import RunOutcome, directory
-from dorylax.experiments.table import HOST, RESULTS, TIMINGS
-from dorylax.run_directory import RunDirectory
+from dorylax.experiments.table import RESULTS, TIMINGS, row
+from dorylax.runs import metrics
+from dorylax.runs.directory import RunDirectory
 from dorylax.settings.words import type_words
 
 if TYPE_CHECKING:
@@ -85,16 +85,9 @@ def _runs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame:
     import pandas
 
     columns = _identities(members, keys)
-    outcomes = [outcome for _, outcome in members]
-    for name, kind in RESULTS.items():
-        values = [outcome.status if name == "status" else outcome.summary.get(name) for outcome in outcomes]
-        columns[name] = _column(values, kind)
-    columns["seconds_per_epoch"] = _column([outcome.summary.get("seconds_per_epoch") for outcome in outcomes], float)
-    spent = [outcome.summary.get("timings") or {} for outcome in outcomes]
-    for name in TIMINGS:
-        columns[f"{name}_seconds"] = _column([seconds.get(name) for seconds in spent], float)
-    for name, kind in HOST.items():
-        columns[name] = _column([outcome.environment.get(name) for outcome in outcomes], kind)
+    rows = [row(outcome) for _, outcome in members]
+    for name, kind in {**RESULTS, **TIMINGS}.items():
+        columns[name] = _column([one[name] for one in rows], kind)
     return pandas.DataFrame(columns)
 
 

@@ -29,7 +29,7 @@ from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
 
 if TYPE_CHECKING:
-    from dorylax.trainer.result import EpochRecord, TrainResult
+    from dorylax.runs.result import EpochRecord, TrainResult
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _GRACE_SECONDS = 60.0

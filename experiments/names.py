@@ -1,15 +1,34 @@
-"""Short names of settings, for tables, legends and progress."""
+"""What runs, settings and metrics are called in tables, legends and progress."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dorylax.settings.errors import shown
+
+if TYPE_CHECKING:
+    from dorylax.config import RunConfig
 
 _MODE, _STALENESS, _UPDATE = "pipeline.mode", "pipeline.staleness", "pipeline.update"
 _NAMES = ("data.name", "model.name", "optimizer.name", _MODE, _UPDATE, "pipeline.partitioner")
 """Keys whose values say what they are."""
+
+
+def data_name(config: RunConfig) -> str:
+    """The data set's name as people say it: a path without folder and suffix."""
+    return Path(config.data.name).name.removesuffix(".npz")
+
+
+def title(config: RunConfig) -> str:
+    """What is trained, in words: `gcn on cora`."""
+    return f"{config.model.name} on {data_name(config)}"
+
+
+def metric_name(summaries: Iterable[Mapping[str, Any]]) -> str:
+    """What the accuracies in the summaries of runs are."""
+    return "micro-F1" if any(summary.get("metric") == "micro_f1" for summary in summaries) else "accuracy"
 
 
 def short_name(setting: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from dorylax.experiments.sweep import Run
-from dorylax.progress import Stream, describe_summary, dollars, duration
+from dorylax.observers.progress import Stream, describe_summary, dollars, duration
 
 if TYPE_CHECKING:
     from dorylax.experiments.runner import RunOutcome
-    from dorylax.trainer.result import EpochRecord
+    from dorylax.runs.result import EpochRecord
 
 
 @final
@@ -104,7 +104,7 @@ class SweepProgress:
         self._refresh()
 
     def ends(self, outcome: RunOutcome) -> None:
-        """A run has ended, however it did."""
+        """See `Watcher`."""
         run = outcome.run
         seconds = self._clock() - self._begun.get(run.key, self._clock())
         if outcome.status == "open":

@@ -1,17 +1,13 @@
 """Runs sweeps: `python experiments/run.py --sweep [FILE]`, or `python -m dorylax.experiments.run`.
 
-The command line of `sweep` (what to run), `runner` (running it) and `table` (what comes out).
+The command line of `sweep_file` (what to run), `execution` (running it) and `table` (what comes out).
 """
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 if __name__ == "__main__" and not __package__:
     # As a script Python puts this folder first on the path, where `sweep` and `table` would be importable as top-level
@@ -21,14 +17,23 @@ if __name__ == "__main__" and not __package__:
 
 import click
 
-from dorylax.cli.app import run as run_command
-from dorylax.cli.app import traceback_option
-from dorylax.cli.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.experiments.confounding import confounders
+from dorylax.experiments.durations import known_seconds, typical_seconds
+from dorylax.experiments.execution import carry_out, known_outcomes
+from dorylax.experiments.folder import Study, check_folder, locked, write_sweep
+from dorylax.experiments.progress import SweepProgress
+from dorylax.experiments.runner import RunOptions, check_data, error_file
+from dorylax.experiments.sweep import CONFIGS, Run, Sweep, select
+from dorylax.experiments.sweep_file import load
+from dorylax.experiments.table import print_summary
 from dorylax.near_matches import did_you_mean
+from dorylax.observers.progress import duration
+from dorylax.observers.tensorboard import load_library
+from dorylax.pipeline.resources import cores
 from dorylax.settings.errors import ConfigError
-
-if TYPE_CHECKING:
-    from dorylax.experiments.sweep import Condition, Run, Sweep
+from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.run import run as run_command
+from dorylax.terminal.run import traceback_option
 
 _DEFAULT = "flagship"
 
@@ -82,12 +87,6 @@ def command(
         return 0
     if name is None:
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
-    from dorylax.experiments.confounding import confounders
-    from dorylax.experiments.folder import check_folder, locked
-    from dorylax.experiments.runner import check_data
-    from dorylax.experiments.sweep import select
-    from dorylax.experiments.sweep_file import load
-
     whole = load(_find(name))
     folder = out or Path("runs") / whole.name
     if folder.exists() and not folder.is_dir():
@@ -100,13 +99,13 @@ def command(
     if dry_run:
         return _dry_run(sweep, folder, jobs)
     if tensorboard:
-        from dorylax.tensorboard import load_library
-
         load_library()  # so that its absence is said once, and not by every run
     check_data(sweep)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
-        return _run(sweep, folder, jobs, conditions, with_report=with_report, tensorboard=tensorboard)
+        write_sweep(folder, sweep, conditions)
+        _run(sweep, folder, jobs, RunOptions(tensorboard=tensorboard), with_report=with_report)
+    return 0
 
 
 def _condition(text: str) -> tuple[str, str]:
@@ -118,8 +117,6 @@ def _condition(text: str) -> tuple[str, str]:
 
 def _find(name: str) -> Path:
     """The sweep file that a name or a path means."""
-    from dorylax.experiments.sweep import CONFIGS
-
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return path
@@ -130,15 +127,10 @@ def _find(name: str) -> Path:
 
 
 def _names() -> list[str]:
-    from dorylax.experiments.sweep import CONFIGS
-
     return sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 
 
 def _list() -> None:
-    from dorylax.experiments.sweep import CONFIGS
-    from dorylax.experiments.sweep_file import load
-
     for name in _names():
         sweep = load(CONFIGS / f"{name}.yaml")
         click.echo(f"{name}: {len(sweep.runs)} runs. {sweep.description}")
@@ -146,19 +138,13 @@ def _list() -> None:
 
 def _jobs(runs: Sequence[Run], jobs: int | None) -> int:
     """How many at a time: runs on the real clock would disturb each other's times."""
-    from dorylax.pipeline.resources import cores
-
     usual = cores() if all(run.virtual for run in runs) else 1
     return max(1, min(jobs or usual, len(runs)))
 
 
 def _dry_run(sweep: Sweep, folder: Path, jobs: int | None) -> int:
-    from dorylax.experiments.durations import known_seconds, typical_seconds
-    from dorylax.experiments.runner import check_data, inspect
-    from dorylax.progress import duration
-
     check_data(sweep)
-    outcomes = [inspect(folder, run) for run in sweep.runs]
+    outcomes = list(known_outcomes(sweep, folder).values())
     known = known_seconds(outcomes)
     for outcome in outcomes:
         seconds = typical_seconds(outcome.run, known)
@@ -175,89 +161,31 @@ def _dry_run(sweep: Sweep, folder: Path, jobs: int | None) -> int:
     return 0
 
 
-def _run(
-    sweep: Sweep,
-    folder: Path,
-    jobs: int | None,
-    conditions: Sequence[Condition],
-    *,
-    with_report: bool,
-    tensorboard: bool,
-) -> int:
-    from dorylax.cli.outcome import print_table
-    from dorylax.experiments.durations import known_seconds, typical_seconds
-    from dorylax.experiments.folder import Study, write_sweep
-    from dorylax.experiments.jobs import execute_side_by_side
-    from dorylax.experiments.progress import SweepProgress
-    from dorylax.experiments.runner import RunOptions, error_file, execute, inspect
-    from dorylax.experiments.table import summary_table, write_tables
-
-    write_sweep(folder, sweep, conditions)
-    outcomes = {run.key: inspect(folder, run) for run in sweep.runs}
-    todo = [outcome.run for outcome in outcomes.values() if outcome.status != "done"]
+def _run(sweep: Sweep, folder: Path, jobs: int | None, options: RunOptions, *, with_report: bool) -> None:
+    known = known_outcomes(sweep, folder)
+    todo = [outcome.run for outcome in known.values() if outcome.status != "done"]
     at_a_time = _jobs(todo, jobs)
-    known = known_seconds(list(outcomes.values()))
-    seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, known)) is not None}
-    options = RunOptions(tensorboard=tensorboard)
-    stopped = None
-    with SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress, _terminations():
-        try:
-            ended = (
-                execute(todo, folder, progress, options)
-                if at_a_time == 1
-                else execute_side_by_side(todo, folder, at_a_time, progress, options)
-            )
-            with contextlib.closing(ended):
-                for outcome in ended:
-                    outcomes[outcome.run.key] = outcome
-                    progress.ends(outcome)
-                    if outcome.status == "open":
-                        raise _Terminated
-                    write_tables(list(outcomes.values()), folder)
-        except _Terminated:
-            stopped = CommandError("terminated; what is done is kept: the same command goes on", TERMINATED)
-        except KeyboardInterrupt:
-            stopped = CommandError("interrupted; what is done is kept: the same command goes on", INTERRUPTED)
-    if stopped is not None:  # some may have come to their end before they were stopped
-        outcomes |= {key: inspect(folder, one.run) for key, one in outcomes.items() if one.status == "open"}
-    write_tables(list(outcomes.values()), folder)
-    print_table(summary_table(sweep, list(outcomes.values())))
+    took = known_seconds(known.values())
+    seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, took)) is not None}
+    with SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress:
+        found, stopped = carry_out(known, folder, progress, jobs=at_a_time, options=options)
+    outcomes = list(found.values())
+    print_summary(sweep, outcomes, f"sweep {sweep.name}")
     click.echo(f"results: {folder / 'results.csv'}")
-    if with_report and any(outcome.status == "done" for outcome in outcomes.values()):
-        from dorylax.experiments.report import write_report
+    if with_report and any(outcome.status == "done" for outcome in outcomes):
+        from dorylax.experiments.report import write_report  # loads Matplotlib
 
-        click.echo(f"report: {write_report([Study(sweep, list(outcomes.values()), folder)], folder)}")
+        click.echo(f"report: {write_report([Study(sweep, outcomes, folder)], folder)}")
     if stopped is not None:
-        raise stopped
-    if failed := [outcome.run for outcome in outcomes.values() if outcome.status == "failed"]:
+        code = INTERRUPTED if stopped == "interrupted" else TERMINATED
+        raise CommandError(f"{stopped}; what is done is kept: the same command goes on", code)
+    if failed := [outcome.run for outcome in outcomes if outcome.status == "failed"]:
         first = error_file(folder, failed[0])
         raise CommandError(f"{len(failed)} of {len(outcomes)} runs failed; the first one's traceback: {first}", FAILED)
-    return 0
-
-
-class _Terminated(BaseException):
-    """SIGTERM, which the trainer of a run in this process hears itself."""
-
-
-@contextlib.contextmanager
-def _terminations() -> Iterator[None]:
-    """SIGTERM between runs, or while others run them, ends the sweep as Ctrl-C does."""
-
-    def terminate(*_: object) -> None:
-        raise _Terminated
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code. See `dorylax.cli.app.run`."""
+    """Runs the command line; returns the exit code. See `dorylax.terminal.run.run`."""
     return run_command(command, "experiments/run.py", arguments)
 
 

@@ -1,7 +1,9 @@
-"""Running a sweep: what is not done yet, each run leaving its directory.
+"""Running the runs of a sweep, each leaving its directory.
 
 A run is done when its directory says so, so that a sweep killed at any moment goes on where it was. A run that fails
 leaves its traceback in `errors/` and does not keep the others from running; the next start tries it again.
+
+The trainer and data sets are imported where they are needed, since they load JAX: what is done is known without it.
 """
 
 from __future__ import annotations
@@ -9,22 +11,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from dorylax.config import ConfigError, DataConfig
+from dorylax.config import ConfigError, DataConfig, RunConfig
 from dorylax.durable import write_file
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import Told, Watcher
 from dorylax.near_matches import did_you_mean
-from dorylax.run_directory import RunDirectory, RunDirectoryError, differences
-from dorylax.user_code import in_one_sentence, user_line
+from dorylax.observers.tensorboard import TensorBoard
+from dorylax.runs.differences import differences
+from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
-    from dorylax.tensorboard import TensorBoard
-    from dorylax.trainer.observer import Observer
+    from dorylax.observers.base import Observer
 
 
 @final
@@ -51,22 +54,23 @@ class RunOutcome:
 @final
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """What runs leave besides the usual files.
+    """What holds for all runs.
 
     Attributes:
-        tensorboard: event files for TensorBoard, in `tensorboard/` of the run's directory.
+        tensorboard: whether they also leave event files for TensorBoard, in `tensorboard/` of their directories.
+        failures: errors by which a run fails and the others go on; any other ends the sweep.
     """
 
     tensorboard: bool = False
+    failures: type[Exception] = Exception
 
 
 USUAL = RunOptions()
-"""Nothing else."""
 
 
 def directory(folder: Path, run: Run) -> Path:
-    """Where a run of the sweep in `folder` leaves its files."""
-    return folder / "runs" / run.key
+    """Where a run of the sweep in `folder` leaves its files: `runs/KEY`; where only seeds tell runs apart, `seed-3`."""
+    return folder / "runs" / run.key if run.setting else folder / f"seed-{run.config.train.seed}"
 
 
 def error_file(folder: Path, run: Run) -> Path:
@@ -78,17 +82,19 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     """What is known about a run from its directory alone.
 
     A directory that belongs to something else, or whose files are damaged, is a run that failed: it is tried again, and
-    does not keep the others from running.
+    does not keep the others from running. (One that is named after its seed may have been asked for fewer epochs; whether
+    it can go on is the trainer's to say.)
     """
     path, error_path = directory(folder, run), error_file(folder, run)
     try:
         if (path / "config.yaml").is_file():
             found = RunDirectory.open(path)
-            if changed := differences(found.config, run.config.to_dict()):
+            changed = differences(found.config, run.config.to_dict())
+            if changed and run.setting:
                 raise RunDirectoryError(
                     f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it"
                 )
-            if found.complete:
+            if found.complete and not changed:
                 return RunOutcome(run, "done", found.summary or {}, environment=found.environment)
     except RunDirectoryError as error:
         return RunOutcome(run, "failed", error=str(error))
@@ -124,20 +130,25 @@ def check_data(sweep: Sweep) -> None:
 
 
 def execute(
-    runs: Sequence[Run], folder: Path, watcher: Watcher, options: RunOptions = USUAL
+    runs: Sequence[Run],
+    folder: Path | None,
+    watcher: Watcher,
+    options: RunOptions = USUAL,
+    cache: DataCache | None = None,
 ) -> Generator[RunOutcome, None, None]:
     """Runs one after the other, in this process.
 
     Args:
         runs: what is to be done.
-        folder: the sweep's.
+        folder: the sweep's; None to leave nothing.
         watcher: told of what happens.
-        options: what else runs leave.
+        options: what holds for all runs.
+        cache: may hold data that are loaded already.
 
     Yields:
         An outcome after each run; "open" once a signal has stopped a run, and then no more.
     """
-    cache = DataCache()
+    cache = DataCache() if cache is None else cache
     for index, run in enumerate(runs):
         watcher.begins(run)
         outcome = run_one(run, folder, Told(watcher, run), cache, options)
@@ -147,67 +158,72 @@ def execute(
         cache.keep_only([later.config.data for later in runs[index + 1 :]])
 
 
-def run_one(run: Run, folder: Path, observer: Observer, cache: DataCache, options: RunOptions = USUAL) -> RunOutcome:
-    """Runs, or goes on with, one run; an exception is recorded, and the run has failed."""
+def run_one(
+    run: Run, folder: Path | None, observer: Observer, cache: DataCache, options: RunOptions = USUAL
+) -> RunOutcome:
+    """Runs, or goes on with, one run; an exception by which runs may fail is recorded, and the run has failed."""
     from dorylax.trainer import Trainer
-    from dorylax.trainer.footprint import check_config
 
-    path = directory(folder, run)
+    path = None if folder is None else directory(folder, run)
     try:
-        if run.config.data not in cache:  # otherwise `fit` checks, beside the data that are there
-            check_config(run.config)
-        data = cache.get(run.config.data)
+        data = cache.load(run.config)
         with contextlib.ExitStack() as stack:
             observers = [observer, *(stack.enter_context(one) for one in _sinks(path, options))]
-            trainer = Trainer.from_config(run.config, data, run_directory=path, resume=True, observers=observers)
+            trainer = Trainer.from_config(
+                run.config, data, run_directory=path, resume=path is not None, observers=observers
+            )
             result = trainer.fit()
-    except Exception as error:
+    except options.failures as error:
         text, line = traceback.format_exc(), user_line(error)
         if line is not None:
             text += f"\n{line}: {in_one_sentence(error)}\n"
         elif hasattr(error, "__notes__"):  # JAX's, that it hides its frames, would be the last line
             text += f"\n{in_one_sentence(error)}\n"
         return fail(folder, run, text)
-    error_file(folder, run).unlink(missing_ok=True)
+    if folder is not None:
+        error_file(folder, run).unlink(missing_ok=True)
     if result.stopped == "signal":
         return RunOutcome(run, "open")
-    return inspect(folder, run)
+    return RunOutcome(run, "done", result.summary()) if folder is None else inspect(folder, run)
 
 
-def _sinks(path: Path, options: RunOptions) -> list[TensorBoard]:
+def _sinks(path: Path | None, options: RunOptions) -> list[TensorBoard]:
     """Observers that write what the options ask for into a run's directory; to be closed."""
-    if not options.tensorboard:
+    if path is None or not options.tensorboard:
         return []
-    from dorylax.tensorboard import TensorBoard
-
     return [TensorBoard(path / "tensorboard")]
 
 
-def fail(folder: Path, run: Run, text: str) -> RunOutcome:
+def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:
     """Records why a run has failed; the last line is what tables and messages say."""
-    path = error_file(folder, run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, text)
+    if folder is not None:
+        path = error_file(folder, run)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, text)
     return RunOutcome(run, "failed", error=_last_line(text))
 
 
 @final
 class DataCache:
-    """Data sets by their configuration, each loaded once."""
+    """Data sets by their configuration, each loaded once, and only by a run that fits in memory."""
 
-    def __init__(self) -> None:
-        self._loaded: dict[DataConfig, Dataset] = {}
+    def __init__(self, loaded: Mapping[DataConfig, Dataset] | None = None) -> None:
+        self._loaded = dict(loaded or {})
 
-    def __contains__(self, config: DataConfig) -> bool:
-        return config in self._loaded
+    def load(self, config: RunConfig) -> Dataset:
+        """The data set of a run, prepared as its configuration says.
 
-    def get(self, config: DataConfig) -> Dataset:
-        """The data set, prepared as its configuration says."""
+        Raises:
+            MemoryLimitError: the run does not fit. (With data that are there already, `Trainer.fit` checks that.)
+            ValueError, OSError: as `prepare_data` does.
+        """
         from dorylax.trainer import prepare_data
+        from dorylax.trainer.footprint import check_config
 
-        if config not in self._loaded:
-            self._loaded[config] = prepare_data(config)
-        return self._loaded[config]
+        if config.data not in self._loaded:
+            check_config(config)
+            self._loaded[config.data] = prepare_data(config.data)
+        return self._loaded[config.data]
 
     def keep_only(self, configs: Sequence[DataConfig]) -> None:
         """Lets go of all others."""

@@ -49,8 +49,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The setting in a few words: `gcn, async S=0 per_epoch`."""
-        return short_name(self.setting)
+        """The setting in a few words: `gcn, async S=0 per_epoch`; where nothing varies, the model."""
+        return short_name(self.setting or {"model.name": self.config.model.name})
 
     @property
     def label(self) -> str:

@@ -7,7 +7,7 @@
       pipeline.mode: [pipe, async, async]
       pipeline.staleness: [null, 0, 1]
     exclude: [{model.name: gat, pipeline.mode: async}]
-    seeds: 3                                    # 0, 1, 2; or a list
+    seeds: 3                                    # 0, 1, 2; or a list. Without grid and zip: one setting over these
     compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed
 
 Everything is checked before anything runs, and each error has its file and line. Running is `runner`'s.
@@ -20,6 +20,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import check_value, unknown_key
@@ -56,6 +58,22 @@ def read(text: str, source: str, name: str) -> Sweep:
         ConfigError: the file is wrong; see `expand`.
     """
     return dataclasses.replace(expand(parse(text, source), name), text=text)
+
+
+def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int]) -> Sweep:
+    """The sweep of one configuration over seeds.
+
+    Args:
+        name: of the sweep.
+        given: keys of the configuration, dotted; `train.seed` does not count.
+        seeds: of its runs.
+
+    Raises:
+        ConfigError: a seed or the configuration is wrong.
+    """
+    base = {key: value for key, value in given.items() if key != SEED}
+    text = yaml.safe_dump({"base": base, "seeds": list(seeds)}, sort_keys=False, allow_unicode=True)
+    return read(text, name, name)
 
 
 def expand(document: Document, name: str) -> Sweep:
@@ -121,7 +139,9 @@ def _base(document: Document, content: Any) -> dict[str, Any]:
 
 
 def _axes(document: Document, content: Mapping[str, Any], base: Mapping[str, Any]) -> list[Axis]:
-    """The grid's axes, then the zip's."""
+    """The grid's axes, then the zip's; none where a file lists nothing but seeds."""
+    if "seeds" in content and "grid" not in content and "zip" not in content:
+        return []
     grid = content.get("grid")
     if not isinstance(grid, dict) or not grid:
         if "zip" not in content or grid is not None:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import csv
 import io
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from dorylax.cli.outcome import mean_std, spread, time_title
+from dorylax.config import RunConfig
 from dorylax.config.schema import KEYS
 from dorylax.durable import write_file
+from dorylax.experiments.names import metric_name
 from dorylax.experiments.runner import RunOutcome
+from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Sweep
-from dorylax.progress import duration
+from dorylax.observers.progress import duration
+from dorylax.terminal.output import percent, print_table
+
+_EARLY = ("target", "patience")
 
 RESULTS: Mapping[str, type] = {
     "status": str,
@@ -32,8 +36,9 @@ RESULTS: Mapping[str, type] = {
     "test_accuracy": float,
     "final_loss": float,
 }
-TIMINGS = ("compile", "train", "evaluate", "checkpoint", "wall")
-HOST: Mapping[str, type] = {"machine": str, "cpu_count": int, "platform": str, "python": str, "dorylax": str}
+_SPENT = ("compile", "train", "evaluate", "checkpoint", "wall")
+_HOST: Mapping[str, type] = {"machine": str, "cpu_count": int, "platform": str, "python": str, "dorylax": str}
+TIMINGS: Mapping[str, type] = {"seconds_per_epoch": float, **{f"{name}_seconds": float for name in _SPENT}, **_HOST}
 """Columns of the tables, with their types."""
 
 
@@ -42,11 +47,22 @@ def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
     outcomes = sorted(outcomes, key=lambda outcome: outcome.run.key)
     used = {key for outcome in outcomes for key in outcome.run.config.dotted()}
     keys = [key for key in KEYS if key in used]
-    results = [{"run": outcome.run.key, **outcome.run.config.dotted(), **_result(outcome)} for outcome in outcomes]
-    write_file(folder / "results.csv", to_csv(["run", *keys, *RESULTS], results))
-    timings = [{"run": outcome.run.key, **_timing(outcome)} for outcome in outcomes]
-    columns = ["run", "seconds_per_epoch", *(f"{name}_seconds" for name in TIMINGS), *HOST]
-    write_file(folder / "timings.csv", to_csv(columns, timings))
+    settings = [{"run": outcome.run.key, **outcome.run.config.dotted()} for outcome in outcomes]
+    rows = [setting | row(outcome) for setting, outcome in zip(settings, outcomes, strict=True)]
+    write_file(folder / "results.csv", to_csv(["run", *keys, *RESULTS], rows))
+    write_file(folder / "timings.csv", to_csv(["run", *TIMINGS], rows))
+
+
+def row(outcome: RunOutcome) -> dict[str, Any]:
+    """What became of a run: the values of `RESULTS` and `TIMINGS`, None where there is none."""
+    spent = outcome.summary.get("timings") or {}
+    return {
+        **{name: outcome.summary.get(name) for name in RESULTS},
+        "status": outcome.status,
+        "seconds_per_epoch": outcome.summary.get("seconds_per_epoch"),
+        **{f"{name}_seconds": spent.get(name) for name in _SPENT},
+        **{name: outcome.environment.get(name) for name in _HOST},
+    }
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -59,54 +75,74 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return stream.getvalue()
 
 
-def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome]) -> Table:
-    """One row per setting: how many of its runs are done, and mean ± standard deviation over its seeds."""
+def print_summary(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> None:
+    """Prints `summary_table`, and what its marks mean."""
+    print_table(summary_table(sweep, outcomes, title))
+    if any(outcome.summary.get("stopped") in _EARLY for outcome in outcomes):
+        print("* stopped before train.epochs: target accuracy reached, or patience exhausted")
+
+
+def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> Table:
+    """One row per setting, with how many of its runs are done; where nothing varies, one per seed and one for all."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for axis in sweep.axes:
+        table.add_column(axis)
+    metric = metric_name(outcome.summary for outcome in outcomes)
+    time = time_title([outcome.run.config for outcome in outcomes])
+    judged = (f"test {metric}", f"validation {metric}", "final loss", "best epoch", "epochs")
+    for name in ("runs" if sweep.axes else "seed", *judged, time):
+        table.add_column(name, justify="right")
     groups: dict[tuple[str, ...], list[RunOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault(tuple(_cell(outcome.run.setting[axis]) for axis in sweep.axes), []).append(outcome)
-    micro = any(outcome.summary.get("metric") == "micro_f1" for outcome in outcomes)
-    table = Table(title=f"sweep {sweep.name}", title_justify="left", title_style="bold")
-    for axis in sweep.axes:
-        table.add_column(axis)
-    metric = "micro-F1" if micro else "accuracy"
-    time = time_title([outcome.run.config for outcome in outcomes])
-    for name in ("runs", f"test {metric}", f"validation {metric}", "final loss", "best epoch", time):
-        table.add_column(name, justify="right")
     for setting, members in groups.items():
         done = [outcome.summary for outcome in members if outcome.status == "done"]
-
-        def values(name: str, done: list[dict[str, Any]] = done) -> list[float | None]:
-            return [None if (value := summary.get(name)) is None else float(value) for summary in done]
-
-        loss, deviation = mean_std(values("final_loss"))
-        best, _ = mean_std(values("best_epoch"))
-        seconds = [value for value in values("seconds_per_epoch") if value is not None]
         failed = sum(outcome.status == "failed" for outcome in members)
-        table.add_row(
-            *setting,
-            f"{len(done)}/{len(members)}" + (f", {failed} failed" if failed else ""),
-            spread(values("test_accuracy")),
-            spread(values("val_accuracy")),
-            "–" if loss is None else f"{loss:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}"),
-            "–" if best is None else f"{best:.0f}",
-            duration(statistics.median(seconds)) if seconds else "–",
-        )
+        if sweep.axes:
+            runs = f"{len(done)}/{len(members)}" + (f", {failed} failed" if failed else "")
+            table.add_row(*setting, runs, *_results(done))
+            continue
+        for outcome in members:
+            done_or_not = _results([outcome.summary]) if outcome.status == "done" else [outcome.status]
+            table.add_row(str(outcome.run.config.train.seed), *done_or_not)
+        if len(members) > 1:
+            table.add_section()
+            table.add_row("mean ± std", *_results(done), style="bold")
     return table
 
 
-def _result(outcome: RunOutcome) -> dict[str, Any]:
-    return {**{name: outcome.summary.get(name) for name in RESULTS}, "status": outcome.status}
+def _results(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The cells of one row: of a run, or of several as mean ± standard deviation."""
+
+    def values(name: str) -> list[float | None]:
+        return [None if (value := summary.get(name)) is None else float(value) for summary in summaries]
+
+    loss, deviation = mean_std(values("final_loss"))
+    (best, _), (epochs, _) = mean_std(values("best_epoch")), mean_std(values("epochs"))
+    early = any(summary.get("stopped") in _EARLY for summary in summaries)
+    seconds = median(values("seconds_per_epoch"))
+    return [
+        spread(values("test_accuracy")),
+        spread(values("val_accuracy")),
+        "–" if loss is None else f"{loss:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}"),
+        "–" if best is None else f"{best:.0f}",
+        "–" if epochs is None else f"{epochs:.0f}{'*' * early}",
+        "–" if seconds is None else duration(seconds),
+    ]
 
 
-def _timing(outcome: RunOutcome) -> dict[str, Any]:
-    if outcome.status != "done":
-        return {}
-    spent = outcome.summary.get("timings") or {}
-    return {
-        "seconds_per_epoch": outcome.summary.get("seconds_per_epoch"),
-        **{f"{name}_seconds": spent.get(name) for name in TIMINGS},
-        **{name: outcome.environment.get(name) for name in HOST},
-    }
+def spread(values: Sequence[float | None]) -> str:
+    """Fractions as `81.5 ± 0.6 %`."""
+    mean, std = mean_std(values)
+    return percent(mean) if mean is None or std is None else f"{100 * mean:.1f} ± {100 * std:.1f} %"
+
+
+def time_title(configs: Iterable[RunConfig]) -> str:
+    """The title of a column of times per epoch, which says where they are simulated."""
+    clocks = {"real" if config.pipeline is None else config.pipeline.clock for config in configs}
+    if clocks == {"virtual"}:
+        return "virtual time per epoch"
+    return "time per epoch (of either clock)" if "virtual" in clocks else "time per epoch"
 
 
 def _cell(value: Any) -> str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 from dorylax.experiments.sweep import Run
 
 if TYPE_CHECKING:
-    from dorylax.trainer.result import EpochRecord, TrainResult
+    from dorylax.experiments.runner import RunOutcome
+    from dorylax.runs.result import EpochRecord, TrainResult
 
 
 @runtime_checkable
@@ -23,6 +24,9 @@ class Watcher(Protocol):
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """It has trained an epoch."""
 
+    def ends(self, outcome: RunOutcome) -> None:
+        """It has ended, however it did."""
+
 
 @final
 class Told:
@@ -32,7 +36,7 @@ class Told:
         self._watcher, self._run = watcher, run
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
-        """See `dorylax.trainer.observer.Observer`."""
+        """See `dorylax.observers.base.Observer`."""
         self._watcher.started(self._run, total_epochs, first_epoch)
 
     def epoch(self, record: EpochRecord) -> None:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.inputs import statistics_dtype
 from dorylax.ops import gather, gather_edges, in_degrees, missing_self_loops
 
@@ -31,7 +31,7 @@ class NormalisedAdjacency(NamedTuple):
         edge_weight: w `[E]`, or None for all ones.
     """
 
-    graph: Graph
+    graph: CompressedGraph
     scale: Float[Array, "V 1"]
     loops: Float[Array, "V 1"]
     edge_weight: Float[Array, " E"] | None
@@ -44,7 +44,7 @@ class NormalisedAdjacency(NamedTuple):
 
 
 def normalised_adjacency(
-    graph: Graph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
+    graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
 ) -> NormalisedAdjacency:
     """Ã of a graph, to be multiplied with rows like `x`.
 

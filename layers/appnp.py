@@ -10,7 +10,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.adjacency import NormalisedAdjacency, check_alpha, normalised_adjacency
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.inputs import follow_input
@@ -69,7 +69,7 @@ class APPNPConv(nnx.Module):
         self.dropout = Dropout(edge_dropout, rngs=rngs)
 
     def __call__(
-        self, graph: Graph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
+        self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V F"]:
         """Applies the layer.
 

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.dropout import Dropout
 from dorylax.ops import edge_ids, edge_softmax, gather, loop_ids, missing_self_loops
 
 
 def attend(
-    graph: Graph,
+    graph: CompressedGraph,
     z: Float[Array, "V H F"],
     scores: Float[Array, "E H"],
     loop_scores: Float[Array, "V H"],

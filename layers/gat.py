@@ -11,7 +11,7 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.attention import attend
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.initializers import glorot_uniform, zeros
@@ -100,7 +100,7 @@ class GATConv(nnx.Module):
         )
         self.dropout = Dropout(attention_dropout, rngs=rngs)
 
-    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Applies the layer.
 
         Args:
@@ -125,7 +125,7 @@ class GATConv(nnx.Module):
         return y if bias is None else y + bias
 
     def _attend(
-        self, graph: Graph, z: Float[Array, "V K F"], source: Float[Array, "V K"], target: Float[Array, "V K"]
+        self, graph: CompressedGraph, z: Float[Array, "V K F"], source: Float[Array, "V K"], target: Float[Array, "V K"]
     ) -> Float[Array, "V K F"]:
         slope = self.negative_slope
         if not self.dropout.active:

@@ -11,7 +11,7 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.attention import attend
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.initializers import glorot_uniform, zeros
@@ -112,7 +112,7 @@ class GATv2Conv(nnx.Module):
         self.bias = nnx.data(bias(self.total_features) if use_bias else None)
         self.dropout = Dropout(attention_dropout, rngs=rngs)
 
-    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Applies the layer.
 
         Args:

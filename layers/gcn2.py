@@ -15,7 +15,7 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.adjacency import check_alpha, normalised_adjacency
 from dorylax.layers.initializers import glorot_uniform
 from dorylax.layers.inputs import check_width, follow_input
@@ -92,7 +92,7 @@ class GCN2Conv(nnx.Module):
 
     def __call__(
         self,
-        graph: Graph,
+        graph: CompressedGraph,
         x: Float[Array, "V F"],
         initial: Float[Array, "V F"],
         edge_weight: Float[Array, " E"] | None = None,

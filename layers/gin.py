@@ -11,7 +11,7 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
 from dorylax.layers.norm import NormKind, make_norm
@@ -100,7 +100,7 @@ class GINConv(nnx.Module):
         self.out = linear(hidden_features, out_features)
         self.epsilon = nnx.Param(jnp.asarray(epsilon, param_dtype)) if train_epsilon else epsilon
 
-    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Applies the layer.
 
         Args:

@@ -11,7 +11,7 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
 from dorylax.layers.sage import Aggregation
@@ -111,7 +111,7 @@ class MPNNConv(nnx.Module):
         self.update_out = linear(hidden_features, out_features)
 
     def __call__(
-        self, graph: Graph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None
+        self, graph: CompressedGraph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None
     ) -> Float[Array, "V C"]:
         """Applies the layer.
 
@@ -147,7 +147,7 @@ class MPNNConv(nnx.Module):
         _, kernel, offset = follow_input((x, linear.kernel[...], bias))
         return [*jnp.split(kernel, ends), jnp.zeros((), x.dtype) if offset is None else offset]
 
-    def _check_edges(self, graph: Graph, edges: jax.Array | None) -> None:
+    def _check_edges(self, graph: CompressedGraph, edges: jax.Array | None) -> None:
         if edges is None:
             if self.edge_features:
                 raise ValueError(

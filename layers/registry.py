@@ -14,7 +14,7 @@ from typing import Any, final
 from flax import nnx
 
 from dorylax.layers.models import APPNP, GAT, GCN, GCNII, GIN, MLP, MPNN, SGC, GATv2, GraphSAGE
-from dorylax.own import is_own, load_own
+from dorylax.user_code.references import is_reference, load_reference
 
 # What the models over the skeleton take, besides their input and output widths.
 _SHARED = frozenset({"hidden_features", "num_layers", "dropout", "norm", "residual", "jk"})
@@ -206,7 +206,8 @@ def build(name: str, in_features: int, out_features: int, options: Mapping[str, 
     """Makes a model by name.
 
     Args:
-        name: a key of `MODELS`, or a reference to the user's own (`dorylax.own`), which gets the options as given.
+        name: a key of `MODELS`, or a reference to the user's own (`dorylax.user_code.references`), which gets the options
+            as given.
         in_features: F, width of the features.
         out_features: C, number of classes.
         options: `model.*` keys without the prefix; what is missing is taken from the model's recipe.
@@ -218,8 +219,8 @@ def build(name: str, in_features: int, out_features: int, options: Mapping[str, 
     Raises:
         ValueError: no such model, an option that it does not understand, or an option out of range.
     """
-    if is_own(name):
-        return load_own(name)(in_features=in_features, out_features=out_features, **options, rngs=rngs)
+    if is_reference(name):
+        return load_reference(name)(in_features=in_features, out_features=out_features, **options, rngs=rngs)
     if name not in MODELS:
         raise ValueError(f"model.name must be one of {', '.join(MODELS)}, got {name!r}")
     spec = MODELS[name]

@@ -11,7 +11,7 @@ from jax.nn.initializers import Initializer
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.adjacency import normalised_adjacency
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
@@ -76,7 +76,7 @@ class SGConv(nnx.Module):
         self.bias = nnx.data(nnx.Param(bias_init(rngs.params(), (out_features,), param_dtype)) if use_bias else None)
 
     def __call__(
-        self, graph: Graph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
+        self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V C"]:
         """Applies the layer.
 

@@ -1,59 +1,54 @@
-"""The gate before each epoch: coroutines wait at it until the ledger lets them start."""
+"""The gate before each epoch of a host: its intervals wait there until the host is told that they may start."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import final
 
-from dorylax.pipeline.staleness import Ledger
+from dorylax.pipeline.messages import Started
+from dorylax.pipeline.staleness import Allowance
 
 
 @final
 class Gate:
-    """Lets intervals into their epochs, those that wait together in the order of their numbers.
+    """Lets a host's intervals into their epochs, those that wait together in the order of their numbers.
 
     Args:
-        ledger: what decides.
+        allowance: how far they may go at first.
+        report: told of each start before the interval goes on.
+
+    Attributes:
+        allowance: as the host was last told. An old one is only stricter.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    def __init__(self, allowance: Allowance, report: Callable[[Started], None]) -> None:
+        self.allowance = allowance
+        self._report = report
         self._waiting: dict[int, tuple[int, asyncio.Future[None]]] = {}
-        self._reached: list[tuple[int, asyncio.Future[None]]] = []
 
     async def enter(self, interval: int, epoch: int) -> None:
-        """Waits until the interval may start the epoch, and starts it."""
-        if not self.ledger.may_start(interval, epoch):
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[interval] = (epoch, future)
-            try:
-                await future
-            finally:
-                self._waiting.pop(interval, None)
-        else:
-            self.ledger.start(interval, epoch)
+        """Waits until the interval may start the epoch, and starts it.
 
-    async def all_finished(self, epoch: int) -> None:
-        """Waits until every interval has finished an epoch."""
-        if self.ledger.min_epoch > epoch:
+        Args:
+            interval: its number in the whole graph.
+            epoch: the one after that which it started last.
+        """
+        if epoch <= self.allowance.horizon:
+            self._report(Started(interval, epoch))
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reached.append((epoch, future))
-        await future
+        self._waiting[interval] = (epoch, future)
+        try:
+            await future
+        finally:
+            del self._waiting[interval]
 
-    def finished(self, interval: int, epoch: int) -> None:
-        """Notes that an interval has finished an epoch."""
-        if self.ledger.finished(interval, epoch):
-            self.changed()
-
-    def changed(self) -> None:
-        """Lets in who may start now; after the ledger has changed otherwise."""
-        for epoch, future in [entry for entry in self._reached if entry[0] < self.ledger.min_epoch]:
-            self._reached.remove((epoch, future))
-            if not future.done():
-                future.set_result(None)
+    def allow(self, allowance: Allowance) -> None:
+        """Takes what the host is told, and lets in who may start now."""
+        self.allowance = allowance
         for interval in sorted(self._waiting):
             epoch, future = self._waiting[interval]
-            if not future.done() and self.ledger.may_start(interval, epoch):
-                self.ledger.start(interval, epoch)
+            if not future.done() and epoch <= allowance.horizon:
+                self._report(Started(interval, epoch))
                 future.set_result(None)

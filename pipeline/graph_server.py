@@ -1,15 +1,15 @@
 """A graph server: owns a shard, computes for its intervals on its threads, exchanges boundary rows with its peers.
 
 A value that other intervals read through edges lies in a buffer here (`dorylax.pipeline.buffers`); everything else stays
-with the visit. What an interval does is `dorylax.pipeline.steps`', which asks the methods of this class.
+with the visit. What an interval does with it is said by `dorylax.pipeline.steps`, which stand above this class.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, TypeVar, final
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from dorylax.graph.shard import Shard
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_operators import RowRange
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, Reads, RowBuffer
-from dorylax.pipeline.fabric import Fabric, Job
+from dorylax.pipeline.context import HostContext
+from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.messages import HEADER_BYTES, PartsMessage, RowsMessage, SumsMessage
 from dorylax.pipeline.operators import Piece, pieces, row_shape
+from dorylax.pipeline.parameters import ParameterClient
 from dorylax.pipeline.plan import Operand, Step
-from dorylax.pipeline.steps import RUN
-from dorylax.pipeline.timeline import Resource, Span
+from dorylax.pipeline.recorder import Recorder
+from dorylax.pipeline.stages import StageFunction
 from dorylax.pipeline.transport import Address, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 from dorylax.pipeline.visit import Visit
@@ -35,7 +37,27 @@ T = TypeVar("T")
 Message = RowsMessage | SumsMessage | PartsMessage
 _KINDS = {RowsMessage: ("rows", "SC"), SumsMessage: ("sums", "∇SC"), PartsMessage: ("parts", "GS")}
 
-_KEEP = -3  # places of jobs: copying publication k has place _KEEP - k
+_COPY = -3  # places of jobs: copying publication k has place _COPY - k
+
+
+class Job(NamedTuple):
+    """Something for the threads of a graph server.
+
+    Attributes:
+        step: what it is part of.
+        visit: for which interval and epoch.
+        place: unlike that of any other job of this step and visit.
+        flops: operations, an estimate.
+        bytes: that it reads, an estimate.
+        label: what it is called.
+    """
+
+    step: Step
+    visit: Visit
+    place: int
+    flops: int
+    bytes: int
+    label: str
 
 
 @final
@@ -43,18 +65,20 @@ class GraphServer:
     """One graph server.
 
     Args:
+        context: what it shares with the others.
         shard: its part of the graph.
-        first_interval: the number, in the whole graph, of its first interval.
-        owners: the server of each interval of the whole graph.
         threads: how many graph tasks it runs at a time.
-        one_at_a_time: whether only one task of any kind runs at a time (`no-pipe`).
+        functions: of stages and of the driver's tasks that run here, by number.
         controller: has tensor tasks run.
         autotuner: how many tensor tasks may run at a time, as graph tasks queue up; None where that stays.
-        fabric: what it shares with the others.
+        gate: knows how old rows may be.
+        recorder: told of what is done.
 
     Attributes:
-        shard, first_interval, controller, autotuner, fabric: as given.
+        context, shard, functions, controller, autotuner, gate, recorder: as given.
+        first_interval: the number, in the whole graph, of its first interval.
         address: where peers reach it.
+        parameters: the parameter servers, as its intervals ask them.
         buffers: of each publication of the plan.
         merges: of each push, by the number of the task.
         parts: of each completed sum over all rows, by the number of the task.
@@ -63,43 +87,47 @@ class GraphServer:
 
     def __init__(
         self,
+        context: HostContext,
         shard: Shard,
         *,
-        first_interval: int,
-        owners: Sequence[int],
         threads: int,
-        one_at_a_time: bool,
+        functions: Mapping[int, StageFunction],
         controller: Controller,
         autotuner: Autotuner | None,
-        fabric: Fabric,
+        gate: Gate,
+        recorder: Recorder,
     ) -> None:
-        self.shard, self.first_interval, self.fabric = shard, first_interval, fabric
+        self.context, self.shard, self.functions = context, shard, functions
+        self.controller, self.autotuner, self.gate, self.recorder = controller, autotuner, gate, recorder
+        self.first_interval = context.homes.index(shard.server)
         self.address = Address("graph", shard.server)
-        self.controller, self.autotuner = controller, autotuner
+        self.parameters = ParameterClient(self.address, context.parameter_servers, context.transport)
         self._queued = 0
-        self._owners = np.asarray(owners)
-        self._workers = fabric.clock.workers(f"graph {shard.server}", threads)
-        self._turn = asyncio.Semaphore(1) if one_at_a_time else None
+        self._owners = np.asarray(context.homes)
+        self._workers = context.clock.workers(f"graph {shard.server}", threads)
+        self._turn = asyncio.Semaphore(1) if context.one_at_a_time else None
         self._block_counts: dict[tuple[int, int], np.ndarray] = {}
         self._pieces: dict[tuple[int, int], list[Piece]] = {}
+        plan = context.plan
         self.buffers = [
             RowBuffer(shard, entry.direction, row_shape(entry.var), type_of(entry.var).dtype)
-            for entry in fabric.plan.publications
+            for entry in plan.publications
         ]
         self.merges = {
             step.index: MergeBuffer(shard, row_shape(step.writes[0]), type_of(step.writes[0]).dtype)
-            for step in (*fabric.plan.once, *fabric.plan.epoch)
+            for step in plan.steps
             if step.kind == "push"
         }
         self.parts = {
             step.index: PartsBuffer(
-                len(owners), [(type_of(one.outvars[0]).shape, type_of(one.outvars[0]).dtype) for one in step.equations]
+                len(context.homes),
+                [(type_of(one.outvars[0]).shape, type_of(one.outvars[0]).dtype) for one in step.equations],
             )
-            for step in (*fabric.plan.once, *fabric.plan.epoch)
+            for step in plan.steps
             if step.kind == "sum"
         }
         self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
-        fabric.transport.register(self.address, self)
+        context.transport.register(self.address, self)
 
     @property
     def num_intervals(self) -> int:
@@ -115,42 +143,30 @@ class GraphServer:
 
     def changing_buffers(self) -> list[tuple[int, RowBuffer]]:
         """The buffers of what is not the same in every epoch, by number of the publication."""
-        entries = zip(self.fabric.plan.publications, self.buffers, strict=True)
+        entries = zip(self.context.plan.publications, self.buffers, strict=True)
         return [(number, buffer) for number, (entry, buffer) in enumerate(entries) if not entry.constant]
 
     def changing_parts(self) -> dict[int, PartsBuffer]:
         """Those of `parts` that are not complete before training."""
-        return {step.index: self.parts[step.index] for step in self.fabric.plan.epoch if step.kind == "sum"}
+        return {step.index: self.parts[step.index] for step in self.context.plan.epoch if step.kind == "sum"}
 
     # What an interval does.
 
-    async def run(self, step: Step, visit: Visit) -> None:
-        """Runs one step of an interval, up to and including the publication of what it writes.
-
-        Boundary rows and gradients are on their way when it returns (`Visit.background`).
-
-        Raises:
-            TaskFailedError: a tensor task failed too often.
-        """
-        await RUN[step.kind](self, step, visit)
-        for number in step.publishes:
-            await self.publish(number, visit)
-        if step.sums and visit.epoch >= 0:
-            sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
-            await self._start(visit, self.fabric.parameters.push(visit.number, visit.epoch, step.index, sums))
-        for var in step.forget:
-            visit.values.pop(var, None)
-
     async def publish(self, number: int, visit: Visit) -> None:
         """Publishes the visit's rows of a value here, and sends its boundary rows to the peers that have them as ghosts."""
-        publication, buffer = self.fabric.plan.publications[number], self.buffers[number]
+        publication, buffer = self.context.plan.publications[number], self.buffers[number]
         first, last = self.bounds(visit)
         rows = np.asarray(visit.value(publication.var))[: last - first]
         await buffer.publish(visit.interval, rows, visit.epoch)
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
             message = RowsMessage(number, visit.number, visit.epoch, rows[places - first])
-            order = (visit.epoch, visit.number, len(self.fabric.plan.program.tasks) + number, peer)
+            order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
             await self.send(visit, peer, message, order)
+
+    async def push(self, step: Step, visit: Visit) -> None:
+        """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
+        sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
+        await self._start(visit, self.parameters.push(visit.number, visit.epoch, step.index, sums))
 
     async def finish(self, visit: Visit) -> None:
         """Waits until all that the visit has sent is there."""
@@ -165,16 +181,16 @@ class GraphServer:
 
     def required(self, epoch: int) -> int:
         """The oldest epoch of rows that an interval in this epoch may read."""
-        return -1 if epoch < 0 else self.fabric.required(epoch)
+        return self.gate.allowance.required_row_epoch(epoch)
 
     async def wait(self, number: int, epoch: int) -> None:
         """Until the rows of a publication are as new as they must be."""
-        constant = self.fabric.plan.publications[number].constant
+        constant = self.context.plan.publications[number].constant
         await self.buffers[number].stamps.wait(-1 if constant else self.required(epoch))
 
-    async def keep(self, number: int, step: Step, visit: Visit) -> None:
+    async def copy(self, number: int, step: Step, visit: Visit) -> None:
         """Copies a publication's rows of the interval's in-neighbours into the visit, once per epoch."""
-        if number in visit.kept:
+        if number in visit.copies:
             return
         await self.wait(number, visit.epoch)
         buffer, sources = self.buffers[number], self.shard.unique_sources(visit.interval)
@@ -184,16 +200,16 @@ class GraphServer:
             with buffer.guard.reading():
                 return buffer.rows[sources], buffer.reads(counts)
 
-        job = Job(step, visit, _KEEP - number, 0, 2 * len(sources) * buffer.rows[:1].nbytes, "copy")
-        visit.kept[number], found = (await self.compute(job, work)).value
-        if not self.fabric.plan.publications[number].constant:
-            self.fabric.counters.read(visit.epoch, found)
+        job = Job(step, visit, _COPY - number, 0, 2 * len(sources) * buffer.rows[:1].nbytes, "copy")
+        visit.copies[number], found = (await self.compute(job, work)).value
+        if not self.context.plan.publications[number].constant:
+            self.recorder.counters.read(visit.epoch, found)
 
-    def operand(self, operand: Operand, visit: Visit, *, kept: bool) -> np.ndarray:
+    def operand(self, operand: Operand, visit: Visit, *, copied: bool) -> np.ndarray:
         """The array that a graph operator reads: the visit's own rows or edges, its copy, or a buffer."""
         number = operand.publication
         if number is not None:
-            array: np.ndarray = visit.kept[number] if kept else self.buffers[number].rows
+            array: np.ndarray = visit.copies[number] if copied else self.buffers[number].rows
             return array
         array = np.asarray(visit.value(operand.var))
         if operand.role == "edge":
@@ -205,7 +221,7 @@ class GraphServer:
         """Into which pieces an operator's rows are cut; the same in every epoch."""
         key = (step.index, interval)
         if key not in self._pieces:
-            self._pieces[key] = pieces(step, rows, self.fabric.chunk)
+            self._pieces[key] = pieces(step, rows, self.context.edge_chunk)
         return self._pieces[key]
 
     def block_counts(self, number: int, interval: int) -> np.ndarray:
@@ -213,7 +229,7 @@ class GraphServer:
         key = (number, interval)
         if key not in self._block_counts:
             shard = self.shard
-            if self.fabric.plan.publications[number].direction == "in":
+            if self.context.plan.publications[number].direction == "in":
                 read = shard.unique_sources(interval)
             else:
                 first, last = (int(shard.outgoing.offsets[row]) for row in shard.bounds[interval : interval + 2])
@@ -232,17 +248,18 @@ class GraphServer:
 
     async def compute(self, job: Job, work: Callable[[], T]) -> Timed[T]:
         """Does something on this server's threads."""
-        fabric, visit = self.fabric, job.visit
+        model, visit = self.context.times, job.visit
         order = (visit.epoch, visit.number, job.step.index, job.place)
-        seconds = 0.0 if fabric.times is None else fabric.times.graph_task(order, flops=job.flops, bytes=job.bytes)
+        seconds = 0.0 if model is None else model.graph_task(order, flops=job.flops, bytes=job.bytes)
         self._queue(1)
         try:
             async with self._one_turn():
                 timed = await self._workers.run(work, seconds=seconds, order=order)
         finally:
             self._queue(-1)
-        fabric.counters.graph_tasks += 1
-        self._record(job.label, "graph", visit, (timed.start, timed.end), job.step.index)
+        self.recorder.counters.graph_tasks += 1
+        times = (timed.start, timed.end)
+        self.recorder.task(job.label, "graph", self.shard.server, visit, times=times, task=job.step.index)
         return timed
 
     async def ask_worker(self, step: Step, visit: Visit, task: TensorTask) -> tuple[Any, ...]:
@@ -253,8 +270,9 @@ class GraphServer:
         """
         async with self._one_turn():
             result = await self.controller.run(task)
-        self.fabric.counters.tensor_tasks += 1
-        self._record(step.label, "tensor", visit, (result.start, result.end), step.index)
+        self.recorder.counters.tensor_tasks += 1
+        times = (result.start, result.end)
+        self.recorder.task(step.label, "tensor", self.shard.server, visit, times=times, task=step.index)
         return result.values
 
     async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
@@ -275,20 +293,21 @@ class GraphServer:
     async def _start(self, visit: Visit, sending: Coroutine[Any, Any, None]) -> None:
         """Lets something go its way; with one task at a time, waits for it."""
         if self._turn is None:
-            visit.background.append(self.fabric.clock.spawn(sending, name=f"message of interval {visit.number}"))
+            visit.background.append(self.context.clock.spawn(sending, name=f"message of interval {visit.number}"))
             return
         async with self._turn:
             await sending
 
     async def _deliver(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
-        fabric, begin = self.fabric, self.fabric.clock.now()
+        clock, counters = self.context.clock, self.recorder.counters
+        begin = clock.now()
         kind, label = _KINDS[type(message)]
         num_bytes = payload_bytes(message.rows) + HEADER_BYTES
         receiver = Address("graph", peer)
-        await deliver(fabric.transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)
-        fabric.counters.messages += 1
-        fabric.counters.message_bytes += num_bytes
-        self._record(f"{label} → {peer}", "network", visit, (begin, fabric.clock.now()))
+        await deliver(self.context.transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)
+        counters.messages += 1
+        counters.message_bytes += num_bytes
+        self.recorder.task(f"{label} → {peer}", "network", self.shard.server, visit, times=(begin, clock.now()))
 
     def _queue(self, change: int) -> None:
         """Counts graph tasks that are asked for, and lets as many tensor tasks run as that allows."""
@@ -298,9 +317,3 @@ class GraphServer:
 
     def _one_turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
         return contextlib.nullcontext() if self._turn is None else self._turn
-
-    def _record(
-        self, name: str, resource: Resource, visit: Visit, times: tuple[float, float], task: int | None = None
-    ) -> None:
-        span = Span(name, resource, self.shard.server, visit.number, visit.epoch, *times, task)
-        self.fabric.timeline.add(span)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,29 +10,27 @@ from dorylax.graph.shard import Shard
 from dorylax.jax_internals import Var
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.stages import StageSizes
-from dorylax.program.arguments import RunData, data_values
 from dorylax.program.rows.types import Rows
+from dorylax.program.tracing.arguments import RunData, data_values
 from dorylax.serverless.rows import pad
 
 
-def interval_data(
-    prepared: Prepared, data: RunData, pieces: Sequence[Shard], sizes: StageSizes
-) -> list[dict[Var, Any]]:
+def interval_data(prepared: Prepared, data: RunData, shard: Shard, sizes: StageSizes) -> list[dict[Var, Any]]:
     """What stages, publications and the driver read of the data.
 
     Args:
         prepared: the plan, and what its driver reads.
         data: in the order of the layout.
-        pieces: the servers' parts of the graph.
+        shard: a server's part of the graph.
         sizes: rows of each call of a stage.
 
     Returns:
-        Values by variable for each interval, those of the first server first. Values without rows are shared.
+        Values by variable for each interval of the server. Values without rows are shared.
     """
     plan = prepared.plan
     program = plan.program
     types, inputs = program.facts.types, program.traced.step.jaxpr.invars
-    wanted = {var for step in (*plan.once, *plan.epoch) for var in step.reads}
+    wanted = {var for step in plan.steps for var in step.reads}
     wanted |= {publication.var for publication in plan.publications}
     wanted |= set(prepared.driver.constants)
     found = {
@@ -42,21 +39,20 @@ def interval_data(
         if inputs[k] in wanted
     }
     constants: list[dict[Var, Any]] = []
-    for shard in pieces:
-        for interval in range(len(shard.bounds) - 1):
-            mine: dict[Var, Any] = {}
-            for (var, entry), value in found.items():
-                row_type = types[var]
-                if not isinstance(row_type, Rows):
-                    mine[var] = value
-                    continue
-                vertices = row_type.space == "vertex"
-                bounds, start = (shard.bounds, shard.first) if vertices else (shard.edge_bounds, shard.first_edge)
-                first, last = start + bounds[interval], start + bounds[interval + 1]
-                rows = np.asarray(value)[first:last]
-                if vertices:
-                    zero = entry.role in ("weights", "real")
-                    rows = pad(rows, row_type.axis, row_type.factor, last - first, sizes.vertices, zero=zero)
-                mine[var] = rows
-            constants.append(mine)
+    for interval in range(shard.num_intervals):
+        mine: dict[Var, Any] = {}
+        for (var, entry), value in found.items():
+            row_type = types[var]
+            if not isinstance(row_type, Rows):
+                mine[var] = value
+                continue
+            vertices = row_type.space == "vertex"
+            bounds, start = (shard.bounds, shard.first) if vertices else (shard.edge_bounds, shard.first_edge)
+            first, last = start + bounds[interval], start + bounds[interval + 1]
+            rows = np.asarray(value)[first:last]
+            if vertices:
+                zero = entry.role in ("weights", "real")
+                rows = pad(rows, row_type.axis, row_type.factor, last - first, sizes.vertices, zero=zero)
+            mine[var] = rows
+        constants.append(mine)
     return constants

@@ -1,4 +1,4 @@
-"""What graph servers send each other."""
+"""What graph servers send each other, and what they report of their intervals' progress."""
 
 from __future__ import annotations
 
@@ -57,3 +57,17 @@ class PartsMessage(NamedTuple):
 
 HEADER_BYTES = 64
 """Of a message besides its rows: which value, interval and epoch."""
+
+
+class Started(NamedTuple):
+    """An interval has started an epoch."""
+
+    interval: int
+    epoch: int
+
+
+class Walked(NamedTuple):
+    """An interval has taken all steps of an epoch, and all that it sent has been acknowledged."""
+
+    interval: int
+    epoch: int

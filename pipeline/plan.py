@@ -15,12 +15,12 @@ from typing import Any, Literal, final
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
 from dorylax.ops.primitives.base import Direction
 from dorylax.ops.row_operators import Role, is_push, roles, rows_side
-from dorylax.program.describe import task_label
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
-from dorylax.program.symbols import Space
-from dorylax.program.task import Task
+from dorylax.program.tasks.task import Task
+from dorylax.program.view.describe import task_label
 from dorylax.serverless.task import OperandSource, ResultTarget
 
 Kind = Literal["stage", "gather", "push", "driver", "sum"]
@@ -35,14 +35,14 @@ class Publication:
         var: the value, rows of vertices.
         direction: "in" where it is read by sources of in-edges, "out" by destinations of out-edges.
         constant: whether it is the same in every epoch.
-        kept: whether an interval must read the same rows each time in an epoch, because its backward pass, or a second
+        copied: whether an interval must read the same rows each time in an epoch, because its backward pass, or a second
             operator, reads what its forward pass has read.
     """
 
     var: Var
     direction: Direction
     constant: bool
-    kept: bool
+    copied: bool
 
 
 @final
@@ -146,6 +146,11 @@ class Plan:
             SplitError: its loss does not depend on the vertices.
         """
         return _Planner(program).plan()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All steps, those before training first."""
+        return (*self.once, *self.epoch)
 
     @property
     def stages_with_sums(self) -> tuple[int, ...]:
@@ -271,8 +276,8 @@ class _Planner:
             old = self._publications.get((var, side))
             again = old is not None or task.phase == "backward"
             forward = var not in self._program.facts.backward
-            kept = var not in constants and side == "in" and forward and again
-            self._publications[var, side] = Publication(var, side, var in constants, kept)
+            copied = var not in constants and side == "in" and forward and again
+            self._publications[var, side] = Publication(var, side, var in constants, copied)
 
     def _forgotten(self, index: int, last_read: Mapping[Var, int], lasting: set[Var]) -> list[Var]:
         interface = self._program.interfaces[index]

@@ -10,12 +10,12 @@ from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.driver import DriverFunctions
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageFunction, StageSizes, compiled
-from dorylax.program.export import StageSet, export_stages
-from dorylax.program.loss import cross_entropy
+from dorylax.program.artefact.export import StageSet, export_stages
 from dorylax.program.model.base import ModelParts, signature
+from dorylax.program.model.loss import cross_entropy
 from dorylax.program.passes import optimise
-from dorylax.program.spec import DataSpec
-from dorylax.program.tracing import RowFunction, trace
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.program.tracing.trace import RowFunction, trace
 
 
 @final
@@ -45,7 +45,7 @@ class Prepared:
             of_workers: those of workers too; False where workers are elsewhere and compile for themselves.
         """
         found: dict[int, StageFunction] = {}
-        for step in (*self.plan.once, *self.plan.epoch):
+        for step in self.plan.steps:
             if step.kind in ("stage", "driver") and (of_workers or not step.on_worker):
                 key = (step.index, 0 if step.space is None else sizes.of(step))
                 if key not in self._functions:

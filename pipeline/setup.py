@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import optax
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.parameters.step_counts import uncounted
@@ -46,7 +46,7 @@ def check_optimizer(optimizer: optax.GradientTransformation, params: Tree, confi
             )
 
 
-def layout_for(graph: Graph, config: PipelineConfig, seed: int) -> Layout:
+def layout_for(graph: CompressedGraph, config: PipelineConfig, seed: int) -> Layout:
     """Partitions a graph, or reads its partition, and lays the parts out in intervals.
 
     Args:

@@ -1,15 +1,49 @@
 """The staleness ledger: which epoch each interval stands in, and who may start which epoch (dorylus.md §4, BPAC).
 
-Decides only. Who waits for what it decides, and how, is the gate's.
+Decides only. Who is told of what it decides is `progress`'s business, who waits for it the gate's.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from typing import final
+from typing import NamedTuple, final
 
 from dorylax.errors import DorylaxError
+
+
+class Allowance(NamedTuple):
+    """What a host knows of the ledger: how far its intervals may go, and how old the rows may be that they read.
+
+    Attributes:
+        horizon: the newest epoch that may be started now.
+        oldest_rows: the first epoch whose rows there are: the run's first, or the one before where buffers were restored.
+        staleness: S.
+        fills_ghosts: the synchronous first epoch of a run that restored no buffers; None elsewhere.
+        synchronous_from: this epoch and all later ones are synchronous; None where that is not decided.
+    """
+
+    horizon: int
+    oldest_rows: int
+    staleness: int
+    fills_ghosts: int | None
+    synchronous_from: int | None
+
+    def synchronous(self, epoch: int) -> bool:
+        """Whether an epoch is synchronous."""
+        if self.synchronous_from is not None and epoch >= self.synchronous_from:
+            return True
+        return epoch == self.fills_ghosts
+
+    def required_row_epoch(self, epoch: int) -> int:
+        """The oldest epoch of rows that an interval may read in an epoch.
+
+        That is the epoch itself where it is synchronous, and `epoch - S - 1` elsewhere, but never an epoch before the
+        first whose rows there are. What is computed once, before training, has the epoch -1.
+        """
+        if epoch < 0:
+            return -1
+        return epoch if self.synchronous(epoch) else max(self.oldest_rows, epoch - self.staleness - 1)
 
 
 @final
@@ -153,6 +187,10 @@ class Ledger:
             self._held.add(epoch)
         self._lift()
 
+    def holds(self, epoch: int) -> bool:
+        """Whether nobody starts this epoch until `release`."""
+        return epoch in self._held
+
     def release(self, epoch: int) -> None:
         """Ends the hold on an epoch: its barrier is then lifted as any other is.
 
@@ -195,22 +233,16 @@ class Ledger:
         """Whether all epochs that nobody has started are synchronous."""
         return self._synchronous_from is not None
 
-    def synchronous(self, epoch: int) -> bool:
-        """Whether an epoch is synchronous."""
-        if self._synchronous_from is not None and epoch >= self._synchronous_from:
-            return True
-        return self._first_synchronous and epoch == self._first
-
-    def required_row_epoch(self, epoch: int) -> int:
-        """The oldest epoch of rows that an interval may read in an epoch.
-
-        That is the epoch itself where it is synchronous, and `epoch - S - 1` elsewhere, but never an epoch before the
-        first whose rows there are: `first`, or `first - 1` where buffers were brought back.
-        """
-        if self.synchronous(epoch):
-            return epoch
-        oldest = self._first if self._first_synchronous else self._first - 1
-        return max(oldest, epoch - self.staleness - 1)
+    @property
+    def allowance(self) -> Allowance:
+        """What hosts are told now."""
+        return Allowance(
+            self.horizon,
+            self._first if self._first_synchronous else self._first - 1,
+            self.staleness,
+            self._first if self._first_synchronous else None,
+            self._synchronous_from,
+        )
 
     def _lift(self) -> None:
         """Forgets barriers that all have reached."""

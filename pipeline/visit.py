@@ -24,7 +24,7 @@ class Visit:
         free: values without rows: parameters of one version, keys, constants.
         constants: the interval's rows that stay the same from epoch to epoch.
         values: what its steps have written so far and later steps read.
-        kept: rows of neighbours as its forward pass has read them, by number of the publication.
+        copies: rows of neighbours as its forward pass has read them, by number of the publication.
         background: messages on their way.
     """
 
@@ -36,7 +36,7 @@ class Visit:
     free: Mapping[Var, Any]
     constants: dict[Var, Any]
     values: dict[Var, Any] = dataclasses.field(default_factory=dict)
-    kept: dict[int, Any] = dataclasses.field(default_factory=dict)
+    copies: dict[int, Any] = dataclasses.field(default_factory=dict)
     background: list[asyncio.Task[None]] = dataclasses.field(default_factory=list)
 
     def value(self, var: Var) -> Any:

@@ -20,7 +20,15 @@ from support import error_texts
 PACKAGE = Path(__file__).parent.parent / "dorylax"
 WITHOUT_ARRAYS = {"dorylax.jax_internals", "dorylax.program", "dorylax.clock", "dorylax.cost", "dorylax.settings"}
 CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
-WITH_ARRAYS = ("arguments", "epoch_rng", "function", "intervals", "loss", "model", "reference", "spec", "tracing")
+WITH_ARRAYS = (
+    "model",
+    "single.function",
+    "single.intervals",
+    "single.reference",
+    "tracing.arguments",
+    "tracing.spec",
+    "tracing.trace",
+)
 WITHOUT_TASKS = (
     "engine",
     "parameters.group",

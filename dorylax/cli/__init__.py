@@ -1,6 +1,7 @@
-"""The command line. One module per command; `app` joins them and turns errors into one line and an exit code.
+"""The command line. One module per command; `app` puts them together.
 
-Modules here import JAX only inside commands, so that help and wrong options answer at once.
+Modules of commands import JAX, and whatever else takes long to load, only inside commands, so that help and wrong options
+answer at once. Modules that commands import in this way have their imports at their head.
 """
 
 from __future__ import annotations

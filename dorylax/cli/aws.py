@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from dorylax.cli.aws_place import looked_at, reached, settings
-from dorylax.cli.aws_tables import plan_content, print_json, show_plan, show_policies, show_size, show_status
+from dorylax.cli.aws_tables import plan_content, show_plan, show_policies, show_size, show_status
 from dorylax.cli.commands import Commands
-from dorylax.cli.failures import FAILED, CommandError
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.failures import FAILED, CommandError
+from dorylax.terminal.output import print_json
 
 if TYPE_CHECKING:
     from dorylax.serverless.deploy.clients import Clients

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from dorylax.terminal.output import print_table
+
 if TYPE_CHECKING:
     from dorylax.serverless.deploy.found import Found
     from dorylax.serverless.deploy.image.root import Size
@@ -51,7 +53,7 @@ def show_plan(actions: Sequence[Action], names: Names) -> None:
     table = _table("step", "what", "name", "why", title=_where(names))
     for action in actions:
         table.add_row(action.verb, action.kind, action.name, action.reason)
-    _print(table)
+    print_table(table)
 
 
 def show_policies(wanted: Wanted) -> None:
@@ -93,7 +95,7 @@ def show_status(names: Names, found: Found) -> None:
         table.add_row("artefacts", f"{found.artefacts} stages")
     if foreign := found.foreign(names):
         table.add_row("not of this deployment", ", ".join(foreign))
-    _print(table)
+    print_table(table)
 
 
 def show_size(size: Size, tag: str) -> None:
@@ -106,12 +108,7 @@ def show_size(size: Size, tag: str) -> None:
     table.add_row(f"{len(others)} others", f"{sum(others) / 1e6:,.1f}")
     table.add_section()
     table.add_row(f"{size.files:,} files", f"{size.nbytes / 1e6:,.1f}")
-    _print(table)
-
-
-def print_json(content: dict[str, Any]) -> None:
-    """Prints one JSON object."""
-    click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+    print_table(table)
 
 
 def _where(names: Names) -> str:
@@ -123,9 +120,3 @@ def _table(*columns: str, title: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold", justify="right" if column == "MB" else "left")
     return table
-
-
-def _print(table: Table) -> None:
-    from dorylax.cli.outcome import print_table
-
-    print_table(table)

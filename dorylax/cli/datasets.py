@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import click
 from rich.table import Table
+
+from dorylax.terminal.output import print_json, print_table
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def datasets(as_json: bool) -> None:
     """List the data sets."""
-    from dorylax.cli.outcome import print_table
     from dorylax.graph.datasets import cache_directory, describe
 
     entries = describe()
     if as_json:
         content = {"schema": 1, "datasets": [dataclasses.asdict(entry) for entry in entries]}
-        click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+        print_json(content)
         return
     table = Table()
     table.add_column("data.name", no_wrap=True)

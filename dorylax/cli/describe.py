@@ -42,8 +42,8 @@ def describe(
 
     from dorylax.config import RunConfig
     from dorylax.program import PASSES, DataSpec, optimise, trace
-    from dorylax.program.describe import describe as table
-    from dorylax.program.describe import description
+    from dorylax.program.view.describe import describe as table
+    from dorylax.program.view.describe import description
     from dorylax.trainer.from_config import build_model, prepare_data
 
     config = RunConfig.resolve(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,12 @@ import click
 from rich.table import Table
 
 from dorylax.cli.overrides import collect as overrides
+from dorylax.config import RunConfig
+from dorylax.memory.limit import physical_bytes
+from dorylax.pipeline.resources import cores
+from dorylax.runs.environment import environment
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.output import print_json, print_table
 
 
 @click.command()
@@ -27,22 +31,18 @@ def info(*, data: str | None, model: str | None, settings: tuple[str, ...], file
     holds in memory, phase by phase, and whether that fits. Nothing is loaded, generated or trained.
     """
     if data is not None or file is not None:
+        config = RunConfig.resolve(overrides(file, {"data.name": data, "model.name": model}, settings))
+
         from dorylax.cli.memory import show_memory
 
-        given = overrides(file, {"data.name": data, "model.name": model}, settings)
-
-        from dorylax.config import RunConfig
-
-        show_memory(RunConfig.resolve(given), as_json=as_json)
+        show_memory(config, as_json=as_json)
         return
     if model is not None or settings:
         raise ConfigError("--model and --set describe a run: give its --data too")
     facts = collect()
     if as_json:
-        click.echo(json.dumps(facts, indent=2, allow_nan=False, ensure_ascii=False))
+        print_json(facts)
         return
-    from dorylax.cli.outcome import print_table
-
     packages = facts.pop("packages")
     memory_bytes = facts.pop("memory_bytes")
     rows = {name.replace("_", " "): value for name, value in facts.items() if name not in ("schema", "DORYLAX_DATA")}
@@ -60,8 +60,6 @@ def collect() -> dict[str, Any]:
     import jax
 
     from dorylax.graph.datasets import cache_directory
-    from dorylax.memory.limit import physical_bytes
-    from dorylax.run_directory import environment
 
     found = environment()
     return {
@@ -74,14 +72,9 @@ def collect() -> dict[str, Any]:
         "platform": found["platform"],
         "packages": found["packages"],
         "devices": [str(device) for device in jax.devices()],
-        "cores": usable_cores(),
+        "cores": cores(),
         "memory_bytes": physical_bytes(),
         "package_directory": str(Path(__file__).resolve().parent.parent),
         "cache_directory": str(cache_directory()),
         "DORYLAX_DATA": os.environ.get("DORYLAX_DATA"),
     }
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-import click
 from rich.table import Table
 from rich.text import Text
 
-from dorylax.cli.patience import compiling, says_when_slow
+from dorylax.cli.slow_notice import compiling, says_when_slow
+from dorylax.config import RunConfig
+from dorylax.experiments.names import title
+from dorylax.memory.estimate import Estimate, Remedy, gibibytes
+from dorylax.memory.phases import WORK
 from dorylax.settings.errors import ConfigError
-
-if TYPE_CHECKING:
-    from dorylax.config import RunConfig
-    from dorylax.memory.estimate import Estimate, Remedy
+from dorylax.terminal.output import print_json, print_table
+from dorylax.trainer import prepare_data
+from dorylax.trainer.footprint import estimate, remedies
 
 
 def show_memory(config: RunConfig, *, as_json: bool) -> None:
@@ -28,32 +28,22 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
     """
     if config.pipeline is not None:
         raise ConfigError("the memory of a run is estimated for one machine's step: leave out pipeline.* and tensor.*")
-    from dorylax.trainer.footprint import estimate, remedies
-
     with says_when_slow(compiling(config.model.name)):
         found = estimate(config)
     if found is None:
-        from dorylax.trainer import prepare_data
-
         prepare_data(config.data)  # says why there is no such data set
         raise ConfigError(f"the sizes of {config.data.name} are not known before it is loaded")
     ways = [] if found.fits else remedies(config, found)
     if as_json:
-        content = {"schema": 1, **found.to_dict(ways), "config": config.to_dict()}
-        click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+        print_json({"schema": 1, **found.to_dict(ways), "config": config.to_dict()})
     else:
         _show(config, found, ways)
 
 
 def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
-    from dorylax.cli.outcome import print_table
-    from dorylax.cli.train import data_label
-    from dorylax.memory.estimate import gibibytes
-    from dorylax.memory.phases import WORK
-
     shape = found.shape
     table = Table(
-        title=f"{config.model.name} on {data_label(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, "
+        title=f"{title(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, "
         f"{shape.num_features:,} features",
         title_justify="left",
         title_style="bold",

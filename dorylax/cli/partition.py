@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import typing
 from collections.abc import Mapping, Sequence
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from dorylax.cli.outcome import print_table
 from dorylax.cli.overrides import collect
+from dorylax.config import RunConfig
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
     from dorylax.config.schema import ModelConfig
@@ -70,7 +70,6 @@ def partition(
     given = collect(file, {"data.name": data}, settings)
     given_widths = _widths(widths)
 
-    from dorylax.config import RunConfig
     from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make
     from dorylax.graph.partition import report as report_of
@@ -96,7 +95,7 @@ def partition(
     )
     content["folder"] = None if out is None else str(out)
     if as_json:
-        click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+        print_json(content)
     else:
         _show(content)
 

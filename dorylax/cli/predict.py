@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from jaxtyping import Float32
 
 from dorylax.cli.overrides import parse_value
-from dorylax.durable import write_file
+from dorylax.config import RunConfig
+from dorylax.runs.directory import RunDirectory
 from dorylax.settings.errors import ConfigError
-
-if TYPE_CHECKING:
-    from dorylax.config import RunConfig
-    from dorylax.graph.dataset import Dataset
+from dorylax.terminal.output import percent, print_json
 
 _SUFFIXES = (".npz", ".csv")
-_MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
 @click.command()
@@ -40,13 +31,14 @@ def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | Non
     if data is not None:
         config = _on_other_data(config, parse_value("data.name", data))
 
+    from dorylax.cli.predictions import mask_sizes, scores, write
     from dorylax.trainer import Trainer, prepare_data
 
     dataset = prepare_data(config.data)
     logits = Trainer.from_config(config, dataset, run_directory=path, resume=True).predict()
     accuracy = scores(logits, dataset)
     if out is not None:
-        _write(out, logits, dataset)
+        write(out, logits, dataset)
     content = {
         "schema": 1,
         "run": str(path),
@@ -57,14 +49,13 @@ def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | Non
         "out": None if out is None else str(out),
     }
     if as_json:
-        click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+        print_json(content)
         return
-    from dorylax.cli.outcome import percent
-
     name = "micro-F1" if dataset.multilabel else "accuracy"
+    sizes = mask_sizes(dataset)
     for mask, value in accuracy.items():
         label = "validation" if mask == "val" else mask
-        click.echo(f"{label} {name}: {percent(value)} of {int(getattr(dataset, _MASKS[mask]).sum()):,} vertices")
+        click.echo(f"{label} {name}: {percent(value)} of {sizes[mask]:,} vertices")
     if out is not None:
         click.echo(f"predictions: {out}")
 
@@ -96,32 +87,14 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
         return seeds[seed]
 
     def merit(number: int) -> tuple[bool, float, int]:
-        from dorylax.run_directory import RunDirectory
-
         summary = RunDirectory.open(seeds[number]).summary or {}
         return bool(summary), summary.get("val_accuracy") or 0.0, -number
 
     return seeds[max(seeds, key=merit)]
 
 
-def scores(logits: Float32[np.ndarray, "V C"], data: Dataset) -> dict[str, float | None]:
-    """Accuracy (micro-F1 for multi-label data) by mask, as fractions; None where the mask is empty."""
-    import jax
-
-    from dorylax.program.loss import confusion_counts, micro_f1
-
-    masks = np.stack([getattr(data, name) for name in _MASKS.values()])
-    counts = np.asarray(confusion_counts(*map(jax.numpy.asarray, (logits, data.labels, masks))))
-    return {
-        name: micro_f1(count) if mask.any() else None for name, count, mask in zip(_MASKS, counts, masks, strict=True)
-    }
-
-
 def _config(path: Path) -> RunConfig:
     """The configuration in a run directory."""
-    from dorylax.config import RunConfig
-    from dorylax.run_directory import RunDirectory
-
     content = RunDirectory.open(path).config
     if "class" in content.get("model", {}):
         raise ConfigError(
@@ -138,26 +111,3 @@ def _on_other_data(config: RunConfig, name: str) -> RunConfig:
     # When to stop does not matter here, and would ask for validation vertices.
     changes = {"data.name": name, "data.size": size, "train.target_accuracy": None, "train.patience": None}
     return type(config).resolve(kept, changes)
-
-
-def _write(path: Path, logits: Float32[np.ndarray, "V C"], data: Dataset) -> None:
-    predictions: np.ndarray = logits > 0 if data.multilabel else logits.argmax(axis=1).astype(np.int32)
-    if path.suffix == ".npz":
-        write_file(path, lambda file: np.savez(file, logits=logits, predictions=predictions))
-    else:
-        write_file(path, _csv(predictions, data))
-
-
-def _csv(predictions: np.ndarray, data: Dataset) -> str:
-    """A row per vertex; of multi-label data, classes are separated by spaces."""
-    split = np.select([getattr(data, name) for name in _MASKS.values()], list(_MASKS), default="")
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("vertex", "prediction", "label", "split"))
-    for vertex, (prediction, label) in enumerate(zip(predictions, data.labels, strict=True)):
-        writer.writerow((vertex, _classes(prediction), _classes(label), split[vertex]))
-    return stream.getvalue()
-
-
-def _classes(value: Any) -> str:
-    return " ".join(map(str, np.flatnonzero(value))) if np.ndim(value) else str(value)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dorylax.experiments.folder import read_study
 from dorylax.settings.errors import ConfigError
 
 
@@ -24,8 +25,6 @@ def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
         if len(folders) > 1:
             raise ConfigError("--out is needed with several folders: it says where their common report goes")
         out = folders[0]
-    # Upwards, from the command line to what lies above it: this is an entry point, which nothing below it imports.
-    from dorylax.experiments.folder import read_study
     from dorylax.experiments.report import write_report
 
     studies = [read_study(folder) for folder in folders]

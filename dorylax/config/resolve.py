@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dorylax.config.check import check_value, flatten, known
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
+from dorylax.config.optimizers import OPTIMIZERS, OptimizerConfig
 from dorylax.config.schema import (
     KEYS,
     NULL_SAYS_SOMETHING,
@@ -28,11 +29,10 @@ from dorylax.config.schema import (
     TrainConfig,
     check_together,
 )
-from dorylax.optimizers import OPTIMIZERS, OptimizerConfig
-from dorylax.own import OwnError, is_own, options_of
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
+from dorylax.user_code.references import UserCodeError, is_reference, options_of
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
 _MODEL_DEFAULTS: dict[str, Any] = {
@@ -195,7 +195,7 @@ class RunConfig(BaseModel):
 
 def _model(name: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The options that a model uses, with their defaults, and its recipe with dotted keys."""
-    if is_own(name):
+    if is_reference(name):
         return _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS), {}
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
@@ -205,7 +205,7 @@ def _model(name: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 def _tuned(name: Any) -> Mapping[str, Any]:
     """The options that an optimizer uses besides those of every optimizer, with their defaults."""
-    if is_own(name):
+    if is_reference(name):
         usual = {option: value for spec in OPTIMIZERS.values() for option, value in spec.options.items()}
         return _own("optimizer.name", name, ("learning_rate",), usual)
     return OPTIMIZERS[known("optimizer.name", name, OPTIMIZERS)].options
@@ -215,7 +215,7 @@ def _own(key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any]) 
     """The options of something of the user's own: by the defaults of its signature where a configuration can hold them."""
     try:
         found = options_of(name, given, usual)
-    except OwnError as error:
+    except UserCodeError as error:
         raise ConfigError(f"{key} = {error}", key) from None
     return {
         option: default if isinstance(default, bool | int | float | str) else usual[option]

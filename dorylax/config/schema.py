@@ -3,7 +3,7 @@
 Types, bounds, defaults and meanings are written once, in the model of each section; docs/configuration.md shows them as
 tables. A `model.*` or `optimizer.*` option that only some models or optimizers use is None where the chosen one does
 not use it. Which model uses which option, and with which default, is `dorylax.layers.registry`'s to say; for
-optimizers, `dorylax.optimizers`'.
+optimizers, `dorylax.config.optimizers`'.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
-from dorylax.optimizers import OptimizerConfig
+from dorylax.config.optimizers import OptimizerConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError

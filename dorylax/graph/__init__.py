@@ -9,15 +9,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dorylax.graph.compressed import Adjacency
     from dorylax.graph.dataset import Dataset
-    from dorylax.graph.graph import Adjacency, Graph
+    from dorylax.graph.graph import Graph
     from dorylax.graph.link_splits import Links, LinkSplit, link_split
     from dorylax.graph.normalise import GCNNormalisation, gcn_normalisation, in_degrees, out_degrees
     from dorylax.graph.splits import Split, per_class_split, public_split, random_split, stratified_split
     from dorylax.graph.validate import GraphError
 
 _HOMES = {
-    "Adjacency": "graph",
+    "Adjacency": "compressed",
     "Dataset": "dataset",
     "GCNNormalisation": "normalise",
     "Graph": "graph",

@@ -8,8 +8,8 @@ from os import PathLike
 import numpy as np
 
 from dorylax.graph.build import from_outgoing, from_pairs
-from dorylax.graph.graph import Graph
-from dorylax.graph.npz import Archive, open_npz, write_npz
+from dorylax.graph.compressed import AnyGraph, CompressedGraph
+from dorylax.graph.npz import Archive, write_npz
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import all_rows
 from dorylax.graph.transpose import MAX_EDGE_IDS
@@ -19,18 +19,7 @@ _PREFIX = "edge_"
 _IDS = "edge_ids"
 
 
-def from_npz(path: str | PathLike[str]) -> Graph:
-    """The graph in an archive of the layout that `dorylax.graph.npz` describes; features and labels are not read.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        GraphError: it is not an npz archive, or lacks `indptr` or `indices`, or they are inconsistent.
-    """
-    with open_npz(path) as archive:
-        return from_archive(archive)
-
-
-def save_npz(graph: Graph, path: str | PathLike[str]) -> None:
+def save_npz(graph: CompressedGraph, path: str | PathLike[str]) -> None:
     """Writes the archive that `from_npz` reads, in the user's vertex order, and all of it or nothing.
 
     Raises:
@@ -39,7 +28,7 @@ def save_npz(graph: Graph, path: str | PathLike[str]) -> None:
     write_npz(path, graph_arrays(graph))
 
 
-def from_archive(archive: Archive) -> Graph:
+def from_archive(kind: type[AnyGraph], archive: Archive) -> AnyGraph:
     """The graph in an archive that is open already, with the edges' ids and values where there are any.
 
     Raises:
@@ -52,12 +41,12 @@ def from_archive(archive: Archive) -> Graph:
         check_length(f"{_PREFIX}{name}", values, len(targets), "one per entry of indices")
     undirected = "directed" in archive and not archive.fetch("directed")
     if _IDS in archive:
-        graph = _with_ids(offsets, targets, archive.fetch(_IDS), data)
+        graph = _with_ids(kind, offsets, targets, archive.fetch(_IDS), data)
         if undirected and not graph.symmetric:
             raise GraphError("directed is false, but there are edges without their reverse")
     else:
         symmetric = True if undirected else None
-        graph = from_outgoing(offsets, targets, ("indptr", "indices"), edge_data=data, symmetric=symmetric)
+        graph = from_outgoing(kind, offsets, targets, ("indptr", "indices"), edge_data=data, symmetric=symmetric)
     if "self_loops" in archive and (said := str(archive.fetch("self_loops"))) != graph.self_loops:
         raise GraphError(
             f"self_loops is {said!r}, but it is {graph.self_loops!r} vertices that have an edge to themselves"
@@ -71,7 +60,7 @@ def edge_names(archive: Archive) -> dict[str, str]:
     return {name.removeprefix(_PREFIX): name for name in stored}
 
 
-def graph_arrays(graph: Graph, edge_data: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+def graph_arrays(graph: CompressedGraph, edge_data: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
     """The arrays of an archive that are about the graph, in the user's vertex order.
 
     Args:
@@ -108,7 +97,9 @@ def graph_arrays(graph: Graph, edge_data: Mapping[str, np.ndarray] | None = None
     return arrays | {f"{_PREFIX}{name}": values if places is None else values[places] for name, values in data.items()}
 
 
-def _with_ids(offsets: np.ndarray, targets: np.ndarray, ids: np.ndarray, data: dict[str, np.ndarray]) -> Graph:
+def _with_ids(
+    kind: type[AnyGraph], offsets: np.ndarray, targets: np.ndarray, ids: np.ndarray, data: dict[str, np.ndarray]
+) -> AnyGraph:
     """A graph of rows by source, whose edges have ids of their own."""
     check_offsets("indptr", as_integers("indptr", offsets), len(as_integers("indices", targets)), "indices")
     check_length(_IDS, as_integers(_IDS, ids), len(targets), "one per entry of indices")
@@ -119,6 +110,7 @@ def _with_ids(offsets: np.ndarray, targets: np.ndarray, ids: np.ndarray, data: d
     if repeated.size:
         raise GraphError(f"{_IDS} holds {ids[repeated[0]]} twice: each edge needs an id of its own")
     return from_pairs(
+        kind,
         all_rows(offsets)[by_id],
         targets[by_id],
         ("indptr", "indices"),

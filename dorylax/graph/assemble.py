@@ -7,29 +7,31 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from dorylax.graph.compressed import AnyGraph, SelfLoops
 from dorylax.graph.fingerprint import edge_fingerprint
-from dorylax.graph.graph import Graph, SelfLoops
 from dorylax.graph.rows import count_values, rows_with_loops
 
 
 def assemble(
+    kind: type[AnyGraph],
     offsets: Int64[np.ndarray, " V1"],
     sources: Int32[np.ndarray, " E"],
     *,
     symmetric: bool | None = None,
     self_loops: SelfLoops | None = None,
     **edges: Any,
-) -> Graph:
+) -> AnyGraph:
     """Makes the graph, O(V + E).
 
     Args:
+        kind: the class of the graph.
         offsets: in-edge row offsets, int64 `[V+1]`.
         sources: source of each in-edge, ascending inside a row, int32 `[E]`.
         symmetric: None finds out; a value is trusted and saves a pass over the edges.
         self_loops: None finds out; a value is trusted and saves a pass over the edges.
-        **edges: what else `Graph` is to know of its edges.
+        **edges: what else the graph is to know of its edges.
     """
-    return Graph(
+    return kind(
         offsets,
         sources,
         symmetric=_is_symmetric(offsets, sources) if symmetric is None else symmetric,
@@ -38,9 +40,9 @@ def assemble(
     )
 
 
-def numbered_by_source(graph: Graph) -> Graph:
+def numbered_by_source(graph: AnyGraph) -> AnyGraph:
     """The same rows with edge ids 0 … E-1 by (source, target), as they are once it was saved and read again."""
-    return Graph(
+    return type(graph)(
         graph.incoming.offsets,
         graph.incoming.neighbours,
         symmetric=graph.symmetric,

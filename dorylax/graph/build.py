@@ -4,7 +4,8 @@ Duplicate edges are kept (a `Graph` is a multigraph) unless `coalesce` is asked 
 edge's id is its place in the arrays given, whatever order they are in, and `edge_data` are in that order. The permutation
 from there to rows is kept only where it is neither of two that follow from the rows: sorted by target, or by source.
 
-Other formats are `dorylax.graph.importers`' and `archive`'s. The users' names for these functions are methods of `Graph`.
+Other formats are `dorylax.graph.importers`' and `archive`'s. Users call the constructors of `Graph`, where arguments are
+described.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import numpy.typing as npt
 from jaxtyping import Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
+from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.edge_data import checked_edge_data
 from dorylax.graph.edge_order import sorted_by
-from dorylax.graph.graph import Coalesce, Graph, SelfLoops
 from dorylax.graph.rows import all_rows, spans
+from dorylax.graph.transform import Coalesce
 from dorylax.graph.transform import coalesce as coalesced
 from dorylax.graph.transpose import compress, edge_ids_fit, transpose
 from dorylax.graph.validate import (
@@ -32,87 +34,41 @@ from dorylax.graph.validate import (
 )
 
 
-def from_coo(
-    sources: npt.ArrayLike,
-    targets: npt.ArrayLike,
-    num_vertices: int | None = None,
-    *,
-    edge_data: Mapping[str, Any] | None = None,
-    coalesce: bool | Coalesce = False,
-    edge_ids: bool = True,
-) -> Graph:
-    """A graph of the edges `sources[k]` → `targets[k]`, in O(V + E); k is the id of that edge.
-
-    Args:
-        sources: integers `[E]`.
-        targets: integers `[E]`.
-        num_vertices: V; None takes one more than the largest id.
-        edge_data: values of the edges by name, `[E, …]`, in the same order; see `Graph.edge_data`.
-        coalesce: keep one of equal edges: "first", the first with its values, or "sum", with the sum of all their values.
-            False keeps all.
-        edge_ids: False where nothing per edge will ever come: no weights, no attention, no dropout of edges. It saves up to
-            4 bytes an edge; operators that would need ids refuse (`Graph.without_edge_ids`).
-
-    Returns:
-        The graph. An array of values that comes later is in the order of the arguments; after `coalesce` pass
-        `values[graph.edge_ids]`.
-
-    Raises:
-        GraphError: lengths differ, an id is negative or ≥ num_vertices, or values are not one per edge.
-    """
-    return from_pairs(
-        as_integers("sources", sources),
-        as_integers("targets", targets),
-        ("sources", "targets"),
-        num_vertices,
-        edge_data=edge_data,
-        coalesce=coalesce,
-        edge_ids=edge_ids,
-    )
-
-
-def from_csr(
+def from_incoming(
+    kind: type[AnyGraph],
     offsets: npt.ArrayLike,
     sources: npt.ArrayLike,
     *,
     edge_data: Mapping[str, Any] | None = None,
-    symmetric: bool | None = None,
-    self_loops: SelfLoops | None = None,
     edge_ids: bool = True,
-) -> Graph:
-    """A graph of compressed rows by destination: row v, `sources[offsets[v]:offsets[v+1]]`, lists v's in-neighbours.
-
-    Arrays of the right type (int64 and int32) whose rows are sorted are used as they are, memory-mapped ones included;
-    nothing is written to them. Otherwise the graph gets a sorted copy. An edge's id is its place in `sources`.
+    **known: Any,
+) -> AnyGraph:
+    """A graph of compressed rows by destination; see `Graph.from_csr`.
 
     Args:
+        kind: the class of the graph.
         offsets: integers `[V+1]`.
         sources: integers `[E]`.
-        edge_data: values of the edges by name, `[E, …]`, in order of `sources`; see `Graph.edge_data`.
-        symmetric: whether u → v always comes with v → u. None finds out; a value is trusted, unchecked.
-        self_loops: "none", "some" or "all" vertices have an edge to themselves. None finds out; a value is trusted.
-        edge_ids: as in `from_coo`.
+        edge_data: values of the edges by name, `[E, …]`, in order of `sources`.
+        edge_ids: whether edges have ids.
+        **known: what `assemble` need not find out.
 
     Raises:
-        GraphError: offsets that do not start at 0, decrease, or do not end at E; an id negative or ≥ V.
+        GraphError: the arrays do not make rows.
     """
     row_offsets, ids = _valid_rows(
         as_integers("offsets", offsets), as_integers("sources", sources), ("offsets", "sources")
     )
-    known: dict[str, Any] = {
-        "symmetric": symmetric,
-        "self_loops": self_loops,
-        "edge_data": checked_edge_data(_data(edge_data, edge_ids=edge_ids), len(ids)),
-        "without_edge_ids": not edge_ids,
-    }
+    known |= _edges_known(edge_data, len(ids), edge_ids=edge_ids)
     if _rows_are_sorted(row_offsets, ids):
-        return assemble(row_offsets, ids, **known)
+        return assemble(kind, row_offsets, ids, **known)
     with_ids = edge_ids and edge_ids_fit(len(ids))
     row_offsets, ids, places = compress(ids, all_rows(row_offsets), len(row_offsets) - 1, with_positions=with_ids)
-    return assemble(row_offsets, ids, **known, placed=places if with_ids else "target")
+    return assemble(kind, row_offsets, ids, **known, placed=places if with_ids else "target")
 
 
 def from_outgoing(
+    kind: type[AnyGraph],
     offsets: np.ndarray,
     targets: np.ndarray,
     names: tuple[str, str],
@@ -120,38 +76,37 @@ def from_outgoing(
     edge_data: Mapping[str, Any] | None = None,
     symmetric: bool | None = None,
     edge_ids: bool = True,
-) -> Graph:
+) -> AnyGraph:
     """A graph of compressed rows by source; an edge's id is its place in `targets`, sorted or not.
 
     Args:
+        kind: the class of the graph.
         offsets: integers `[V+1]`.
         targets: integers `[E]`.
         names: what messages call these two.
         edge_data: values of the edges by name, `[E, …]`, in order of `targets`.
         symmetric: True where rows by source are said to be rows by target too, which is checked.
-        edge_ids: as in `from_coo`.
+        edge_ids: whether edges have ids.
 
     Raises:
         GraphError: the arrays do not make rows, or say that they are symmetric and are not.
     """
     row_offsets, ids = _valid_rows(as_integers(names[0], offsets), as_integers(names[1], targets), names)
     is_sorted, num_vertices = _rows_are_sorted(row_offsets, ids), len(row_offsets) - 1
-    known: dict[str, Any] = {
-        "edge_data": checked_edge_data(_data(edge_data, edge_ids=edge_ids), len(ids)),
-        "without_edge_ids": not edge_ids,
-    }
+    known = _edges_known(edge_data, len(ids), edge_ids=edge_ids)
     if symmetric and is_sorted:
-        graph = assemble(row_offsets, ids, placed="source", **known)
+        graph = assemble(kind, row_offsets, ids, placed="source", **known)
     else:
         with_ids = edge_ids and not is_sorted and edge_ids_fit(len(ids))
         *rows, places = transpose(row_offsets, ids, num_vertices, with_positions=with_ids)
-        graph = assemble(*rows, placed="source" if places is None else places, **known)
+        graph = assemble(kind, *rows, placed="source" if places is None else places, **known)
     if symmetric and not graph.symmetric:
         raise GraphError("directed is false, but there are edges without their reverse")
     return graph
 
 
 def from_pairs(
+    kind: type[AnyGraph],
     sources: np.ndarray,
     targets: np.ndarray,
     names: tuple[str, str],
@@ -161,20 +116,24 @@ def from_pairs(
     coalesce: bool | Coalesce = False,
     edge_ids: bool = True,
     ids: Integer[np.ndarray, " E"] | None = None,
-) -> Graph:
-    """As `from_coo`, of integers that may be called otherwise.
+) -> AnyGraph:
+    """A graph of the edges `sources[k]` → `targets[k]`; see `Graph.from_coo`.
 
     Args:
+        kind: the class of the graph.
         sources: integers `[E]`.
         targets: integers `[E]`.
         names: what messages call these two.
         num_vertices: V or None.
-        edge_data: as in `from_coo`.
-        coalesce: as in `from_coo`.
-        edge_ids: as in `from_coo`.
+        edge_data: values of the edges by name, `[E, …]`.
+        coalesce: what becomes of equal edges.
+        edge_ids: whether edges have ids.
         ids: the id of each edge, ascending; None for its place.
+
+    Raises:
+        GraphError: as `Graph.from_coo`.
     """
-    if coalesce is not False and coalesce not in get_args(Coalesce):
+    if coalesce is True or (coalesce is not False and coalesce not in get_args(Coalesce)):
         raise GraphError(
             'coalesce must be False, "first" (keep the first of equal edges) or "sum" (add their values), '
             f"got {coalesce!r}"
@@ -187,28 +146,29 @@ def from_pairs(
     check_num_vertices(num_vertices)
     check_range(names[0], sources, num_vertices, "num_vertices")
     check_range(names[1], targets, num_vertices, "num_vertices")
-    data = checked_edge_data(_data(edge_data, edge_ids=edge_ids), len(sources))
+    known = _edges_known(edge_data, len(sources), edge_ids=edge_ids)
     placed: Any = "target" if sorted_by(targets, sources) else "source" if sorted_by(sources, targets) else None
     sources, targets = sources.astype(np.int32, copy=False), targets.astype(np.int32, copy=False)
     with_ids = edge_ids and placed is None and edge_ids_fit(len(sources))
     offsets, sources, places = compress(sources, targets, num_vertices, with_positions=with_ids)
     graph = assemble(
+        kind,
         offsets,
         sources,
         placed=placed or (places if with_ids else "target"),
         edge_ids=None if ids is None else ids.astype(np.int32),
-        edge_data=data,
-        without_edge_ids=not edge_ids,
+        **known,
     )
     return graph if coalesce is False else coalesced(graph, coalesce)
 
 
-def _data(edge_data: Mapping[str, Any] | None, *, edge_ids: bool) -> Mapping[str, Any] | None:
+def _edges_known(edge_data: Mapping[str, Any] | None, num_edges: int, *, edge_ids: bool) -> dict[str, Any]:
+    """What a graph is told of its edges' values and ids."""
     if edge_data and not edge_ids:
         raise GraphError(
             f"edge_data {', '.join(map(str, edge_data))} with edge_ids=False: values per edge need edge ids"
         )
-    return edge_data
+    return {"edge_data": checked_edge_data(edge_data, num_edges), "without_edge_ids": not edge_ids}
 
 
 def _valid_rows(

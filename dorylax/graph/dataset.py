@@ -15,21 +15,22 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Float32
 
 from dorylax.aligned import empty, rows_of
 from dorylax.graph import npz
 from dorylax.graph.archive import from_archive, graph_arrays
-from dorylax.graph.arrays import as_array
+from dorylax.graph.features import checked_features
 from dorylax.graph.graph import Graph
+from dorylax.graph.importers import dataframe, dgl, networkx_graph, pyg
+from dorylax.graph.importers.roles import by_role
 from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
 from dorylax.graph.labels import checked_labels, stored_labels
 from dorylax.graph.mapped import release
 from dorylax.graph.masks import checked_masks
 from dorylax.graph.npz import MASKS
-from dorylax.graph.reorder import reorder, user_order
+from dorylax.graph.reorder import user_order
 from dorylax.graph.splits import Split, default_split
-from dorylax.graph.validate import GraphError, as_integers, check_finite, check_length, check_permutation
+from dorylax.graph.validate import GraphError, as_integers, check_permutation
 
 
 @final
@@ -106,7 +107,7 @@ class Dataset:
         fields: dict[str, Any] = {
             "name": name,
             "graph": graph,
-            "features": _checked_features(features, num_vertices),
+            "features": checked_features(features, num_vertices),
             "labels": found.array,
             "num_classes": found.num_classes,
             "multilabel": found.multilabel,
@@ -141,7 +142,7 @@ class Dataset:
         check_permutation("order", order, self.graph.num_vertices)
         rows: dict[str, Any] = {name: rows_of(getattr(self, name), order) for name in ("features", "labels", *MASKS)}
         further = {name: rows_of(array, order) for name, array in self.vertex_inputs.items()}
-        return dataclasses.replace(self, graph=reorder(self.graph, order), vertex_inputs=further, **rows)
+        return dataclasses.replace(self, graph=self.graph.reorder(order), vertex_inputs=further, **rows)
 
     def with_split(self, split: Split) -> Dataset:
         """With other masks, as the functions of `dorylax.graph.splits` make them."""
@@ -170,7 +171,7 @@ class Dataset:
         with npz.open_npz(path) as archive:
             _require_data(archive)
             npz.check_names(archive)
-            graph = from_archive(archive)
+            graph = from_archive(Graph, archive)
             labels = stored_labels(archive, graph.num_vertices)
             masks: Mapping[str, Any] = {name: archive.fetch(name) for name in MASKS if name in archive}
             if not masks:
@@ -216,10 +217,9 @@ class Dataset:
         Raises:
             GraphError: something has no place in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
         """
-        from dorylax.graph.importers import pyg, roles
-
-        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
-        return roles.data_set(name, pyg.read(data, ignore=ignore), ignore, features=features, labels=labels, **given)
+        read = pyg.read(Graph, data, ignore=ignore)
+        given = by_role(read, ignore, features=features, labels=labels, split=split)
+        return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
 
     @staticmethod
     def from_dgl(
@@ -234,10 +234,9 @@ class Dataset:
         ignore: Collection[str] = (),
     ) -> Dataset:
         """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`."""
-        from dorylax.graph.importers import dgl, roles
-
-        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
-        return roles.data_set(name, dgl.read(graph, ignore=ignore), ignore, features=features, labels=labels, **given)
+        read = dgl.read(Graph, graph, ignore=ignore)
+        given = by_role(read, ignore, features=features, labels=labels, split=split)
+        return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
 
     @staticmethod
     def from_networkx(
@@ -256,11 +255,9 @@ class Dataset:
 
         Other arguments and errors as in `from_pyg`; arrays are in the order of vertices.
         """
-        from dorylax.graph.importers import networkx_graph, roles
-
-        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
-        read = networkx_graph.read(graph, nodes, ignore=ignore)
-        return roles.data_set(name, read, ignore, features=features, labels=labels, **given)
+        read = networkx_graph.read(Graph, graph, nodes, ignore=ignore)
+        given = by_role(read, ignore, features=features, labels=labels, split=split)
+        return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
 
     @staticmethod
     def from_dataframes(
@@ -297,14 +294,11 @@ class Dataset:
         Raises:
             GraphError: there is no such column, an edge names no vertex, or as `from_pyg`.
         """
-        from dorylax.graph.importers import roles
-        from dorylax.graph.importers.dataframe import read
-
-        imported = read(vertices, edges, key, source, target, ignore=ignore)
+        read = dataframe.read(Graph, vertices, edges, key=key, source=source, target=target, ignore=ignore)
         if features is None:
-            features = [column for column in imported.vertex_data if column not in (labels, *MASKS)]
-        given: dict[str, Any] = {"num_classes": num_classes, "multilabel": multilabel, "split": split}
-        return roles.data_set(name, imported, ignore, features=features, labels=labels, **given)
+            features = [column for column in read.vertex_data if column not in (labels, *MASKS)]
+        given = by_role(read, ignore, features=features, labels=labels, split=split)
+        return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
 
     def save_npz(self, path: str | PathLike[str]) -> None:
         """Writes the archive that `from_npz` reads, in the user's vertex order, and all of it or nothing.
@@ -333,24 +327,3 @@ def _require_data(archive: npz.Archive) -> None:
         archive.require(*npz.feature_names(archive), "labels")
     except GraphError as error:
         raise GraphError(f"{error}. Without features and labels it is only a graph: Graph.from_npz reads it") from error
-
-
-def _checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V F"]:
-    if features is None:
-        raise GraphError(
-            "features is None: where vertices have none, give what the model shall start from, as np.ones((V, 1)) or degrees"
-        )
-    array = as_array("features", features, "encode it as numbers")
-    if array.ndim == 1 and len(array) == num_vertices:
-        raise GraphError(f"features has shape {list(array.shape)}: one column is features[:, None], [V, 1]")
-    if array.ndim != 2:
-        raise GraphError(f"features must be real numbers [V, F], got {array.dtype} {list(array.shape)}")
-    if array.shape[1] == 0:
-        raise GraphError(f"features has shape {list(array.shape)}: expected at least one column, F ≥ 1")
-    if array.shape == (array.shape[0], num_vertices) and len(array) != num_vertices:
-        raise GraphError(f"features has shape {list(array.shape)}, [F, V]: expected one row per vertex, features.T")
-    check_length("features", array, num_vertices, "one row per vertex")
-    with np.errstate(over="ignore"):  # a float64 too large for float32 becomes infinite, and is then refused
-        array = array.astype(np.float32, copy=False)
-    check_finite("features", array)
-    return array

@@ -1,233 +1,35 @@
-"""The graph: the data contract of the library.
-
-A `Graph` is a directed multigraph on vertices 0 … V-1 in compressed sparse rows, twice: *incoming* (row v lists the
-sources of v's in-edges; forward gathers read it) and *outgoing* (row u lists the targets of u's out-edges; backward
-gathers read it). It says nothing about features or labels (see `dorylax.graph.dataset`), and it does not build itself
-from other formats (see `dorylax.graph.build`).
-Its methods that make graphs are names for functions of `build`, `importers`, `archive`, `transform` and `reorder`; their
-texts are there.
-
-Edge order. Per-edge arrays `[E, …]` are in ascending order of edge ids, and an edge's *id* is its place in what the user
-gave (of equal edges that were coalesced that of the first; `symmetrise` and `with_self_loops` give new edges ids after all
-others). Rows are sorted by (target, source); a position in the incoming rows is a *slot*, an internal matter: what
-`outgoing.edges` and all below the public operators count by. `edge_order` leads from slots to places in per-edge arrays.
-
-Two representations of one class. On the host the arrays are NumPy (memory-mapped ones included) and offsets are int64.
-Inside JAX a graph is a pytree: without x64, JAX would silently narrow int64 to int32 and offsets past 2³¹ would be
-wrong, so offsets travel as their little-endian 32-bit halves, uint32 `[V+1, 2]`, which is the same memory (no copy).
-Edge ids do not: past 2³¹ - 1 edges there are none (`Graph.edge_ids_fit`), and only what never reads them applies.
-"""
+"""`Graph`: the data contract of `dorylax.graph.compressed` with every way to make, change and save one."""
 
 from __future__ import annotations
 
-import dataclasses
-import sys
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from functools import cached_property
 from os import PathLike
-from types import MappingProxyType
-from typing import Any, Literal, final
+from typing import Any, final
 
 import jax
-import numpy as np
 import numpy.typing as npt
 
-from dorylax.graph.edge_order import BySlot, EdgeOrder, inverse_permutation, places_of_slots
-from dorylax.graph.transpose import edge_ids_fit, transpose, transposed_positions
-from dorylax.graph.validate import GraphError
-
-SelfLoops = Literal["none", "some", "all"]
-Coalesce = Literal["first", "sum"]
-"""What becomes of the values of equal edges: those of the first are kept, or all are added up."""
-Size = Any
-"""An int; while a model is traced for any size, a symbolic dimension of JAX."""
-
-if sys.byteorder != "little":  # the uint32 view of int64 offsets below assumes it
-    raise ImportError(f"dorylax needs a little-endian machine, this one is {sys.byteorder}-endian")
-
-
-_NO_DATA: dict[str, np.ndarray] = {}  # never written to
-
-
-@final
-@dataclasses.dataclass(frozen=True, eq=False)
-class Adjacency:
-    """Compressed sparse rows of a graph, in one direction.
-
-    Attributes:
-        offsets: row r's entries are `offsets[r]:offsets[r+1]`; int64 `[R+1]` on the host, uint32 `[R+1, 2]` inside JAX.
-        neighbours: the vertex at the other end of each entry, int32 `[E]`.
-        edges: the slot of each entry, int32 `[E]`; None where entry k is slot k (incoming rows), and where edges are
-            too many for int32 ids (outgoing rows; see `Graph.edge_ids_fit`).
-    """
-
-    offsets: Any
-    neighbours: Any
-    edges: Any = None
-
-    @property
-    def num_rows(self) -> Size:
-        """Number of rows R."""
-        return int(self.offsets.shape[0]) - 1 if isinstance(self.offsets, np.ndarray) else self.offsets.shape[0] - 1
+from dorylax.graph import archive, build, reorder, transform
+from dorylax.graph.compressed import CompressedGraph, SelfLoops
+from dorylax.graph.importers import dataframe, dgl, networkx_graph, pyg, scipy_sparse
+from dorylax.graph.importers.base import graph_alone
+from dorylax.graph.npz import open_npz
+from dorylax.graph.transform import Coalesce
+from dorylax.graph.validate import as_integers
 
 
 @final
 @jax.tree_util.register_pytree_node_class
-class Graph:
-    """Directed multigraph in compressed sparse rows; see the module's text for the contract.
+class Graph(CompressedGraph):
+    """Directed multigraph in compressed sparse rows.
 
-    Make one with `Graph.from_coo` or another `from_…`, which validate; the constructor trusts its arguments.
-
-    Args:
-        offsets: in-edge row offsets, int64 `[V+1]`.
-        sources: source vertex of each in-edge, ascending inside a row, int32 `[E]`.
-        outgoing: the same edges by source; made on first use when not given.
-        symmetric: whether u → v comes with v → u (with the same multiplicity); both directions then share arrays.
-        self_loops: whether no vertex, some vertices or all vertices have an edge to themselves.
-        vertex_ids: the user's id of the vertex in row r, int32 `[V]`; None where row r is vertex r (see `reorder`).
-        placed: which place of per-edge arrays is whose; see `dorylax.graph.edge_order.EdgeOrder`.
-        edge_ids: see the property.
-        num_edge_ids: N, where ids 0 … N-1 were given out, also to edges that are gone; by default just enough.
-        edge_data: see the property; None where it is not known (inside JAX).
-        without_edge_ids: whether edges have no ids although they might; see the method.
+    Make one with `Graph.from_coo` or another `from_…`, which validate; the constructor trusts its arguments. Duplicate edges
+    are kept unless `coalesce` is asked for. Vertices are 0 … V-1 everywhere.
     """
 
-    def __init__(
-        self,
-        offsets: Any,
-        sources: Any,
-        *,
-        outgoing: Adjacency | None = None,
-        symmetric: bool = False,
-        self_loops: SelfLoops = "none",
-        vertex_ids: Any = None,
-        placed: EdgeOrder = "target",
-        edge_ids: Any = None,
-        num_edge_ids: int | None = None,
-        edge_data: Mapping[str, np.ndarray] | None = _NO_DATA,
-        without_edge_ids: bool = False,
-    ) -> None:
-        self.incoming = Adjacency(offsets, sources)
-        self.symmetric = symmetric
-        self.self_loops: SelfLoops = self_loops
-        self.vertex_ids = vertex_ids
-        self.placed = placed
-        self._edge_ids = edge_ids
-        self._num_edge_ids = num_edge_ids
-        self._edge_data = edge_data
-        self._without_edge_ids = without_edge_ids
-        if outgoing is not None:
-            self.__dict__["outgoing"] = outgoing
-
-    @cached_property
-    def outgoing(self) -> Adjacency:
-        """The edges by source; computed (one counting sort, O(V + E)) and kept on first use."""
-        rows = self.incoming.offsets, self.incoming.neighbours
-        if not self.symmetric:
-            return Adjacency(*transpose(*rows, self.num_vertices, with_positions=self.edge_ids_fit))
-        return Adjacency(*rows, transposed_positions(*rows) if self.edge_ids_fit else None)
-
-    @property
-    def edge_ids(self) -> Any:
-        """The id of each edge in order of per-edge arrays, int32 `[E]`, ascending; None where these are 0 … E-1.
-
-        Values of all edges that the user gave, `[E_given, …]`, are those of this graph's edges as `values[graph.edge_ids]`,
-        and after `symmetrise` as `values[graph.edge_ids % E_given]`: a reverse edge has the id E_given + that of its twin.
-
-        Raises:
-            GraphError: edges have no ids (`edge_ids_fit`).
-        """
-        self.require_edge_ids()
-        return self._edge_ids
-
-    @property
-    def num_edge_ids(self) -> int:
-        """N: ids 0 … N-1 were given out, also to edges that are gone; new edges get ids from N on. On the host only."""
-        if self._num_edge_ids is not None:
-            return self._num_edge_ids
-        return int(self.num_edges if self._edge_ids is None or not self.num_edges else self._edge_ids[-1] + 1)
-
-    @property
-    def edge_data(self) -> Mapping[str, np.ndarray]:
-        """Values that came with the edges by name, NumPy `[E, …]` in order of edge ids; transformations keep them.
-
-        Raises:
-            GraphError: inside JAX, where there are none.
-        """
-        if not self.knows_edge_data:
-            raise GraphError(
-                "graph.edge_data is there on the host only, and this graph comes from inside JAX: give the model what it "
-                "reads as an input, model(graph, x, weight)"
-            )
-        return MappingProxyType(self._edge_data or {})
-
-    @property
-    def knows_edge_data(self) -> bool:
-        """Whether `edge_data` may be read: not inside JAX, nor once a graph went through it."""
-        return self._edge_data is not None
-
-    @cached_property
-    def edge_order(self) -> Any:
-        """The place in per-edge arrays of the edge in each slot, int32 `[E]`; None where slot k is place k.
-
-        Computed (two counting sorts at most, O(V + E)) and kept on first use.
-
-        Raises:
-            GraphError: edges have no ids (`edge_ids_fit`).
-        """
-        self.require_edge_ids()
-        if isinstance(self.placed, BySlot):
-            return self.placed.places
-        if self.by_source:
-            positions = self.outgoing.edges
-            return positions if self.symmetric else inverse_permutation(np.asarray(positions))
-        if self.vertex_ids is None:
-            return None if isinstance(self.placed, str) else self.placed
-        rows = as_int64(self.incoming.offsets), np.asarray(self.incoming.neighbours)
-        return places_of_slots(self.placed, *rows, self.vertex_ids)
-
-    @property
-    def by_source(self) -> bool:
-        """Whether per-edge arrays are in order of the outgoing rows: `outgoing.edges[k]` is then the slot of place k."""
-        return isinstance(self.placed, str) and self.placed == "source" and self.vertex_ids is None
-
-    @property
-    def num_vertices(self) -> Size:
-        """V, the number of vertices."""
-        return self.incoming.num_rows
-
-    @property
-    def num_edges(self) -> Size:
-        """E, the number of directed edges; an undirected edge counts twice."""
-        return self.incoming.neighbours.shape[0]
-
-    @property
-    def edge_ids_fit(self) -> bool:
-        """Whether edges have int32 ids, so that per-edge arrays, edge weights and attention are possible.
-
-        False past 2³¹ - 1 edges and after `without_edge_ids`: `outgoing.edges` is then None, and is not to be read as
-        "entry k is slot k".
-        """
-        if isinstance(self.incoming.neighbours, np.ndarray):
-            return edge_ids_fit(self.num_edge_ids) and not self._without_edge_ids
-        return self.outgoing.edges is not None  # inside JAX the number of edges may be symbolic
-
-    def require_edge_ids(self) -> None:
-        """Raises a `GraphError` where edges have no ids."""
-        if self.edge_ids_fit:
-            return
-        if isinstance(self.num_edges, int) and edge_ids_fit(self.num_edges):
-            raise GraphError(
-                "the edges of this graph have no ids: it was made without (Graph.without_edge_ids, edge_ids=False) or its "
-                "ids do not fit int32; use the graph as it was before"
-            )
-        raise GraphError(
-            f"the graph has {self.num_edges} edges: operators with weights, attention or values per edge take at most "
-            "2147483647, because JAX counts in int32; gather without weights has no limit"
-        )
-
-    @staticmethod
+    @classmethod
     def from_coo(
+        cls,
         sources: npt.ArrayLike,
         targets: npt.ArrayLike,
         num_vertices: int | None = None,
@@ -236,13 +38,39 @@ class Graph:
         coalesce: bool | Coalesce = False,
         edge_ids: bool = True,
     ) -> Graph:
-        """Of edges `sources[k]` → `targets[k]`; see `dorylax.graph.build.from_coo`."""
-        from dorylax.graph import build
+        """A graph of the edges `sources[k]` → `targets[k]`, in O(V + E); k is the id of that edge.
 
-        return build.from_coo(sources, targets, num_vertices, edge_data=edge_data, coalesce=coalesce, edge_ids=edge_ids)
+        Args:
+            sources: integers `[E]`.
+            targets: integers `[E]`.
+            num_vertices: V; None takes one more than the largest id.
+            edge_data: values of the edges by name, `[E, …]`, in the same order; see the property `edge_data`.
+            coalesce: keep one of equal edges: "first", the first with its values, or "sum", with the sum of all their
+                values. False keeps all.
+            edge_ids: False where nothing per edge will ever come: no weights, no attention, no dropout of edges. It saves
+                up to 4 bytes an edge; operators that would need ids refuse (`without_edge_ids`).
 
-    @staticmethod
+        Returns:
+            The graph. An array of values that comes later is in the order of the arguments; after `coalesce` pass
+            `values[graph.edge_ids]`.
+
+        Raises:
+            GraphError: lengths differ, an id is negative or ≥ num_vertices, or values are not one per edge.
+        """
+        return build.from_pairs(
+            cls,
+            as_integers("sources", sources),
+            as_integers("targets", targets),
+            ("sources", "targets"),
+            num_vertices,
+            edge_data=edge_data,
+            coalesce=coalesce,
+            edge_ids=edge_ids,
+        )
+
+    @classmethod
     def from_csr(
+        cls,
         offsets: npt.ArrayLike,
         sources: npt.ArrayLike,
         *,
@@ -251,29 +79,68 @@ class Graph:
         self_loops: SelfLoops | None = None,
         edge_ids: bool = True,
     ) -> Graph:
-        """Of compressed rows by destination, used in place where sorted; see `dorylax.graph.build.from_csr`."""
-        from dorylax.graph import build
+        """A graph of compressed rows by destination: row v, `sources[offsets[v]:offsets[v+1]]`, lists v's in-neighbours.
 
-        return build.from_csr(
-            offsets, sources, edge_data=edge_data, symmetric=symmetric, self_loops=self_loops, edge_ids=edge_ids
-        )
+        Arrays of the right type (int64 and int32) whose rows are sorted are used as they are, memory-mapped ones included;
+        nothing is written to them. Otherwise the graph gets a sorted copy. An edge's id is its place in `sources`.
 
-    @staticmethod
-    def from_scipy(adjacency: Any, *, weight: str | None = "weight", edge_ids: bool = True) -> Graph:
-        """Of a SciPy sparse array, entry `(u, v)` being u → v; see `dorylax.graph.importers.scipy_sparse`."""
-        from dorylax.graph.importers.scipy_sparse import from_scipy
+        Args:
+            offsets: integers `[V+1]`.
+            sources: integers `[E]`.
+            edge_data: values of the edges by name, `[E, …]`, in order of `sources`; see the property `edge_data`.
+            symmetric: whether u → v always comes with v → u. None finds out; a value is trusted, unchecked.
+            self_loops: "none", "some" or "all" vertices have an edge to themselves. None finds out; a value is trusted.
+            edge_ids: as in `from_coo`.
 
-        return from_scipy(adjacency, weight=weight, edge_ids=edge_ids)
+        Raises:
+            GraphError: offsets that do not start at 0, decrease, or do not end at E; an id negative or ≥ V.
+        """
+        known = {"symmetric": symmetric, "self_loops": self_loops}
+        return build.from_incoming(cls, offsets, sources, edge_data=edge_data, edge_ids=edge_ids, **known)
 
-    @staticmethod
-    def from_networkx(graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collection[str] = ()) -> Graph:
-        """Of a networkx graph and its edges' attributes; see `dorylax.graph.importers.networkx_graph`."""
-        from dorylax.graph.importers.networkx_graph import from_networkx
+    @classmethod
+    def from_scipy(cls, adjacency: Any, *, weight: str | None = "weight", edge_ids: bool = True) -> Graph:
+        """A graph of a square SciPy sparse array or matrix: each stored entry `(u, v)` is an edge u → v.
 
-        return from_networkx(graph, nodes, ignore=ignore)
+        A stored zero is an edge, and duplicates are several edges; `adjacency.eliminate_zeros()` and `sum_duplicates()`
+        before make other edges of them. An edge's id is the place of its entry in `.data`; of layouts without such an array
+        (lil, dok, dia, bsr) in that of `.tocoo()`.
 
-    @staticmethod
+        Args:
+            adjacency: `[V, V]`.
+            weight: the name that the values get in `edge_data`; None leaves them out.
+            edge_ids: as in `from_coo`; False leaves the values out, which `weight=None` must say too.
+
+        Raises:
+            GraphError: the array is not square, its arrays are inconsistent, or its values are no real numbers.
+        """
+        return scipy_sparse.read(cls, adjacency, weight, edge_ids=edge_ids)
+
+    @classmethod
+    def from_networkx(
+        cls, graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collection[str] = ()
+    ) -> Graph:
+        """A graph of a networkx graph; an undirected edge becomes two directed ones of the same values, a loop one.
+
+        The edges' attributes become `edge_data`, by name. Edge k of `graph.edges` has the id k, and the other direction of
+        an undirected one the id E + k, as `symmetrise` has it. Keys of a multigraph only tell its edges apart: they are
+        dropped.
+
+        Args:
+            graph: `networkx.Graph`, `DiGraph`, `MultiGraph` or `MultiDiGraph`.
+            nodes: vertex i is `nodes[i]`. None: where the nodes are exactly the integers 0 … V-1 vertex i is node i,
+                otherwise it is `list(graph)[i]`.
+            ignore: names of attributes, of edges or nodes, to leave out.
+
+        Raises:
+            GraphError: `nodes` does not list every node exactly once; an attribute is missing on some edges or is no number;
+                nodes have attributes that are not ignored.
+        """
+        return graph_alone(networkx_graph.read(cls, graph, nodes, ignore=ignore), ignore, "node attribute")
+
+    @classmethod
     def from_edge_index(
+        cls,
         edge_index: Any,
         num_vertices: int | None = None,
         *,
@@ -282,34 +149,52 @@ class Graph:
         coalesce: bool | Coalesce = False,
         edge_ids: bool = True,
     ) -> Graph:
-        """Of PyTorch Geometric's `edge_index` `[2, E]`; see `dorylax.graph.importers.pyg`."""
-        from dorylax.graph.importers.pyg import from_edge_index
+        """A graph of an `edge_index` as PyTorch Geometric keeps it: row 0 holds sources, row 1 targets; column k is edge k.
 
-        return from_edge_index(
-            edge_index,
-            num_vertices,
-            edge_attr=edge_attr,
-            edge_weight=edge_weight,
-            coalesce=coalesce,
-            edge_ids=edge_ids,
-        )
+        Args:
+            edge_index: integers `[2, E]`, a NumPy array or a torch tensor on any device.
+            num_vertices: V (PyG's `num_nodes`); None takes one more than the largest id.
+            edge_attr: features of the edges, `[E, D]` or `[E]`, which become `edge_data["edge_attr"]`.
+            edge_weight: `[E]`, which become `edge_data["edge_weight"]`.
+            coalesce: as in `from_coo`.
+            edge_ids: as in `from_coo`.
 
-    @staticmethod
-    def from_pyg(data: Any, *, ignore: Collection[str] = ()) -> Graph:
-        """Of a PyTorch Geometric `Data` and its tensors per edge; see `dorylax.graph.importers.pyg`."""
-        from dorylax.graph.importers.pyg import from_pyg
+        Raises:
+            GraphError: another shape, an id negative or ≥ num_vertices, or values that are not one per edge.
+        """
+        named = {"edge_attr": edge_attr, "edge_weight": edge_weight}
+        given = {name: values for name, values in named.items() if values is not None}
+        return pyg.read_edge_index(cls, edge_index, num_vertices, edge_data=given, coalesce=coalesce, edge_ids=edge_ids)
 
-        return from_pyg(data, ignore=ignore)
+    @classmethod
+    def from_pyg(cls, data: Any, *, ignore: Collection[str] = ()) -> Graph:
+        """A graph of a homogeneous `torch_geometric.data.Data`; what it has per edge becomes `edge_data`, by name.
 
-    @staticmethod
-    def from_dgl(graph: Any, *, ignore: Collection[str] = ()) -> Graph:
-        """Of a homogeneous DGL graph and its `edata`; see `dorylax.graph.importers.dgl`."""
-        from dorylax.graph.importers.dgl import from_dgl
+        Args:
+            data: with an `edge_index`.
+            ignore: what to leave out: tensors per node (`Dataset.from_pyg` takes those), of the whole graph, or per edge.
 
-        return from_dgl(graph, ignore=ignore)
+        Raises:
+            GraphError: there is no `edge_index`, edges have what is no real number, or something else is not ignored.
+        """
+        return graph_alone(pyg.read(cls, data, ignore=ignore), ignore, "data")
 
-    @staticmethod
+    @classmethod
+    def from_dgl(cls, graph: Any, *, ignore: Collection[str] = ()) -> Graph:
+        """A graph of a homogeneous DGL graph; `edata` become `edge_data`, by name, and an edge's id is DGL's.
+
+        Args:
+            graph: a `dgl.DGLGraph` with one type of nodes and one of edges.
+            ignore: names of `ndata` (a `Dataset`'s) and of `edata` to leave out.
+
+        Raises:
+            GraphError: several types of nodes or edges, `edata` that are no real numbers, or `ndata` that are not ignored.
+        """
+        return graph_alone(dgl.read(cls, graph, ignore=ignore), ignore, "ndata")
+
+    @classmethod
     def from_dataframe(
+        cls,
         edges: Any,
         source: Hashable = "source",
         target: Hashable = "target",
@@ -318,116 +203,37 @@ class Graph:
         ignore: Collection[Hashable] = (),
         coalesce: bool | Coalesce = False,
     ) -> Graph:
-        """Of a pandas table with a row per edge; see `dorylax.graph.importers.dataframe`."""
-        from dorylax.graph.importers.dataframe import from_dataframe
+        """A graph of a `pandas.DataFrame`: row k is edge k. Its index is not looked at, other columns become `edge_data`.
 
-        return from_dataframe(edges, source, target, num_vertices, ignore=ignore, coalesce=coalesce)
+        Args:
+            edges: the table, E rows.
+            source: the column of sources, integers.
+            target: the column of targets, integers.
+            num_vertices: V; None takes one more than the largest id.
+            ignore: columns to leave out.
+            coalesce: as in `from_coo`.
 
-    @staticmethod
-    def from_npz(path: str | PathLike[str]) -> Graph:
-        """Of an archive in dorylax's npz layout; see `dorylax.graph.archive`."""
-        from dorylax.graph.archive import from_npz
-
-        return from_npz(path)
-
-    def save_npz(self, path: str | PathLike[str]) -> None:
-        """Writes the archive that `from_npz` reads; see `dorylax.graph.archive`."""
-        from dorylax.graph.archive import save_npz
-
-        save_npz(self, path)
-
-    def coalesce(self, values: Coalesce = "first") -> Graph:
-        """With one edge for all that are equal; see `dorylax.graph.transform`."""
-        from dorylax.graph import transform
-
-        return transform.coalesce(self, values)
-
-    def with_self_loops(self, loop_data: Mapping[str, Any] | None = None) -> Graph:
-        """With an edge v → v added for each vertex that has none; see `dorylax.graph.transform`."""
-        from dorylax.graph import transform
-
-        return transform.with_self_loops(self, loop_data)
-
-    def without_self_loops(self) -> Graph:
-        """Without the edges v → v; see `dorylax.graph.transform`."""
-        from dorylax.graph import transform
-
-        return transform.without_self_loops(self)
-
-    def symmetrise(self) -> Graph:
-        """With u → v and v → u, once each, wherever this graph has either; see `dorylax.graph.transform`."""
-        from dorylax.graph import transform
-
-        return transform.symmetrise(self)
-
-    def without_edge_ids(self) -> Graph:
-        """The same graph, whose edges have no ids and no values: 4 to 12 bytes an edge less on the device.
-
-        For models without weights, attention or values per edge; operators that would need ids raise a `GraphError`.
+        Raises:
+            GraphError: there is no such column, vertices are not integers, or other columns hold no real numbers or lack
+                some.
         """
-        if not self.edge_ids_fit:
-            return self
-        out = self.__dict__.get("outgoing")
-        return Graph(
-            self.incoming.offsets,
-            self.incoming.neighbours,
-            outgoing=None if out is None else Adjacency(out.offsets, out.neighbours),
-            symmetric=self.symmetric,
-            self_loops=self.self_loops,
-            vertex_ids=self.vertex_ids,
-            without_edge_ids=True,
-        )
-
-    def reorder(self, order: npt.ArrayLike) -> Graph:
-        """With row `order[i]` moved to row i; vertices and edges keep their ids; see `dorylax.graph.reorder`."""
-        from dorylax.graph.reorder import reorder
-
-        return reorder(self, order)
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[bool, SelfLoops, bool]]:
-        """Leaves: arrays as JAX may see them. Static: what may change which operations are traced."""
-        out = self.outgoing
-        reverse = (None, None) if self.symmetric else (as_words(out.offsets), out.neighbours)
-        # Where ids do not fit, JAX would narrow int64 ids to wrong ones without a word.
-        fit = self.edge_ids_fit
-        by_source = fit and self.by_source
-        edges, edge_ids = (out.edges, self.edge_ids) if fit else (None, None)
-        order = None if by_source or not fit else self.edge_order
-        leaves = (as_words(self.incoming.offsets), self.incoming.neighbours, *reverse, edges)
-        return (*leaves, self.vertex_ids, order, edge_ids), (self.symmetric, self.self_loops, by_source)
+        return dataframe.read_edges(cls, edges, source, target, num_vertices, ignore=ignore, coalesce=coalesce)
 
     @classmethod
-    def tree_unflatten(cls, static: tuple[bool, SelfLoops, bool], leaves: tuple[Any, ...]) -> Graph:
-        """Inverse of `tree_flatten`, but for `edge_data`; takes any leaves, as JAX requires."""
-        offsets, sources, out_offsets, targets, out_edges, vertex_ids, edge_order, edge_ids = leaves
-        symmetric, self_loops, by_source = static
-        outgoing = Adjacency(offsets, sources, out_edges) if symmetric else Adjacency(out_offsets, targets, out_edges)
-        return cls(
-            offsets,
-            sources,
-            outgoing=outgoing,
-            symmetric=symmetric,
-            self_loops=self_loops,
-            vertex_ids=vertex_ids,
-            placed="source" if by_source else BySlot(edge_order),
-            edge_ids=edge_ids,
-            edge_data=None,
-            without_edge_ids=out_edges is None,
-        )
+    def from_npz(cls, path: str | PathLike[str]) -> Graph:
+        """The graph in an archive of the layout that `dorylax.graph.npz` describes; features and labels are not read.
 
-    def __repr__(self) -> str:
-        kind = "symmetric" if self.symmetric else "directed"
-        return f"Graph({self.num_vertices} vertices, {self.num_edges} edges, {kind}, self-loops: {self.self_loops})"
+        Raises:
+            FileNotFoundError: there is no such file.
+            GraphError: it is not an npz archive, or lacks `indptr` or `indices`, or they are inconsistent.
+        """
+        with open_npz(path) as opened:
+            return archive.from_archive(cls, opened)
 
-
-def as_words(offsets: Any) -> Any:
-    """Offsets as JAX may carry them: int64 `[R+1]` on the host → uint32 `[R+1, 2]`, low word first, without a copy."""
-    if isinstance(offsets, np.ndarray) and offsets.dtype == np.int64:
-        return np.ascontiguousarray(offsets).view(np.uint32).reshape(-1, 2)
-    return offsets
-
-
-def as_int64(offsets: Any) -> np.ndarray:
-    """Inverse of `as_words`, on the host: concrete offsets in either form → int64 `[R+1]`."""
-    array = np.asarray(offsets)
-    return array if array.dtype == np.int64 else np.ascontiguousarray(array).view(np.int64).reshape(-1)
+    save_npz = archive.save_npz
+    coalesce = transform.coalesce
+    with_self_loops = transform.with_self_loops
+    without_self_loops = transform.without_self_loops
+    symmetrise = transform.symmetrise
+    without_edge_ids = transform.without_edge_ids
+    reorder = reorder.reorder

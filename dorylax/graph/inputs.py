@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dorylax.graph.arrays import as_array
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.validate import GraphError, check_finite, check_length
 
 # What a model is called with already: positions, the flags that say whether it trains, and Flax's own keywords.
@@ -50,7 +50,7 @@ def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str,
     }
 
 
-def checked_edge_inputs(graph: Graph, given: Any) -> dict[str, np.ndarray]:
+def checked_edge_inputs(graph: CompressedGraph, given: Any) -> dict[str, np.ndarray]:
     """The values that came with a graph's edges, and those that are given, which override them; `[E, …]` each.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.graph import Graph
 from dorylax.graph.rows import all_rows
 from dorylax.graph.splits import shares, shuffled
 from dorylax.graph.transform import part
@@ -74,7 +74,7 @@ def link_split(
         GraphError: numbers out of range, too few edges, more negatives than there are, or a graph that was reordered.
     """
     _check(graph, fractions, apart, negatives)
-    offsets, sources = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    offsets, sources = graph.host_rows()
     targets = all_rows(offsets)
     pairs, pair_of = np.unique(
         _keys(graph, np.minimum(sources, targets), np.maximum(sources, targets)), return_inverse=True

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph, as_int64
 from dorylax.graph.rows import count_values, rows_between, rows_with_loops, spans
 from dorylax.graph.validate import GraphError, check_finite, check_length
 
@@ -32,19 +32,19 @@ class GCNNormalisation:
     loop_weight: Float32[np.ndarray, " V"]
 
 
-def in_degrees(graph: Graph) -> Int64[np.ndarray, " V"]:
+def in_degrees(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
     """Number of in-edges of each vertex, int64 `[V]`; duplicates and loops count."""
     return np.diff(as_int64(graph.incoming.offsets))
 
 
-def out_degrees(graph: Graph) -> Int64[np.ndarray, " V"]:
+def out_degrees(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
     """Number of out-edges of each vertex, int64 `[V]`; duplicates and loops count. Does not build `graph.outgoing`."""
     if graph.symmetric:
         return in_degrees(graph)
     return count_values(np.asarray(graph.incoming.neighbours), graph.num_vertices)
 
 
-def gcn_normalisation(graph: Graph, edge_weight: np.ndarray | None = None) -> GCNNormalisation:
+def gcn_normalisation(graph: CompressedGraph, edge_weight: np.ndarray | None = None) -> GCNNormalisation:
     """The normalisation of a graph convolution: weights by the in-degrees of A + I.
 
     I adds a loop of weight 1 to each vertex that has no edge to itself. This is PyTorch Geometric's `gcn_norm`, except
@@ -60,7 +60,7 @@ def gcn_normalisation(graph: Graph, edge_weight: np.ndarray | None = None) -> GC
     References:
         Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017, equation 2.
     """
-    offsets, sources = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    offsets, sources = graph.host_rows()
     order = graph.edge_order
     lacks_loop = ~rows_with_loops(offsets, sources)
     degree = lacks_loop.astype(np.float64)

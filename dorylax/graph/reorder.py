@@ -15,16 +15,16 @@ import numpy.typing as npt
 from jaxtyping import Int32, Int64
 
 from dorylax.aligned import empty
+from dorylax.graph.compressed import AnyGraph, CompressedGraph
 from dorylax.graph.edge_order import BySlot, EdgeOrder, inverse_permutation, places_of_slots
-from dorylax.graph.graph import Graph, as_int64
 from dorylax.graph.rows import SPAN
 from dorylax.graph.validate import as_integers, check_permutation
 
 _MOST_THREADS = 8  # each holds the keys of about a span of entries
 
 
-def reorder(graph: Graph, order: npt.ArrayLike) -> Graph:
-    """The graph with its rows permuted, in O(V + E log of the largest degree).
+def reorder(graph: AnyGraph, order: npt.ArrayLike) -> AnyGraph:
+    """The graph with its rows permuted, in O(V + E log of the largest degree); vertices and edges keep their ids.
 
     Memory beyond the result is a few numbers for each vertex, and rows of about a million entries for each core.
 
@@ -42,9 +42,9 @@ def reorder(graph: Graph, order: npt.ArrayLike) -> Graph:
     check_permutation("order", order, graph.num_vertices)
     order = order.astype(np.int32, copy=False)
     placed = _placed(graph)
-    offsets, sources = _permuted(as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours), order)
+    offsets, sources = _permuted(*graph.host_rows(), order)
     vertex_ids = order if graph.vertex_ids is None else np.asarray(graph.vertex_ids)[order].astype(np.int32)
-    return Graph(
+    return type(graph)(
         offsets,
         sources,
         symmetric=graph.symmetric,
@@ -58,15 +58,14 @@ def reorder(graph: Graph, order: npt.ArrayLike) -> Graph:
     )
 
 
-def _placed(graph: Graph) -> EdgeOrder:
+def _placed(graph: CompressedGraph) -> EdgeOrder:
     """The places of the edges, said by the vertices' own ids."""
     if not isinstance(graph.placed, BySlot):
         return graph.placed
     places = graph.placed.places
     if graph.vertex_ids is None:
         return "target" if places is None else np.asarray(places)
-    rows = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
-    ranks = places_of_slots("target", *rows, np.asarray(graph.vertex_ids))
+    ranks = places_of_slots("target", *graph.host_rows(), np.asarray(graph.vertex_ids))
     ranked = empty((graph.num_edges,), np.int32)
     ranked[ranks] = np.arange(graph.num_edges) if places is None else places
     return ranked
@@ -104,6 +103,6 @@ def _permuted(
     return new_offsets, permuted
 
 
-def user_order(graph: Graph) -> Int32[np.ndarray, " V"] | None:
+def user_order(graph: CompressedGraph) -> Int32[np.ndarray, " V"] | None:
     """The `order` that undoes all reorders of `graph`; None where there is nothing to undo."""
     return None if graph.vertex_ids is None else inverse_permutation(np.asarray(graph.vertex_ids))

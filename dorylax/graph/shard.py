@@ -17,7 +17,7 @@ from typing import Literal, final
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.graph import Adjacency, Graph, as_int64
+from dorylax.graph.compressed import Adjacency, CompressedGraph, as_int64
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.transpose import transpose
 
@@ -187,7 +187,7 @@ class Shard:
         )
 
 
-def shards(graph: Graph, layout: Layout) -> tuple[Shard, ...]:
+def shards(graph: CompressedGraph, layout: Layout) -> tuple[Shard, ...]:
     """The shards of all servers, in order, in O(V·P + E).
 
     Args:

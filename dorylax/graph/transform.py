@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
+from dorylax.graph.compressed import Adjacency, AnyGraph, CompressedGraph
 from dorylax.graph.edge_data import EdgeData, map_values, require_ids_for
 from dorylax.graph.edge_order import BySlot
-from dorylax.graph.graph import Coalesce, Graph, as_int64
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import (
     all_rows,
@@ -32,24 +32,30 @@ from dorylax.graph.rows import (
 from dorylax.graph.transpose import compress, edge_ids_fit
 from dorylax.graph.validate import GraphError
 
+Coalesce = Literal["first", "sum"]
+"""What becomes of the values of equal edges: those of the first are kept, or all are added up."""
+_Arguments = ParamSpec("_Arguments")
 
-def _in_users_order(change: Callable[..., Graph]) -> Callable[..., Graph]:
+
+def _in_users_order(
+    change: Callable[Concatenate[AnyGraph, _Arguments], AnyGraph],
+) -> Callable[Concatenate[AnyGraph, _Arguments], AnyGraph]:
     """A change of graphs whose rows are in the user's order, for any: new ids and places follow the user's vertices."""
 
     @functools.wraps(change)
-    def changed(graph: Graph, *args: Any) -> Graph:
+    def changed(graph: AnyGraph, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> AnyGraph:
         order = user_order(graph)
         if order is None:
-            return change(graph, *args)
+            return change(graph, *args, **options)
         given = reorder(graph, order)
-        result = change(given, *args)
+        result = change(given, *args, **options)
         return graph if result is given else reorder(result, np.asarray(graph.vertex_ids))
 
     return changed
 
 
 @_in_users_order
-def coalesce(graph: Graph, values: Coalesce = "first") -> Graph:
+def coalesce(graph: AnyGraph, values: Coalesce = "first") -> AnyGraph:
     """The graph with one edge for all that are equal, which keeps the id of the first.
 
     Args:
@@ -71,7 +77,7 @@ def coalesce(graph: Graph, values: Coalesce = "first") -> Graph:
                 raise GraphError(
                     f'edge_data[{name!r}] is bool, which coalesce="sum" cannot add: convert it, or say "first"'
                 )
-    offsets, sources = _rows(graph)
+    offsets, sources = graph.host_rows()
     keep = first_of_equals(offsets, sources)
     if keep.all():
         return graph
@@ -81,7 +87,7 @@ def coalesce(graph: Graph, values: Coalesce = "first") -> Graph:
 
 
 @_in_users_order
-def with_self_loops(graph: Graph, loop_data: Mapping[str, Any] | None = None) -> Graph:
+def with_self_loops(graph: AnyGraph, loop_data: Mapping[str, Any] | None = None) -> AnyGraph:
     """The graph with an edge v → v for each vertex v that has none; existing loops stay as they are.
 
     Args:
@@ -103,7 +109,7 @@ def with_self_loops(graph: Graph, loop_data: Mapping[str, Any] | None = None) ->
         raise GraphError(f"loop_data {fault}: say what self-loops get, with_self_loops({{{example}}})")
     if graph.self_loops == "all" or graph.num_vertices == 0:
         return graph
-    offsets, sources = _rows(graph)
+    offsets, sources = graph.host_rows()
     lacking = np.flatnonzero(~rows_with_loops(offsets, sources))
     below = count_rows_where(_positions_below_diagonal(offsets, sources), offsets)
     places = offsets[lacking] + below[lacking]  # after the sources smaller than v, so that rows stay sorted
@@ -113,10 +119,11 @@ def with_self_loops(graph: Graph, loop_data: Mapping[str, Any] | None = None) ->
     known: dict[str, Any] = {"symmetric": graph.symmetric, "self_loops": "all"}
     num_ids = graph.num_edge_ids + graph.num_vertices
     if not _keeps_ids(graph, num_ids, data):
-        return assemble(*rows, **known, without_edge_ids=True)
+        return assemble(type(graph), *rows, **known, without_edge_ids=True)
     order = np.insert(_order(graph), places, np.arange(len(lacking), dtype=np.int32) + len(sources))
     loops = {name: _of_loops(name, given[name], array, lacking, graph.num_vertices) for name, array in data.items()}
     return assemble(
+        type(graph),
         *rows,
         **known | _ids(np.concatenate([_all_ids(graph), graph.num_edge_ids + lacking]), num_ids),
         placed=order,
@@ -125,24 +132,24 @@ def with_self_loops(graph: Graph, loop_data: Mapping[str, Any] | None = None) ->
 
 
 @_in_users_order
-def without_self_loops(graph: Graph) -> Graph:
+def without_self_loops(graph: AnyGraph) -> AnyGraph:
     """The graph without the edges v → v, and without their values."""
     if graph.self_loops == "none":
         return graph
     keep = np.ones(graph.num_edges, bool)
-    keep[positions_of_loops(*_rows(graph))] = False
+    keep[positions_of_loops(*graph.host_rows())] = False
     return part(graph, keep, _data(graph), symmetric=graph.symmetric, self_loops="none")
 
 
 @_in_users_order
-def symmetrise(graph: Graph) -> Graph:
+def symmetrise(graph: AnyGraph) -> AnyGraph:
     """The undirected graph: u → v and v → u, once each, wherever `graph` has either.
 
     Of equal edges the first stays, with its values. The reverse of an edge that had none gets its twin's values, and as its
     id N + that of its twin: after `Graph.from_coo` of E edges, E + the twin's place. Where u → v and v → u are both there,
     each keeps its own.
     """
-    offsets, sources = _rows(graph)
+    offsets, sources = graph.host_rows()
     if graph.symmetric:
         return coalesce(graph)
     num_edges, num_ids, data = len(sources), 2 * graph.num_edge_ids, _data(graph)
@@ -155,13 +162,16 @@ def symmetrise(graph: Graph) -> Graph:
     )  # the sort is stable: edges before reverse edges, lower ids before higher ones
     offsets, sources = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
     if not with_ids:
-        return assemble(offsets, sources, symmetric=True, self_loops=graph.self_loops, without_edge_ids=True)
+        return assemble(
+            type(graph), offsets, sources, symmetric=True, self_loops=graph.self_loops, without_edge_ids=True
+        )
     origin = origin[keep]
     reverse, slots = origin >= num_edges, origin % num_edges
     places = _order(graph)[slots] + reverse * np.int64(num_edges)
     chosen, order = _ranked(places, 2 * num_edges)
     twins = chosen % num_edges
     return assemble(
+        type(graph),
         offsets,
         sources,
         symmetric=True,
@@ -172,8 +182,23 @@ def symmetrise(graph: Graph) -> Graph:
     )
 
 
-def _rows(graph: Graph) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " E"]]:
-    return as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+def without_edge_ids(graph: AnyGraph) -> AnyGraph:
+    """The same graph, whose edges have no ids and no values: 4 to 12 bytes an edge less on the device.
+
+    For models without weights, attention or values per edge; operators that would need ids raise a `GraphError`.
+    """
+    if not graph.edge_ids_fit:
+        return graph
+    out = graph.__dict__.get("outgoing")
+    return type(graph)(
+        graph.incoming.offsets,
+        graph.incoming.neighbours,
+        outgoing=None if out is None else Adjacency(out.offsets, out.neighbours),
+        symmetric=graph.symmetric,
+        self_loops=graph.self_loops,
+        vertex_ids=graph.vertex_ids,
+        without_edge_ids=True,
+    )
 
 
 def _positions_below_diagonal(
@@ -187,28 +212,28 @@ def _positions_below_diagonal(
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
-def _data(graph: Graph) -> EdgeData:
+def _data(graph: CompressedGraph) -> EdgeData:
     """The edges' values; none for a graph that came through JAX, which does not know them."""
     return dict(graph.edge_data) if graph.knows_edge_data else {}
 
 
-def _carried(graph: Graph, data: EdgeData) -> EdgeData | None:
+def _carried(graph: CompressedGraph, data: EdgeData) -> EdgeData | None:
     """What the changed graph is to know of values."""
     return data if graph.knows_edge_data else None
 
 
-def _keeps_ids(graph: Graph, num_ids: int, data: EdgeData) -> bool:
+def _keeps_ids(graph: CompressedGraph, num_ids: int, data: EdgeData) -> bool:
     """Whether the changed graph, of ids 0 … `num_ids` - 1, has any; an error where it has values and can have none."""
     require_ids_for(data, num_ids)
     return graph.edge_ids_fit and edge_ids_fit(num_ids)
 
 
-def _order(graph: Graph) -> Integer[np.ndarray, " E"]:
+def _order(graph: CompressedGraph) -> Integer[np.ndarray, " E"]:
     order = graph.edge_order
     return np.arange(graph.num_edges, dtype=np.int32) if order is None else np.asarray(order)
 
 
-def _all_ids(graph: Graph) -> Int64[np.ndarray, " E"]:
+def _all_ids(graph: CompressedGraph) -> Int64[np.ndarray, " E"]:
     ids = graph.edge_ids
     return np.arange(graph.num_edges) if ids is None else np.asarray(ids, np.int64)
 
@@ -227,7 +252,7 @@ def _ranked(places: Integer[np.ndarray, " N"], size: int) -> tuple[Int64[np.ndar
     return np.flatnonzero(there), ranks[places].astype(np.int32)
 
 
-def part(graph: Graph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: Any) -> Graph:
+def part(graph: AnyGraph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: Any) -> AnyGraph:
     """The graph of the edges whose slots are kept, which keep their ids.
 
     Args:
@@ -236,16 +261,17 @@ def part(graph: Graph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: An
         data: values of all edges, in order of ids.
         **known: what `assemble` need not find out.
     """
-    offsets, sources = _rows(graph)
+    offsets, sources = graph.host_rows()
     rows = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
     if not graph.edge_ids_fit:
-        return assemble(*rows, **known, without_edge_ids=True)
+        return assemble(type(graph), *rows, **known, without_edge_ids=True)
     slots = np.flatnonzero(keep)
     order = graph.edge_order
     chosen, ranks = _ranked(slots if order is None else np.asarray(order)[slots], graph.num_edges)
     # A part of what is sorted is sorted.
     placed = "target" if order is None else ranks if isinstance(graph.placed, BySlot | np.ndarray) else graph.placed
     return assemble(
+        type(graph),
         *rows,
         **known | _ids(_all_ids(graph)[chosen], graph.num_edge_ids),
         placed=placed,
@@ -253,7 +279,7 @@ def part(graph: Graph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: An
     )
 
 
-def _sums_of_equals(graph: Graph, values: np.ndarray, first: Bool[np.ndarray, " E"]) -> np.ndarray:
+def _sums_of_equals(graph: CompressedGraph, values: np.ndarray, first: Bool[np.ndarray, " E"]) -> np.ndarray:
     """`values`, with the sum over all equal edges at the first of each, in their dtype."""
     order, result = _order(graph), values.copy()
     firsts = np.flatnonzero(first)

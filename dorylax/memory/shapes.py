@@ -12,9 +12,10 @@ import numpy as np
 
 from dorylax.aligned import ALIGNMENT
 from dorylax.graph.abstract import AbstractData
+from dorylax.graph.compressed import Adjacency, SelfLoops
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.edge_order import BySlot
-from dorylax.graph.graph import Adjacency, Graph, SelfLoops
+from dorylax.graph.graph import Graph
 from dorylax.graph.mapped import mapping_of
 from dorylax.graph.transpose import edge_ids_fit
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from dorylax.config.schema import DataConfig
 from dorylax.graph.archive import edge_names
+from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of
-from dorylax.graph.graph import SelfLoops
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
 from dorylax.graph.npz import Archive, feature_names, open_npz, vertex_names

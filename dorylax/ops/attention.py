@@ -5,14 +5,14 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.primitives import attention
 from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.shapes import AnyArray, check_rows
 
 
 def additive_attention(
-    graph: Graph,
+    graph: CompressedGraph,
     z: Float[AnyArray, "V H F"],
     source_scores: Float[AnyArray, "V H"],
     target_scores: Float[AnyArray, "V H"],

@@ -6,22 +6,22 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Num
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.primitives import counts
 from dorylax.ops.primitives.base import structure_of
 
 
-def in_degrees(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
+def in_degrees(graph: CompressedGraph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
     """Number of in-edges of each vertex, `[V]`; an edge counts once, whatever its weight."""
     return counts.degrees(structure_of(graph, edge_ids=False), direction="in").astype(dtype)
 
 
-def out_degrees(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
+def out_degrees(graph: CompressedGraph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
     """Number of out-edges of each vertex, `[V]`."""
     return counts.degrees(structure_of(graph, edge_ids=False), direction="out").astype(dtype)
 
 
-def missing_self_loops(graph: Graph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
+def missing_self_loops(graph: CompressedGraph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
     """1 where a vertex has no edge to itself and 0 where it has one, `[V]`.
 
     The weight of the *implicit* self-loop by which layers turn A into A + I: loops that the graph already has count as

@@ -7,7 +7,7 @@ from typing import Literal
 
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.degrees import in_degrees
 from dorylax.ops.edge_order import to_slots
 from dorylax.ops.primitives.base import structure_of
@@ -17,7 +17,7 @@ from dorylax.ops.shapes import AnyArray, check_rows, divide_rows
 
 
 def gather_edges(
-    graph: Graph, e: Float[AnyArray, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum"
+    graph: CompressedGraph, e: Float[AnyArray, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum"
 ) -> Float[Array, "V *rest"]:
     """Reduces over in-edges: `y[v] = reduce over edges i = (u → v) of e[i]`.
 
@@ -37,7 +37,7 @@ def gather_edges(
     return gather_slots(graph, to_slots(graph, e), reduce)
 
 
-def gather_slots(graph: Graph, e: Float[AnyArray, "E *rest"], reduce: str) -> Float[Array, "V *rest"]:
+def gather_slots(graph: CompressedGraph, e: Float[AnyArray, "E *rest"], reduce: str) -> Float[Array, "V *rest"]:
     """`gather_edges` of values in order of slots."""
     flat = e.reshape(e.shape[0], 1, math.prod(e.shape[1:]))
     if reduce in ("max", "min"):

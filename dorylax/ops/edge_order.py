@@ -11,11 +11,11 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Shaped
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.shapes import AnyArray
 
 
-def to_slots(graph: Graph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[AnyArray, "E *rest"]:
+def to_slots(graph: CompressedGraph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[AnyArray, "E *rest"]:
     """Values `[E, …]` in order of edge ids → in order of slots; as they are where these are one order.
 
     Raises:
@@ -27,7 +27,7 @@ def to_slots(graph: Graph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[AnyArr
     return values if graph.edge_order is None else _gathered(values, graph.edge_order)
 
 
-def from_slots(graph: Graph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[Array, "E *rest"]:
+def from_slots(graph: CompressedGraph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[Array, "E *rest"]:
     """Values `[E, …]` in order of slots → in order of edge ids; the inverse of `to_slots`."""
     graph.require_edge_ids()
     if graph.by_source:

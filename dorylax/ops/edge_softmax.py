@@ -7,7 +7,7 @@ from typing import overload
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.ops.primitives import softmax
 from dorylax.ops.primitives.base import structure_of
@@ -16,14 +16,14 @@ from dorylax.ops.shapes import AnyArray, check_rows
 
 @overload
 def edge_softmax(
-    graph: Graph, scores: Float[AnyArray, "E *heads"], loop_scores: None = None
+    graph: CompressedGraph, scores: Float[AnyArray, "E *heads"], loop_scores: None = None
 ) -> Float[Array, "E *heads"]: ...
 @overload
 def edge_softmax(
-    graph: Graph, scores: Float[AnyArray, "E *heads"], loop_scores: Float[AnyArray, "V *heads"]
+    graph: CompressedGraph, scores: Float[AnyArray, "E *heads"], loop_scores: Float[AnyArray, "V *heads"]
 ) -> tuple[Float[Array, "E *heads"], Float[Array, "V *heads"]]: ...
 def edge_softmax(
-    graph: Graph, scores: Float[AnyArray, "E *heads"], loop_scores: Float[AnyArray, "V *heads"] | None = None
+    graph: CompressedGraph, scores: Float[AnyArray, "E *heads"], loop_scores: Float[AnyArray, "V *heads"] | None = None
 ) -> Float[Array, "E *heads"] | tuple[Float[Array, "E *heads"], Float[Array, "V *heads"]]:
     """Softmax of edge scores over the in-edges of each vertex, head by head (Veličković et al. 2018, eq. 2).
 

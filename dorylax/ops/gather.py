@@ -8,7 +8,7 @@ from typing import Literal
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.degrees import in_degrees
 from dorylax.ops.edge_gather import gather_slots
 from dorylax.ops.edge_order import to_slots
@@ -23,7 +23,7 @@ Reduce = Literal["sum", "mean", "max", "min"]
 
 
 def gather(
-    graph: Graph,
+    graph: CompressedGraph,
     x: Float[AnyArray, "V *rest"],
     edge_weight: Float[AnyArray, "E *heads"] | None = None,
     *,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.shapes import AnyArray, check_rows
 
 
-def global_sum(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "*rest"]:
+def global_sum(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "*rest"]:
     """`Σ_v x[v]` over all vertices of the graph.
 
     The same as `x.sum(axis=0)`, which a model may write as well. In a pipeline all intervals meet there, forwards and
@@ -30,7 +30,7 @@ def global_sum(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "*re
     return jnp.asarray(x, wide).sum(axis=0).astype(x.dtype)
 
 
-def global_mean(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "*rest"]:
+def global_mean(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "*rest"]:
     """`Σ_v x[v] / V`, as `global_sum`; 0 for a graph without vertices."""
     total = global_sum(graph, x)
     count = jnp.maximum(jnp.asarray(graph.num_vertices, jnp.int32), 1)

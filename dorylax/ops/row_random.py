@@ -13,18 +13,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Integer, PRNGKeyArray, UInt, UInt32
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.jax_internals import threefry2x32_p
 
 
-def vertex_ids(graph: Graph) -> Integer[Array, " V"]:
+def vertex_ids(graph: CompressedGraph) -> Integer[Array, " V"]:
     """The user's id of each vertex, `[V]`: what per-vertex randomness is keyed by."""
     if graph.vertex_ids is None:
         return jnp.arange(graph.num_vertices, dtype=jnp.int32)
     return jnp.asarray(graph.vertex_ids)
 
 
-def edge_ids(graph: Graph) -> Integer[Array, " E"]:
+def edge_ids(graph: CompressedGraph) -> Integer[Array, " E"]:
     """The id of each edge, `[E]`, in order of per-edge arrays: what per-edge randomness is keyed by."""
     graph.require_edge_ids()
     if graph.edge_ids is None:
@@ -32,7 +32,7 @@ def edge_ids(graph: Graph) -> Integer[Array, " E"]:
     return jnp.asarray(graph.edge_ids)
 
 
-def loop_ids(graph: Graph) -> Integer[Array, " V"]:
+def loop_ids(graph: CompressedGraph) -> Integer[Array, " V"]:
     """The id of each vertex's implicit self-loop, 2³¹ + v, uint32 `[V]`: after the ids that edges may ever have."""
     return vertex_ids(graph).astype(jnp.uint32) + jnp.uint32(1 << 31)
 

@@ -6,14 +6,14 @@ import math
 
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.edge_order import from_slots
 from dorylax.ops.primitives.base import Direction, structure_of
 from dorylax.ops.primitives.linear import expand
 from dorylax.ops.shapes import AnyArray, check_rows
 
 
-def scatter_src(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E *rest"]:
+def scatter_src(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E *rest"]:
     """`y[e] = x[u]` for each edge e = (u → v).
 
     Args:
@@ -30,12 +30,14 @@ def scatter_src(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E 
     return from_slots(graph, scatter_to_slots(graph, x, "out"))
 
 
-def scatter_dst(graph: Graph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E *rest"]:
+def scatter_dst(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "E *rest"]:
     """`y[e] = x[v]` for each edge e = (u → v); arguments and result as in `scatter_src`."""
     return from_slots(graph, scatter_to_slots(graph, x, "in"))
 
 
-def scatter_to_slots(graph: Graph, x: Float[AnyArray, "V *rest"], direction: Direction) -> Float[Array, "E *rest"]:
+def scatter_to_slots(
+    graph: CompressedGraph, x: Float[AnyArray, "V *rest"], direction: Direction
+) -> Float[Array, "E *rest"]:
     """What each edge reads at its source ("out") or destination ("in"), in order of slots."""
     check_rows("x", x, "vertices", graph.num_vertices)
     flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))

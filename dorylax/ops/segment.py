@@ -2,7 +2,7 @@
 
 These functions are the lowering of the primitives wherever the native kernel does not serve (other platforms, other
 dtypes, no compiler at install time) and the reference that the kernel is tested against. Rows are given by `offsets`,
-uint32 `[R+1, 2]` (see `dorylax.graph.graph`), and `neighbours`, int32 `[E]`. `edges`, int32 `[E]`, gives the edge id of
+uint32 `[R+1, 2]` (see `dorylax.graph.compressed`), and `neighbours`, int32 `[E]`. `edges`, int32 `[E]`, gives the edge id of
 each entry, where per-edge arrays are in another order than the entries. Per-vertex arrays are `[V, H, F]` (H heads), per
 edge `[E, H]` or `[E, H, F]`. Sums of bfloat16 and float16 accumulate in float32.
 """

@@ -1,7 +1,7 @@
 """From an ordinary model to graph tasks and jitted tensor stages.
 
 `trace` turns a model into a `Program`; `optimise` applies passes to it. Public names are imported when first used, so
-that a worker that only loads stage files (`dorylax.program.stage_file`) never imports Flax.
+that a worker that only loads stage files (`dorylax.program.artefact.stage_file`) never imports Flax.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dorylax.program.errors import PassError, SplitError
-    from dorylax.program.loss import cross_entropy
+    from dorylax.program.jaxpr.errors import PassError, SplitError
+    from dorylax.program.model.loss import cross_entropy
     from dorylax.program.passes import PASSES, optimise
     from dorylax.program.program import Program
-    from dorylax.program.spec import DataSpec, RowSpec
-    from dorylax.program.tracing import trace
+    from dorylax.program.tracing.spec import DataSpec, RowSpec
+    from dorylax.program.tracing.trace import trace
 
 _HOMES = {
     "PASSES": "passes",
-    "DataSpec": "spec",
-    "cross_entropy": "loss",
-    "PassError": "errors",
+    "DataSpec": "tracing.spec",
+    "cross_entropy": "model.loss",
+    "PassError": "jaxpr.errors",
     "Program": "program",
-    "RowSpec": "spec",
-    "SplitError": "errors",
+    "RowSpec": "tracing.spec",
+    "SplitError": "jaxpr.errors",
     "optimise": "passes",
-    "trace": "tracing",
+    "trace": "tracing.trace",
 }
 
 __all__ = [

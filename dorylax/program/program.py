@@ -7,15 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from dorylax.jax_internals import ClosedJaxpr
-from dorylax.program.facts import Facts
-from dorylax.program.partition import partition
-from dorylax.program.task import Interface, Task, closed_task, interfaces
-from dorylax.program.traced import Traced
+from dorylax.program.tasks.facts import Facts
+from dorylax.program.tasks.partition import partition
+from dorylax.program.tasks.task import Interface, Task, closed_task, interfaces
+from dorylax.program.tracing.traced import Traced
 
 if TYPE_CHECKING:
-    from dorylax.program.cost import ProgramCost
-    from dorylax.program.export import StageSet
-    from dorylax.program.function import ProgramFunction
+    from dorylax.program.artefact.export import StageSet
+    from dorylax.program.single.function import ProgramFunction
+    from dorylax.program.view.cost import ProgramCost
 
 Gathered = Literal["float32", "bfloat16"]
 """How one machine stores rows that are summed over neighbours."""
@@ -100,30 +100,30 @@ class Program:
         Raises:
             ValueError: a size is neither given nor known; fewer than 1 interval or worker.
         """
-        from dorylax.program.cost import cost
+        from dorylax.program.view.cost import cost
 
         return cost(self, num_vertices, num_edges, intervals=intervals, workers=workers)
 
     def describe(self, num_vertices: int | None = None, num_edges: int | None = None) -> str:
         """The tasks as a table in the paper's vocabulary; sizes as in `cost`."""
-        from dorylax.program.describe import describe
+        from dorylax.program.view.describe import describe
 
         return describe(self, num_vertices, num_edges)
 
     def draw(self) -> str:
         """The graph of tasks as an SVG."""
-        from dorylax.program.draw import draw
+        from dorylax.program.view.draw import draw
 
         return draw(self)
 
     def export(self) -> StageSet:
-        """The stages as artefacts that run without the model's code; see `dorylax.program.export`."""
-        from dorylax.program.export import export_stages
+        """The stages as artefacts that run without the model's code; see `dorylax.program.artefact.export`."""
+        from dorylax.program.artefact.export import export_stages
 
         return export_stages(self)
 
     def as_function(self, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> ProgramFunction:
         """The program as one function again, for a graph of this size; what a single machine trains with."""
-        from dorylax.program.function import ProgramFunction
+        from dorylax.program.single.function import ProgramFunction
 
         return ProgramFunction(self, num_vertices, num_edges, gathered=gathered)

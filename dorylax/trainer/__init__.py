@@ -1,6 +1,6 @@
 """Training, on one machine or by a pipeline: `Trainer`, what it returns, and what may watch it.
 
-Names load on first use, so that reading a run's records (`dorylax.metrics`) does not pull in Flax.
+Names load on first use, so that reading a run's records (`dorylax.runs.metrics`) does not pull in Flax.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _EXPORTS = {
-    "EpochRecord": "dorylax.trainer.result",
-    "Observer": "dorylax.trainer.observer",
-    "Timings": "dorylax.trainer.result",
-    "TrainResult": "dorylax.trainer.result",
+    "EpochRecord": "dorylax.runs.result",
+    "Observer": "dorylax.observers.base",
+    "Timings": "dorylax.runs.result",
+    "TrainResult": "dorylax.runs.result",
     "Trainer": "dorylax.trainer.trainer",
-    "TrainingError": "dorylax.trainer.result",
+    "TrainingError": "dorylax.runs.result",
     "prepare_data": "dorylax.trainer.from_config",
 }
 
 if TYPE_CHECKING:
+    from dorylax.observers.base import Observer
+    from dorylax.runs.result import EpochRecord, Timings, TrainingError, TrainResult
     from dorylax.trainer.from_config import prepare_data
-    from dorylax.trainer.observer import Observer
-    from dorylax.trainer.result import EpochRecord, Timings, TrainingError, TrainResult
     from dorylax.trainer.trainer import Trainer
 
 __all__ = ["EpochRecord", "Observer", "Timings", "TrainResult", "Trainer", "TrainingError", "prepare_data"]

@@ -6,9 +6,9 @@ import math
 import time
 
 from dorylax.config.schema import TrainConfig
+from dorylax.runs.result import EpochRecord, TrainingError
 from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.loop_state import LoopState
-from dorylax.trainer.result import EpochRecord, TrainingError
 from dorylax.trainer.runners.base import EpochRunner
 
 _WHAT_TO_TRY = (

@@ -11,10 +11,10 @@ import numpy as np
 
 from dorylax.graph.mapped import release
 from dorylax.program.model.base import Tree
-from dorylax.trainer.arrays import TrainingArrays
-from dorylax.trainer.forward import Forward
 from dorylax.trainer.loop_state import LoopState
-from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.step.arrays import TrainingArrays
+from dorylax.trainer.step.forward import Forward
+from dorylax.trainer.step.functions import StepFunctions
 
 
 @final

@@ -25,15 +25,15 @@ from dorylax.memory.limit import memory_limit, resident_bytes
 from dorylax.memory.phases import Compiled, Process, XlaBytes, held, phases
 from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.memory.sources import shape_of
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.program.spec import DataSpec
-from dorylax.trainer.arrays import EpochInputs, TrainingArrays
+from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.from_config import build_model, build_optimizer
-from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.model_parts import further_inputs
-from dorylax.trainer.step import StepFunctions, step_functions
+from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.functions import StepFunctions, step_functions
+from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order, is_ordered
 

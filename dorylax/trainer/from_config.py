@@ -8,12 +8,12 @@ from typing import Any
 import optax
 from flax import nnx
 
+from dorylax.config.optimizers import OptimizerConfig, make_optimizer
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
-from dorylax.optimizers import OptimizerConfig, make_optimizer
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer.options import free_settings
 

@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.checkpoint import Checkpoint, CheckpointMismatchError
 from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.run_directory import RunDirectoryError, differences, listed
-from dorylax.trainer.result import EpochRecord, Timings, best_epoch, improves
+from dorylax.runs.checkpoint import Checkpoint, CheckpointMismatchError
+from dorylax.runs.differences import differences, listed
+from dorylax.runs.directory import RunDirectoryError
+from dorylax.runs.result import EpochRecord, Timings, best_epoch, improves
 
 # Of what `describe_run` says, what parameters need to be of use: the data may be others.
 _OF_PARAMETERS = ("model", "parameters.", "state.", "optimizer_state.", "settings.model.")

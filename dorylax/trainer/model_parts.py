@@ -11,8 +11,8 @@ from flax import linen, nnx
 
 from dorylax.errors import DorylaxError
 from dorylax.graph.abstract import AbstractData
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
 from dorylax.program.model import flax_linen
 from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree
 from dorylax.program.model.function import name_of
@@ -47,7 +47,7 @@ def parts_of(
         raise ModelKindError(f"params= is for Linen modules and functions: {type(model).__name__} holds its own")
     named = further_inputs(data, keywords_of(model), name_of(model))
 
-    def taken(graph: Graph) -> ModelParts:
+    def taken(graph: CompressedGraph) -> ModelParts:
         return take_apart(model, graph, data.features, named=named, params=params, rngs=rngs)
 
     parts = with_ids_if_needed(data, taken)
@@ -75,7 +75,7 @@ def further_inputs(data: Dataset | AbstractData, keywords: Keywords, model: str 
     return {name: there[name] for name in keywords.taken(there)}
 
 
-def with_ids_if_needed(data: Dataset | AbstractData, call: Callable[[Graph], Result]) -> Result:
+def with_ids_if_needed(data: Dataset | AbstractData, call: Callable[[CompressedGraph], Result]) -> Result:
     """What a call gives on a graph without edge ids, which take up to 12 bytes an edge; with them where it needs them."""
     with contextlib.suppress(Exception):  # whatever else is wrong is raised again
         return call(data.graph.without_edge_ids())

@@ -12,13 +12,13 @@ import numpy as np
 
 from dorylax.config.schema import SingleConfig
 from dorylax.graph.dataset import Dataset
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.program.spec import DataSpec
-from dorylax.trainer.arrays import TrainingArrays
-from dorylax.trainer.forward import Forward
-from dorylax.trainer.gradient import Gradient
-from dorylax.trainer.step import StepFunctions
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.trainer.step.arrays import TrainingArrays
+from dorylax.trainer.step.forward import Forward
+from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.validate import Checked
 from dorylax.trainer.vertex_order import effective_order, in_order, rows_of
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from dorylax.config.schema import TrainConfig
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.runs.result import EpochRecord, Stopped
 from dorylax.serverless.config import TensorConfig
-from dorylax.trainer.result import EpochRecord, Stopped
 
 # Settings that change no number of an epoch that is trained already: a run may be continued with others. An order of
 # vertices that does change numbers is part of what checkpoints compare.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, final
 
-from dorylax.checkpoint import Checkpoints
-from dorylax.run_directory import RunDirectory, RunDirectoryError
+from dorylax.runs.checkpoint import Checkpoints
+from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.runs.result import TrainResult
 from dorylax.trainer.loop_state import LoopState, from_checkpoint, to_checkpoint
-from dorylax.trainer.result import TrainResult
 
 
 @final
@@ -107,20 +106,5 @@ class RunFiles:
         ):  # perhaps nothing was trained now, and what is there says what was; damaged, it says nothing
             with contextlib.suppress(RunDirectoryError):
                 pipeline = (self.directory.summary or {}).get("pipeline")
-        self.directory.write_summary(
-            {
-                "stopped": result.stopped,
-                "seed": seed,
-                "epochs": len(result.history),
-                "metric": result.metric,
-                "best_epoch": result.best_epoch,
-                "val_accuracy": result.val_accuracy,
-                "test_accuracy": result.test_accuracy,
-                **({"val_loss": result.val_loss, "test_loss": result.test_loss} if result.metric == "loss" else {}),
-                "final_loss": result.final_loss,
-                "seconds_per_epoch": result.seconds_per_epoch,
-                "timings": dataclasses.asdict(result.timings),
-                "passes": None if result.passes is None else list(result.passes),
-                "pipeline": pipeline,
-            }
-        )
+        first = {"stopped": result.stopped, "seed": seed}
+        self.directory.write_summary(first | result.summary() | {"pipeline": pipeline})

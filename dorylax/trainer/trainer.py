@@ -2,7 +2,7 @@
 
 It decides the order of things in a run: epoch, record, observers, checkpoint, stop. What trains an epoch is one of
 `runners`; what one machine computes with is in `one_machine`, its mathematics in `step` and `gradient`, numbers and
-definitions in `result`, saving in `loop_state` and `dorylax.checkpoint`.
+definitions in `result`, saving in `loop_state` and `dorylax.runs.checkpoint`.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from flax import nnx
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
-from dorylax.metrics import MetricsWriter
+from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.flax_nnx import put_back
-from dorylax.run_directory import RunDirectory
+from dorylax.runs.directory import RunDirectory
+from dorylax.runs.metrics import MetricsWriter
+from dorylax.runs.result import Stopped, TrainingError, TrainResult
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.loop_state import LoopState, describe_run, to_host
 from dorylax.trainer.model_parts import parts_of
-from dorylax.trainer.objective import Loss, Objective
-from dorylax.trainer.observer import Observer
 from dorylax.trainer.one_machine import OneMachine
 from dorylax.trainer.options import free_settings, stop_reason
-from dorylax.trainer.result import Stopped, TrainingError, TrainResult
 from dorylax.trainer.run_files import RunFiles
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
 from dorylax.trainer.signals import StopRequests
-from dorylax.trainer.step import step_functions
+from dorylax.trainer.step.functions import step_functions
+from dorylax.trainer.step.objective import Loss, Objective
 from dorylax.trainer.validate import (
     check_arguments,
     check_model,
@@ -48,7 +48,7 @@ from dorylax.trainer.validate import (
     check_run_directory,
     check_target,
 )
-from dorylax.user_code import user_line_noted
+from dorylax.user_code.lines import user_line_noted
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig

@@ -10,15 +10,15 @@ import jax
 
 from dorylax.config.schema import TrainConfig
 from dorylax.graph.abstract import AbstractData
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
+from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelKindError, ModelParts
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
-from dorylax.trainer.objective import Objective
-from dorylax.trainer.observer import Observer
-from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.step.objective import Objective
 
 
 def check_arguments(data: Any, optimizer: Any, train: TrainConfig, observers: Sequence[Any]) -> None:
@@ -91,7 +91,7 @@ def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | Abs
     named = further_inputs(data, parts.keywords, parts.name)
     reads: list[bool] = []
 
-    def shapes(graph: Graph) -> tuple[Any, Any]:
+    def shapes(graph: CompressedGraph) -> tuple[Any, Any]:
         reads.append(graph.edge_ids_fit)
         return functions.output_shapes(*_shapes(*model, graph, data.features, named))
 

@@ -69,18 +69,18 @@ def is_ordered(data: Dataset) -> bool:
 def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Dataset, float]:
     """The data set in an order, and the seconds spent on it now: trainers of one data set share the result.
 
-    The order of a large graph is kept in the cache directory for other processes; see `graph.partition.kept_orders`. Of
+    The order of a large graph is kept in the cache directory for other processes; see `graph.partition.order_cache`. Of
     a memory-mapped data set nothing stays resident beside the reordered one.
     """
     if order == "given":
         return data, 0.0
     if data in _reordered:
         return _reordered[data], 0.0
-    from dorylax.graph.partition import kept_locality_order
+    from dorylax.graph.partition import cached_locality_order
 
     begin = time.perf_counter()
     release(data.features)  # resident since they were checked, and not needed to find communities
-    _reordered[data] = data.reorder(kept_locality_order(data.graph))
+    _reordered[data] = data.reorder(cached_locality_order(data.graph))
     data.release()
     return _reordered[data], time.perf_counter() - begin
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from dorylax.experiments.analysis import Group, RunHistory, Variant
 from dorylax.experiments.report import theme
 from dorylax.experiments.report.figures import NamedFigure, legend, one_axes
+from dorylax.experiments.seed_statistics import band
 
 
 def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
@@ -85,8 +86,7 @@ def _curve(
     values = np.asarray([np.interp(grid, x, y) for x, y in known])
     axes.plot(grid, values.mean(axis=0), **style, label=variant.name)
     if len(known) > 1:
-        chosen = np.random.default_rng(0).integers(0, len(known), (1000, len(known)))
-        low, high = np.percentile(values[chosen].mean(axis=1), [2.5, 97.5], axis=0)
+        low, high = band(values)
         axes.fill_between(grid, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dorylax.experiments.analysis import Compared, Group, Variant
-from dorylax.experiments.comparison import Interval
 from dorylax.experiments.report import theme
 from dorylax.experiments.report.figures import NARROW, NamedFigure
 from dorylax.experiments.report.tables import TURNED
+from dorylax.experiments.seed_statistics import Interval
 
 
 def ratio_figure(group: Group, name: str) -> NamedFigure | None:

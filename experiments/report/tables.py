@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dorylax.cli.outcome import spread
 from dorylax.experiments.analysis import Compared, Group, Variant, times
-from dorylax.experiments.comparison import Interval
-from dorylax.progress import dollars, duration
+from dorylax.experiments.names import metric_name
+from dorylax.experiments.seed_statistics import Interval, median
+from dorylax.experiments.table import spread
+from dorylax.observers.progress import dollars, duration
 
 NONE = "–"
 TURNED = {"": "", "≥ ": "≤ ", "≤ ": "≥ ", "≈ ": "≈ "}
@@ -33,7 +34,7 @@ class TextTable(NamedTuple):
 def results_table(group: Group) -> TextTable:
     """What each variant has come to: accuracy, loss, time and cost of an epoch."""
     runs = [run for variant in group.variants for run in variant.runs]
-    metric = "micro-F1" if any(run.summary.get("metric") == "micro_f1" for run in runs) else "accuracy"
+    metric = metric_name(run.summary for run in runs)
     columns = ["variant", "runs", f"test {metric}", f"validation {metric}", "final loss", "time per epoch"]
     priced = any(run.history and run.history[-1].dollars is not None for run in runs)
     stale = any((run.summary.get("pipeline") or {}).get("rows_by_lag") for run in runs)
@@ -45,7 +46,7 @@ def results_table(group: Group) -> TextTable:
     for variant in group.variants:
         summaries = [run.summary for run in variant.runs]
         losses = [run.history[-1].loss for run in variant.runs if run.history]
-        seconds = [s["seconds_per_epoch"] for s in summaries if s.get("seconds_per_epoch") is not None]
+        seconds = median(summary.get("seconds_per_epoch") for summary in summaries)
         row = [
             variant.name,
             str(len(variant.runs))
@@ -54,7 +55,7 @@ def results_table(group: Group) -> TextTable:
             spread([s.get("test_accuracy") for s in summaries]),
             spread([s.get("val_accuracy") for s in summaries]),
             f"{statistics.fmean(losses):.4f}" if losses else NONE,
-            duration(statistics.median(seconds)) if seconds else NONE,
+            NONE if seconds is None else duration(seconds),
         ]
         if priced:
             costs = [run.history[-1].dollars for run in variant.runs if run.history]

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from dorylax import metrics
 from dorylax.durable import write_file
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.confounding import confounders
@@ -21,7 +20,8 @@ from dorylax.experiments.report.tables import comparison_table, markdown, result
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds
 from dorylax.experiments.runner import RunOutcome, directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
-from dorylax.run_directory import RunDirectory
+from dorylax.runs import metrics
+from dorylax.runs.directory import RunDirectory
 
 _HOST = ("machine", "cpu_count", "platform", "python", "dorylax", "jax", "jaxlib", "flax", "optax", "numpy")
 _TIMELINES = 4  # of variants in one figure; more are hard to compare

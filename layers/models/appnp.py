@@ -10,7 +10,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.appnp import APPNPConv
 from dorylax.layers.jumping import JumpKind
 from dorylax.layers.models.mlp import alone, dense_layers
@@ -95,7 +95,7 @@ class APPNP(nnx.Module):
             num_propagations=num_propagations, alpha=alpha, edge_dropout=edge_dropout, dtype=dtype, rngs=rngs
         )
 
-    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
         predictions = self.skeleton([alone("APPNP", linear) for linear in self.convs], graph, x)
         return self.propagation(graph, predictions)

@@ -10,7 +10,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.gat import GATConv
 from dorylax.layers.jumping import JumpKind
 from dorylax.layers.models.skeleton import Activation, Skeleton, layer_widths
@@ -105,7 +105,7 @@ class GAT(nnx.Module):
             rngs=rngs,
         )
 
-    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
         return self.skeleton(list(self.convs), graph, x)
 

@@ -10,7 +10,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.gcn2 import GCN2Conv
 from dorylax.layers.initializers import glorot_uniform
@@ -110,7 +110,7 @@ class GCNII(nnx.Module):
         self.linear_out = linear(hidden_features, out_features)
         self.dropouts = nnx.List([Dropout(dropout, rngs=rngs) for _ in range(num_layers + 2)])
 
-    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
         check_width("GCNII", x, self.in_features)
         ids = vertex_ids(graph)

@@ -11,7 +11,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.initializers import glorot_uniform
 from dorylax.layers.inputs import check_width, follow_input
 from dorylax.layers.jumping import JumpKind
@@ -83,7 +83,7 @@ class MLP(nnx.Module):
             rngs=rngs,
         )
 
-    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Gives each vertex its row of `[V, out_features]` from its row of `x [V, in_features]`.
 
         Of `graph` only the vertices' ids matter, for dropout.
@@ -111,7 +111,7 @@ def dense_layers(
 def alone(model: str, linear: nnx.Linear) -> Layer:
     """A dense layer of a model, called as a graph layer is."""
 
-    def layer(graph: Graph, x: jax.Array) -> jax.Array:  # noqa: ARG001
+    def layer(graph: CompressedGraph, x: jax.Array) -> jax.Array:  # noqa: ARG001
         check_width(model, x, linear.in_features)
         return linear(x)
 

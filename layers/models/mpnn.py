@@ -10,7 +10,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.jumping import JumpKind
 from dorylax.layers.models.skeleton import Activation, Layer, Skeleton, layer_widths
 from dorylax.layers.mpnn import MPNNConv
@@ -103,7 +103,7 @@ class MPNN(nnx.Module):
         )
 
     def __call__(
-        self, graph: Graph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None
+        self, graph: CompressedGraph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None
     ) -> Float[Array, "V C"]:
         """Gives each vertex of `graph` its row of `[V, out_features]`.
 
@@ -118,7 +118,7 @@ class MPNN(nnx.Module):
 def _with_edges(conv: MPNNConv, edges: jax.Array | None) -> Layer:
     """A message-passing layer, called as a layer without edge features is."""
 
-    def layer(graph: Graph, x: jax.Array) -> jax.Array:
+    def layer(graph: CompressedGraph, x: jax.Array) -> jax.Array:
         return conv(graph, x, edges)
 
     return layer

@@ -9,7 +9,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.sgc import SGConv
 
 
@@ -62,7 +62,7 @@ class SGC(nnx.Module):
             ]
         )
 
-    def __call__(self, graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
         y: Array = self.convs[0](graph, x)
         return y

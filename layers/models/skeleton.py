@@ -16,7 +16,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.initializers import glorot_uniform
 from dorylax.layers.inputs import follow_input
@@ -25,7 +25,7 @@ from dorylax.layers.norm import NormKind, check_norm, make_norm
 from dorylax.ops.row_random import vertex_ids
 
 Activation = Callable[[jax.Array], jax.Array]
-Layer = Callable[[Graph, jax.Array], jax.Array]
+Layer = Callable[[CompressedGraph, jax.Array], jax.Array]
 
 
 @final
@@ -102,7 +102,7 @@ class Skeleton(nnx.Module):
             )
         )
 
-    def __call__(self, layers: Sequence[Layer], graph: Graph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
+    def __call__(self, layers: Sequence[Layer], graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Runs `layers` (as many as there are widths) on features `[V, F_0]`; gives `[V, out_features]`."""
         ids = vertex_ids(graph)
         rows = []

@@ -98,7 +98,7 @@ class ParameterEndpoint:
         self._turn = asyncio.Condition()
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
-        """See `Endpoint`.
+        """See `RequestHandler`.
 
         Raises:
             ValueError: an unknown kind.

@@ -1,4 +1,4 @@
-"""All parameter servers as one: what intervals pull from and push to."""
+"""All parameter servers of a process as one: what a run starts, saves and ends."""
 
 from __future__ import annotations
 
@@ -7,31 +7,28 @@ from typing import final
 
 import optax
 
-from dorylax.pipeline.parameters.endpoint import PULL, PUSH, Compute, ParameterEndpoint, Spawn, in_place
-from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, Pulled, Push, ServerState, Sums, Tree
+from dorylax.pipeline.parameters.endpoint import Compute, ParameterEndpoint, Spawn, in_place
+from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, ServerState, Tree
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.update import OptimizerStep
-from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
-from dorylax.pipeline.transport.delivery import deliver
+from dorylax.pipeline.transport.base import Address, Transport
 
 
 @final
 class ParameterServers:
     """Parameter servers that hold the same weights, of which the first numbers the updates.
 
-    Interval k is bound to server k mod P, which holds its stash. An interval pulls once or more often in an epoch,
-    pushes once for every stage, and has all its pushes answered before it pulls for the next epoch.
-
-    What follows from pushes goes on in tasks that `spawn` makes. It is over for an epoch when `on_applied` was told of
-    the gradients of all intervals in it: all servers then have the same version.
+    What intervals ask of them is said by `ParameterClient`. What follows from pushes goes on in tasks that `spawn` makes. It
+    is over for an epoch when `on_applied` was told of the gradients of all intervals in it: all servers then have the same
+    version.
 
     Args:
         params: initial parameters.
         state: what else the model keeps, as it is at first.
         optimizer: an optax transformation; it is pickled and loaded, as for a server in another process.
         num_servers: P ≥ 1.
-        homes: the graph server of each of the K intervals: who asks for it.
+        num_intervals: K ≥ 1.
         stages: the stages that push in every interval and epoch; at least one.
         finish: makes an interval's complete gradient of the sums of its stages.
         advance: makes the state of the next version; None where no state changes.
@@ -46,9 +43,6 @@ class ParameterServers:
         version: how many updates parameters and state have seen.
         first_epoch: the first epoch.
 
-    Attributes:
-        num_bytes: of the parameters.
-
     Raises:
         ValueError: a number too small, an unknown `update`, or an optimizer that cannot be served (see `OptimizerStep`).
     """
@@ -60,7 +54,7 @@ class ParameterServers:
         optimizer: optax.GradientTransformation | bytes,
         *,
         num_servers: int,
-        homes: Sequence[int],
+        num_intervals: int,
         stages: Sequence[int],
         finish: Finish,
         advance: Advance | None,
@@ -77,14 +71,11 @@ class ParameterServers:
     ) -> None:
         if num_servers < 1:
             raise ValueError(f"num_servers must be ≥ 1, got {num_servers}")
-        if not homes:
-            raise ValueError("homes must name the graph server of at least one interval, got none")
-        self._homes = [Address("graph", home) for home in homes]
-        self._transport = transport
-        self.num_bytes = payload_bytes(params)
+        if num_intervals < 1:
+            raise ValueError(f"num_intervals must be ≥ 1, got {num_intervals}")
         step = OptimizerStep(optimizer, params, advance, by_epoch=update == "per_interval")
         sequencer = Sequencer(
-            len(homes),
+            num_intervals,
             update,
             interval_step_scaling=interval_step_scaling,
             sync_every=sync_every,
@@ -109,34 +100,6 @@ class ParameterServers:
         ]
         for index, endpoint in enumerate(self._endpoints):
             transport.register(Address("parameter", index), endpoint)
-
-    async def pull(self, interval: int, epoch: int) -> Pulled:
-        """The version that an interval computes an epoch with: the same for every call.
-
-        Raises:
-            StashError: its gradient of that epoch is complete, or that of an earlier one is not.
-            ConnectionError: the server cannot be reached.
-        """
-        pulled = await self._ask(interval, "pull", (interval, epoch), 0, (epoch, PULL, interval))
-        assert isinstance(pulled, Pulled)
-        return pulled
-
-    async def push(self, interval: int, epoch: int, stage: int, sums: Sums) -> None:
-        """Gives what a stage of an interval adds to the gradient, and returns when it has come.
-
-        Args:
-            interval: k.
-            epoch: of the interval.
-            stage: which of `stages`.
-            sums: name → array; never written to afterwards.
-
-        Raises:
-            ValueError: a stage that is not one of `stages`.
-            StashError: the interval has pulled no weights for this epoch.
-            ConnectionError: the server cannot be reached.
-        """
-        push = Push(interval, epoch, stage, sums)
-        await self._ask(interval, "push", push, payload_bytes(dict(sums)), (epoch, PUSH, interval, stage))
 
     def newest(self) -> ServerState:
         """The newest version that server 0 has. Its arrays are never changed."""
@@ -177,8 +140,3 @@ class ParameterServers:
             ValueError: a gradient of that epoch, or a later one, has come already.
         """
         self._sequencer.switch(epoch)
-
-    async def _ask(self, interval: int, kind: str, payload: object, num_bytes: int, order: tuple[int, ...]) -> object:
-        server = Address("parameter", interval % len(self._endpoints))
-        home = self._homes[interval]
-        return await deliver(self._transport, home, server, kind, payload, num_bytes=num_bytes, order=order)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple, final
 
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete, Update
-from dorylax.pipeline.parameters.policy import PerEpoch, PerInterval, Step, Switching, UpdatePolicy
+from dorylax.pipeline.parameters.policy import DueStep, PerEpoch, PerInterval, Switching, UpdatePolicy
 
 
 class Numbered(NamedTuple):
@@ -124,7 +124,7 @@ class Sequencer:
             told.append(self._unconfirmed.pop(self._confirmed))
         return told
 
-    def _number(self, step: Step) -> Numbered:
+    def _number(self, step: DueStep) -> Numbered:
         self._version += 1
         update = Update(self._version, step.epoch, step.gradients, sum(step.losses), step.factor, step.statistics)
         self._unconfirmed[update.number] = Applied(update.number, step.pairs, step.losses)
@@ -135,7 +135,7 @@ class Sequencer:
             forward, self._unsent = tuple(self._unsent), []
         return Numbered(update, forward, everywhere)
 
-    def _closes_epoch(self, step: Step) -> bool:
+    def _closes_epoch(self, step: DueStep) -> bool:
         """Whether the gradients of all intervals up to its epoch are in updates now."""
         epoch = step.epoch
         self._in_epoch[epoch] += len(step.pairs)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.visit import Visit
-
-if TYPE_CHECKING:  # servers run steps, steps ask servers
-    from dorylax.pipeline.graph_server import GraphServer
 
 
 class RunStep(Protocol):

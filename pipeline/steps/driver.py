@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.visit import Visit
-
-if TYPE_CHECKING:
-    from dorylax.pipeline.graph_server import GraphServer
 
 
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     """See `RunStep`."""
-    results = server.fabric.functions[step.index](*(visit.value(var) for var in step.reads))
+    results = server.functions[step.index](*(visit.value(var) for var in step.reads))
     visit.values.update(zip(step.writes, results, strict=True))

@@ -1,6 +1,6 @@
 """Graph operators that give an interval's own vertices or in-edges: gathers, scatters to edges, softmax.
 
-Where an interval's rows of neighbours are kept (asynchronous training), the operator reads the copy in the interval's own
+Where an interval's rows of neighbours are copied (asynchronous training), the operator reads the copy in the interval's own
 numbering; else it reads the server's buffers as they are.
 """
 
@@ -8,39 +8,37 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dorylax.ops.row_operators import Role, RowRange
 from dorylax.pipeline.buffers import Reads
 from dorylax.pipeline.concurrent import all_of
-from dorylax.pipeline.fabric import Job
+from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.operators import fill_padding, results_for, row_range, work_on
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.visit import Visit
-
-if TYPE_CHECKING:
-    from dorylax.pipeline.graph_server import GraphServer
 
 
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     """See `RunStep`."""
     first, last = server.bounds(visit)
     publications = [operand.publication for operand in step.operands if operand.publication is not None]
-    kept = server.fabric.keeps and any(server.fabric.plan.publications[number].kept for number in publications)
-    if kept:
+    copied = server.context.copies_rows and any(
+        server.context.plan.publications[number].copied for number in publications
+    )
+    if copied:
         for number in publications:
-            await server.keep(number, step, visit)
+            await server.copy(number, step, visit)
         rows = row_range(server.shard.compact(visit.interval), 0, last - first)
     else:
         for number in publications:
             await server.wait(number, visit.epoch)
         rows = row_range(server.shard.incoming if step.side == "in" else server.shard.outgoing, first, last)
-    operands = [(operand.role, server.operand(operand, visit, kept=kept)) for operand in step.operands]
+    operands = [(operand.role, server.operand(operand, visit, copied=copied)) for operand in step.operands]
     entries = int(rows.offsets[-1] - rows.offsets[0])
-    results = results_for(step, last - first, entries, server.fabric.sizes.vertices)
-    await operate(server, step, visit, Reading(operands, rows, [] if kept else publications), results)
+    results = results_for(step, last - first, entries, server.context.sizes.vertices)
+    await operate(server, step, visit, Reading(operands, rows, [] if copied else publications), results)
     fill_padding(results, step, last - first)
     outputs = zip(step.equations[0].outvars, results, strict=True)
     visit.values.update((var, value) for var, value in outputs if var in step.writes)
@@ -70,7 +68,7 @@ async def operate(
     counted = [
         (server.buffers[number], server.block_counts(number, visit.interval))
         for number in numbers
-        if not server.fabric.plan.publications[number].constant
+        if not server.context.plan.publications[number].constant
     ]
     found: list[Reads] = []
 
@@ -91,4 +89,4 @@ async def operate(
         jobs.append(server.compute(job, guarded(place, work_on(step, reading.operands, reading.rows, piece, results))))
     await all_of(jobs)
     for one in found:
-        server.fabric.counters.read(visit.epoch, one)
+        server.recorder.counters.read(visit.epoch, one)

@@ -7,21 +7,16 @@ of vertices thus reads, for each of them, the newest sum of every interval of it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dorylax.ops import row_operators
 from dorylax.pipeline.buffers import Reads
-from dorylax.pipeline.fabric import Job
+from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.messages import SumsMessage
 from dorylax.pipeline.operators import fill_padding, results_for, row_range
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.steps.gather import Reading, operate
 from dorylax.pipeline.visit import Visit
-
-if TYPE_CHECKING:
-    from dorylax.pipeline.graph_server import GraphServer
 
 _READ, _SEND = -1, -2  # places of jobs that are no pieces of the operator
 
@@ -38,8 +33,8 @@ async def _contribute(server: GraphServer, step: Step, visit: Visit) -> None:
     count = transposed.num_rows
     for operand in step.operands:
         if operand.publication is not None:
-            await server.keep(operand.publication, step, visit)
-    operands = [(operand.role, server.operand(operand, visit, kept=True)) for operand in step.operands]
+            await server.copy(operand.publication, step, visit)
+    operands = [(operand.role, server.operand(operand, visit, copied=True)) for operand in step.operands]
     (partial,) = results_for(step, count, 0, 0)
     await operate(server, step, visit, Reading(operands, row_range(transposed, 0, count)), [partial])
     await merge.publish(visit.interval, partial, visit.epoch)
@@ -53,7 +48,7 @@ async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
     merge, (first, last) = server.merges[step.index], server.bounds(visit)
     await merge.wait(server.required(visit.epoch))
     rows = row_range(server.shard.merge().rows, first, last)
-    (result,) = results_for(step, last - first, 0, server.fabric.sizes.vertices)
+    (result,) = results_for(step, last - first, 0, server.context.sizes.vertices)
 
     def work() -> Reads:
         with merge.guard.reading():
@@ -65,7 +60,7 @@ async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
     entries = int(rows.offsets[-1] - rows.offsets[0])
     width = int(np.prod(result.shape[1:], dtype=int))
     job = Job(step, visit, _READ, entries * width, entries * (width * result.itemsize + 4), step.label)
-    server.fabric.counters.read(visit.epoch, (await server.compute(job, work)).value)
+    server.recorder.counters.read(visit.epoch, (await server.compute(job, work)).value)
     fill_padding([result], step, last - first)
     visit.values[step.writes[0]] = result
 

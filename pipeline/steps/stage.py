@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dorylax.pipeline.concurrent import all_of
-from dorylax.pipeline.fabric import Job
+from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.stages import stage_cost, together
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.rows import cut, padded_operands
 from dorylax.serverless.task import TaskKey, TensorTask
 
-if TYPE_CHECKING:
-    from dorylax.pipeline.graph_server import GraphServer
-
 
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     """See `RunStep`."""
     bounds = server.shard.bounds if step.space == "vertex" else server.shard.edge_bounds
     count = bounds[visit.interval + 1] - bounds[visit.interval]
-    size = server.fabric.sizes.of(step)
+    size = server.context.sizes.of(step)
     firsts = range(0, count, size) or [0]  # without edges, still one call: for what has no rows
     chunks = [(first, min(first + size, count)) for first in firsts]
     calls = []
@@ -50,7 +47,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     if step.space == "vertex":
         results = list(parts[0])
     else:
-        types = server.fabric.plan.program.facts.types
+        types = server.context.plan.program.facts.types
         results = together(step, parts, [last - first for first, last in chunks], types)
     visit.values.update(zip(step.writes, results, strict=True))
 
@@ -59,7 +56,7 @@ async def _call(server: GraphServer, step: Step, visit: Visit, task: TensorTask)
     """One call: by a worker, or by the graph server's own threads."""
     if step.on_worker:
         return await server.ask_worker(step, visit, task)
-    function = server.fabric.functions[step.index]
+    function = server.functions[step.index]
 
     def work() -> tuple[Any, ...]:
         return tuple(np.asarray(value) for value in function(*padded_operands(task)))

@@ -6,17 +6,13 @@ asynchronous one each at once, so that others read it as early as they can.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dorylax.jax_internals import variables
+from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.messages import PartsMessage
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.visit import Visit
-
-if TYPE_CHECKING:
-    from dorylax.pipeline.graph_server import GraphServer
 
 
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:
@@ -27,7 +23,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     if len(server.peers):
         await _send(server, step, visit)
     await parts.stamps.wait(server.required(visit.epoch))
-    server.fabric.counters.read(visit.epoch, parts.reads(visit.number))
+    server.recorder.counters.read(visit.epoch, parts.reads(visit.number))
     totals = {equation.outvars[0]: total for equation, total in zip(step.equations, parts.totals(), strict=True)}
     visit.values.update((var, totals[var]) for var in step.writes)
 

@@ -23,7 +23,7 @@ class Address:
 
 
 @runtime_checkable
-class Endpoint(Protocol):
+class RequestHandler(Protocol):
     """Who answers requests."""
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
@@ -47,7 +47,7 @@ class Endpoint(Protocol):
 class Transport(Protocol):
     """What carries requests between servers."""
 
-    def register(self, address: Address, endpoint: Endpoint) -> None:
+    def register(self, address: Address, handler: RequestHandler) -> None:
         """Says who answers at an address from now on, also instead of another."""
         ...
 
@@ -59,7 +59,7 @@ class Transport(Protocol):
         Args:
             sender: who asks.
             receiver: who is asked.
-            kind: as `Endpoint.handle` takes it.
+            kind: as `RequestHandler.handle` takes it.
             payload: likewise.
             num_bytes: how much is sent.
             order: the same for a repeat of the same request and unlike that of any other between the two: breaks ties

@@ -6,10 +6,23 @@ from collections.abc import Callable
 from typing import Any, final
 
 from dorylax.clock import Clock
-from dorylax.pipeline.transport.base import Address, Endpoint, payload_bytes
+from dorylax.cost import TimeModel
+from dorylax.pipeline.transport.base import Address, RequestHandler, payload_bytes
 
 Seconds = Callable[[Address, Address, int, tuple[int, ...]], float]
 """(sender, receiver, bytes, order) → seconds that a message takes."""
+
+_ROLES = ("graph", "parameter")
+
+
+def modelled(times: TimeModel) -> Seconds:
+    """The seconds of messages by a model of their cost."""
+
+    def seconds(sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> float:
+        key = (_ROLES.index(sender.role), sender.index, _ROLES.index(receiver.role), receiver.index, *order)
+        return times.message(key, bytes=num_bytes)
+
+    return seconds
 
 
 @final
@@ -17,31 +30,31 @@ class InProcessTransport:
     """Delivers exactly once, by reference.
 
     Args:
-        clock: on the virtual clock request and reply each take their time; on the real one neither waits.
-        seconds: how long, given `(*order, 0)` for a request and `(*order, 1)` for its reply, the bytes of which are
-            those of its arrays.
+        clock: on which messages travel.
+        seconds: how long, given `(*order, 0)` for a request and `(*order, 1)` for its reply, the bytes of which are those
+            of its arrays; None where neither waits, as on the real clock.
     """
 
-    def __init__(self, clock: Clock, seconds: Seconds) -> None:
+    def __init__(self, clock: Clock, seconds: Seconds | None) -> None:
         self._clock, self._seconds = clock, seconds
-        self._endpoints: dict[Address, Endpoint] = {}
+        self._handlers: dict[Address, RequestHandler] = {}
 
-    def register(self, address: Address, endpoint: Endpoint) -> None:
+    def register(self, address: Address, handler: RequestHandler) -> None:
         """See `Transport`."""
-        self._endpoints[address] = endpoint
+        self._handlers[address] = handler
 
     async def request(
         self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
     ) -> Any:
         """See `Transport`."""
-        if receiver not in self._endpoints:
+        if receiver not in self._handlers:
             raise LookupError(f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}")
         await self._travel(sender, receiver, num_bytes, (*order, 0))
-        reply = await self._endpoints[receiver].handle(kind, payload, sender)
-        if self._clock.kind == "virtual":
+        reply = await self._handlers[receiver].handle(kind, payload, sender)
+        if self._seconds is not None:
             await self._travel(receiver, sender, payload_bytes(reply), (*order, 1))
         return reply
 
     async def _travel(self, sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> None:
-        if self._clock.kind == "virtual":
+        if self._seconds is not None:
             await self._clock.sleep(self._seconds(sender, receiver, num_bytes, order), order)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-import dorylax
+from dorylax import version
 from dorylax.serverless.handler.settings import JaxSetting
 
 _JAX_SETTINGS = ("jax_enable_x64",)
@@ -40,7 +40,7 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
         # Else a `json.py` in the working directory would come before Python's own.
         "PYTHONSAFEPATH": "1",
     }
-    root = Path(dorylax.__file__).parents[1]
+    root = Path(version.__file__).parents[1]
     # An installed package is found without; in front, its neighbours would hide modules of the standard library.
     if str(root) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         path = parent.get("PYTHONPATH")

@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.clock import Clock
-from dorylax.program.stage_file import StageReference
+from dorylax.program.artefact.stage_file import StageReference
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.rows import cut

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from dorylax.program.stage_file import Stage
+from dorylax.program.artefact.stage_file import Stage
 from dorylax.serverless.rows import cut, pad
 from dorylax.serverless.task import OperandSource, ResultTarget
 from dorylax.serverless.wire.event import Event

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from dorylax.program import stage_file
-from dorylax.program.stage_file import Stage, sha256_of
+from dorylax.program.artefact import stage_file
+from dorylax.program.artefact.stage_file import Stage, sha256_of
 from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.handler.download import download, shown
 from dorylax.serverless.wire import names

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from typing import Any, Literal, cast, final
 
-from dorylax.program.stage_file import StageReference
+from dorylax.program.artefact.stage_file import StageReference
 from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.fields import Fields, read_object, write_object

@@ -9,7 +9,7 @@ import pytest
 
 from dorylax import __version__
 from dorylax.graph import datasets
-from dorylax.run_directory import environment
+from dorylax.runs.environment import environment
 
 
 def test_info(dorylax, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from support import fake_pipeline
 
-from dorylax.cli.outcome import time_title
-from dorylax.cli.train import pipeline_label
+from dorylax.cli.seeds import pipeline_label
 from dorylax.config import RunConfig
 from dorylax.program.passes import PASSES
 
@@ -51,16 +50,6 @@ def test_the_table_says_that_times_are_virtual(dorylax) -> None:
     out = dorylax("train", *TINY, "--set", "pipeline.servers=2", "--no-save").out
     assert "time per epoch" in out
     assert "virtual" not in out
-
-
-def test_times_of_two_clocks_are_told_apart() -> None:
-    single, virtual = RunConfig.resolve(), RunConfig.resolve({"pipeline.clock": "virtual"})
-    assert [time_title(configs) for configs in ([], [single], [virtual], [single, virtual])] == [
-        "time per epoch",
-        "time per epoch",
-        "virtual time per epoch",
-        "time per epoch (of either clock)",
-    ]
 
 
 def test_what_the_progress_line_says() -> None:

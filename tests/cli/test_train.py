@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from dorylax import trainer
+from dorylax.cli import seeds
 from dorylax.config import RunConfig
 from dorylax.graph.datasets import load
-from dorylax.progress import ProgressBar
+from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 
+_FILES = {"results.json", "results.csv", "timings.csv", "sweep.json"}
 TINY = ("--set", "data.size=tiny", "--epochs", "2")
 
 
@@ -57,7 +58,7 @@ def test_table_for_people(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run = Path(out.splitlines()[-1].removeprefix("run directory: "))
     assert run.parent == Path("runs")
     assert run.name.endswith("-communities-gcn")
-    assert {path.name for path in run.iterdir()} == {"seed-0", "seed-1", "results.json"}
+    assert {path.name for path in run.iterdir()} == {"seed-0", "seed-1", *_FILES}
     assert RunConfig.load(run / "seed-1" / "config.yaml").train.seed == 1
 
 
@@ -77,7 +78,10 @@ def test_flags_beat_the_file_and_the_file_the_recipe(dorylax, tmp_path: Path) ->
         (["--epochs", "ten"], "train.epochs must be a whole number ≥ 1, got 'ten'"),
         (["--seeds", "0"], "--seeds must be a whole number ≥ 1, got '0'"),
         (["--seeds", "-1"], "--seeds must be a whole number ≥ 1, got '-1'"),
-        (["--seeds", "2", "--set", "train.seed=1"], "--seeds and --set train.seed exclude each other"),
+        (
+            ["--seeds", "2", "--set", "train.seed=2147483647"],
+            "communities-gcn:3: train.seed must be ≥ 0 and < 2147483648, got 2147483648",
+        ),
         (["--set", "train.epochs"], "--set takes key=value, as in train.epochs=100, got 'train.epochs'"),
         (["--set", "train.epoch=3"], "unknown key 'train.epoch': did you mean train.epochs?"),
         (["--set", "train.epochs="], "train.epochs must be a whole number ≥ 1, got null"),
@@ -233,7 +237,7 @@ def test_ctrl_c_while_data_load(dorylax, tmp_path: Path, monkeypatch: pytest.Mon
     def interrupted(config: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer, "prepare_data", interrupted, raising=False)
+    monkeypatch.setattr(seeds, "prepare_data", interrupted)
     words = ("train", *TINY, "--out", str(tmp_path / "run"))
     told = "interrupted before anything was trained; the same command starts again\n"
     assert dorylax(*words) == (130, "", told)

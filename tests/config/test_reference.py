@@ -6,9 +6,9 @@ import itertools
 from pathlib import Path
 
 from dorylax.config import RunConfig
+from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING
 from dorylax.layers.registry import MODELS
-from dorylax.optimizers import OPTIMIZERS
 from dorylax.settings.errors import shown
 from dorylax.settings.words import expected, nullable
 

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from dorylax.config import ConfigError, RunConfig
+from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import KEYS, ModelConfig
 from dorylax.layers.registry import MODELS
-from dorylax.optimizers import OPTIMIZERS
 from dorylax.pipeline.config import PipelineConfig
 
 

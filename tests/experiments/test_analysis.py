@@ -11,7 +11,7 @@ import pytest
 from dorylax.experiments.analysis import RunHistory, Variant, analyse, compare
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.sweep_file import read
-from dorylax.trainer.result import EpochRecord
+from dorylax.runs.result import EpochRecord
 
 _TEXT = """\
 base: {data.size: tiny}

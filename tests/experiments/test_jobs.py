@@ -16,7 +16,7 @@ from support.leftovers import children
 
 from dorylax.experiments import jobs
 from dorylax.experiments.jobs import execute_side_by_side
-from dorylax.experiments.runner import error_file, inspect
+from dorylax.experiments.runner import RunOutcome, error_file, inspect
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
 from dorylax.trainer import EpochRecord
@@ -52,6 +52,8 @@ class _Watcher:
         if run.config.train.epochs == _FOREVER and run.key not in self._seen:
             self._seen.add(run.key)
             self._at_epoch(run)
+
+    def ends(self, outcome: RunOutcome) -> None: ...
 
 
 def _runs(*epochs: int) -> tuple[Run, ...]:

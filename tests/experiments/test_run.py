@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 from support.leftovers import children
 
-from dorylax.experiments import runner, table
+from dorylax.experiments import execution, table
+from dorylax.experiments import run as run_module
 from dorylax.experiments.folder import read_study
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.run import _jobs, main
 from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import load, read
-from dorylax.pipeline import resources
-from dorylax.run_directory import RunDirectory
+from dorylax.runs.directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 
 _ROOT = Path(__file__).parent.parent.parent
@@ -376,8 +376,8 @@ def test_nothing_runs_any_more_when_the_results_are_written(
         if events == ["tables"]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "execute", execute)
-    monkeypatch.setattr(table, "write_tables", write_tables)
+    monkeypatch.setattr(execution, "execute", execute)
+    monkeypatch.setattr(execution, "write_tables", write_tables)
     assert _sweep(sweep, tmp_path / "out") == 130
     assert events == ["tables", "all stopped", "tables"]
 
@@ -392,7 +392,7 @@ def test_a_run_that_ended_while_it_was_stopped_is_done(
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(runner, "execute", execute)
+    monkeypatch.setattr(execution, "execute", execute)
     assert _sweep(sweep, out) == 130
     assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
 
@@ -410,7 +410,7 @@ def test_how_many_at_a_time(
     """One per core in virtual time, else one; never more than there are runs."""
     clock = "virtual" if virtual else "real"
     text = f"base: {{pipeline.clock: {clock}}}\ngrid: {{pipeline.servers: [1]}}\nseeds: 9\n"
-    monkeypatch.setattr(resources, "cores", lambda: 3)
+    monkeypatch.setattr(run_module, "cores", lambda: 3)
     assert _jobs(read(text, "s.yaml", "s").runs[:runs], given) == expected
 
 

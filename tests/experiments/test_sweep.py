@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.config import ConfigError
+from dorylax.config import ConfigError, RunConfig
 from dorylax.experiments.sweep import Comparison, Sweep, select
-from dorylax.experiments.sweep_file import expand, load, read
+from dorylax.experiments.sweep_file import expand, load, one_setting, read
 from dorylax.settings.strict_yaml import parse
 
 _CONFIGS = Path(__file__).parent.parent.parent / "experiments" / "configs"
@@ -39,6 +39,17 @@ def test_seeds_may_be_a_number_or_left_away() -> None:
     assert [run.config.train.seed for run in _expand("base: {train.seed: 4}\ngrid: {model.name: [gcn]}\n").runs] == [4]
 
 
+def test_nothing_but_seeds_is_one_setting() -> None:
+    sweep = _expand("base: {train.epochs: 3}\nseeds: [5, 1]\nexclude: [{train.seed: 1}]\n")
+    assert (sweep.axes, [run.label for run in sweep.runs]) == ((), ["gcn, seed 5"])
+    given = {"data.size": "tiny", "optimizer.learning_rate": 1e-5, "train.patience": None, "train.seed": 7}
+    sweep = one_setting("mine", given, range(7, 9))
+    assert [run.config for run in sweep.runs] == [RunConfig.resolve(given, {"train.seed": seed}) for seed in (7, 8)]
+    assert read(sweep.text, "mine.yaml", "mine") == sweep
+    with pytest.raises(ConfigError, match=r"train\.seed must be ≥ 0 and < 2147483648, got 2147483648"):
+        one_setting("mine", given, range(2**31 - 1, 2**31 + 1))
+
+
 @pytest.mark.parametrize("path", sorted(_CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_sweeps_are_valid(path: Path) -> None:
     sweep = load(path)
@@ -59,7 +70,7 @@ def test_shipped_sweeps_are_valid(path: Path) -> None:
             "as in `model.name: [gcn, gat]`, got nothing",
         ),
         (
-            "seeds: 3\n",
+            "base: {train.epochs: 3}\n",
             "s.yaml:1: grid must hold at least one key with a list of values, "
             "as in `model.name: [gcn, gat]`, got nothing",
         ),

@@ -74,7 +74,7 @@ def test_a_graph_that_went_through_jax_has_the_same_order(case, late):
 
 
 def _offsets(graph: Graph) -> np.ndarray:
-    from dorylax.graph.graph import as_int64
+    from dorylax.graph.compressed import as_int64
 
     return as_int64(graph.incoming.offsets)
 

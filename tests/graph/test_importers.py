@@ -108,8 +108,8 @@ def test_pyg_data():
     assert Graph.from_pyg(data, ignore=["x", "title", "time"]).edge_data.keys() == {"edge_attr", "edge_weight"}
     from dorylax.graph.importers import pyg as importer
 
-    assert importer.read(data).vertex_data.keys() == {"x"}
-    assert importer.read(data).other.keys() == {"title"}
+    assert importer.read(Graph, data, ignore=()).vertex_data.keys() == {"x"}
+    assert importer.read(Graph, data, ignore=()).other.keys() == {"title"}
     with pytest.raises(GraphError, match=r"data has no edge_index"):
         Graph.from_pyg(pyg.Data(x=torch.ones(3, 2)))
     with pytest.raises(GraphError, match=r"from_pyg takes a torch_geometric.data.Data, got HeteroData"):

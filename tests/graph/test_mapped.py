@@ -86,7 +86,7 @@ def test_of_a_mapped_data_set_only_the_reordered_one_stays(tmp_path: Path, monke
         while_ordering.append(_resident(path))
         return np.arange(graph.num_vertices)[::-1]
 
-    monkeypatch.setattr("dorylax.graph.partition.kept_locality_order", order)
+    monkeypatch.setattr("dorylax.graph.partition.cached_locality_order", order)
     assert _resident(path) >= features + rows  # loading has checked them
     moved, _ = vertex_order.in_order(data, "community")
     assert while_ordering[0] <= rows + 2**16

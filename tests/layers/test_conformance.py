@@ -20,8 +20,9 @@ import pytest
 from flax import nnx
 from jax.test_util import check_grads
 
+from dorylax.graph.compressed import Adjacency
 from dorylax.graph.edge_order import BySlot
-from dorylax.graph.graph import Adjacency, Graph
+from dorylax.graph.graph import Graph
 from dorylax.layers import (
     APPNP,
     GAT,

@@ -13,7 +13,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.program.model.base import signature
-from dorylax.program.spec import DataSpec
+from dorylax.program.tracing.spec import DataSpec
 
 
 def _directed() -> Dataset:

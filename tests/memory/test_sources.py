@@ -10,8 +10,9 @@ import pytest
 
 import dorylax
 from dorylax.config.schema import DataConfig
+from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph, SelfLoops
+from dorylax.graph.graph import Graph
 from dorylax.graph.npz import write_npz
 from dorylax.graph.validate import GraphError
 from dorylax.memory.shapes import DataShape

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax import ops
-from dorylax.graph.graph import Adjacency, Graph
+from dorylax.graph.compressed import Adjacency
+from dorylax.graph.graph import Graph
 
 
 def test_degrees_equal_the_matrix_sums(graph, dense):

@@ -22,13 +22,13 @@ from dorylax import ops
 from dorylax.graph import Graph
 from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.program import DataSpec, optimise, trace
-from dorylax.program.arguments import RunData, training_weights
-from dorylax.program.intervals import Intervals
-from dorylax.program.loss import cross_entropy
 from dorylax.program.model.kinds import take_apart
+from dorylax.program.model.loss import cross_entropy
 from dorylax.program.program import Program
-from dorylax.program.reference import ReferenceExecutor, interpret
-from dorylax.program.spec import RowSpec
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor, interpret
+from dorylax.program.tracing.arguments import RunData, training_weights
+from dorylax.program.tracing.spec import RowSpec
 
 FEW = settings(max_examples=12, deadline=None)
 WIDTH = 2

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dorylax import ops
-from dorylax.graph.graph import Graph, as_words
+from dorylax.graph.compressed import as_words
+from dorylax.graph.graph import Graph
 from dorylax.ops import native, segment
 
 

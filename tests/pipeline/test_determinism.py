@@ -12,7 +12,7 @@ from support.pipelines import compiled_once, make_pipeline, messy_data, small_da
 
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.engine import Pipeline, PipelineEpoch
+from dorylax.pipeline.run import PipelineEpoch, PipelineRun
 from dorylax.pipeline.saved import Saved
 from dorylax.serverless.config import TensorConfig
 
@@ -23,7 +23,7 @@ def quick_compilation() -> Iterator[None]:
         yield
 
 
-STARTED: list[Pipeline] = []
+STARTED: list[PipelineRun] = []
 
 
 @pytest.fixture(autouse=True)
@@ -49,20 +49,20 @@ class Stopped(NamedTuple):
     saved: Saved
 
 
-def begin(model: str, options: PipelineConfig, *, seed: int = 0, after: Stopped | None = None) -> Pipeline:
-    """A pipeline that is started anew, or where another one stopped."""
+def begin(model: str, options: PipelineConfig, *, seed: int = 0, after: Stopped | None = None) -> PipelineRun:
+    """A run that is started anew, or where another one stopped."""
     pipeline, parts = make_pipeline(model, graph(), options, seed=seed)
-    STARTED.append(pipeline)
     if after is None:
-        pipeline.start(parts.params, None, parts.state)
+        started = pipeline.start(parts.params, None, parts.state)
     else:
         trees = jax.tree.map(np.asarray, (after.last.params, after.last.opt_state, after.last.state))
-        pipeline.start(*trees, epoch=after.last.epoch + 1, saved=after.saved)
-    return pipeline
+        started = pipeline.start(*trees, epoch=after.last.epoch + 1, saved=after.saved)
+    STARTED.append(started)
+    return started
 
 
-def stop(pipeline: Pipeline, last: PipelineEpoch) -> Stopped:
-    saved = pipeline.save()
+def stop(started: PipelineRun, last: PipelineEpoch) -> Stopped:
+    saved = started.save()
     assert saved is not None
     return Stopped(last, saved)
 
@@ -73,8 +73,8 @@ def bits(record: PipelineEpoch) -> list[Any]:
     return [record.epoch, record.loss, *trees]
 
 
-def run(pipeline: Pipeline, epochs: int) -> list[PipelineEpoch]:
-    return [pipeline.run_epoch() for _ in range(epochs)]
+def run(started: PipelineRun, epochs: int) -> list[PipelineEpoch]:
+    return [started.run_epoch() for _ in range(epochs)]
 
 
 ASYNC = [
@@ -97,8 +97,8 @@ def described(options: PipelineConfig) -> str:
 def test_a_seed_gives_the_same_bits_and_another_seed_others(model: str, options: PipelineConfig) -> None:
     found = []
     for seed in (0, 0, 1):
-        pipeline = begin(model, options, seed=seed)
-        records = run(pipeline, 4)
+        started = begin(model, options, seed=seed)
+        records = run(started, 4)
         found.append([[bits(record), record.seconds] for record in records])
     assert found[0] == found[1]
     assert found[0] != found[2]
@@ -108,10 +108,10 @@ def test_latencies_have_a_part_in_what_an_asynchronous_run_learns() -> None:
     """So the equality above is not that of runs for which the order of things makes no difference."""
     found = []
     for slots in (1, 3):
-        pipeline = begin(
+        started = begin(
             "gcn", config(mode="async", staleness=1, update="per_interval", tensor=TensorConfig(slots=slots))
         )
-        found.append(bits(run(pipeline, 4)[-1]))
+        found.append(bits(run(started, 4)[-1]))
     assert found[0] != found[1]
 
 
@@ -135,14 +135,14 @@ def test_going_on_from_a_checkpoint_is_as_not_having_stopped(model: str, options
 
 @pytest.mark.parametrize("options", [*ASYNC, *SYNCHRONOUS], ids=described)
 def test_a_drained_run_can_be_saved_and_gone_on_with(options: PipelineConfig) -> None:
-    pipeline = begin("gcn", options)
-    records = run(pipeline, 2)
+    started = begin("gcn", options)
+    records = run(started, 2)
     if options.mode == "async":
-        assert pipeline.save() is None  # intervals are in the middle of epochs
-    end = pipeline.drain()
+        assert started.save() is None  # intervals are in the middle of epochs
+    end = started.drain()
     assert 2 <= end <= 3 + (options.staleness or 0)
-    records += run(pipeline, end - 2)
-    stopped = stop(pipeline, records[-1])
+    records += run(started, end - 2)
+    stopped = stop(started, records[-1])
     assert stopped.last.epoch == end - 1
     found = []
     for _ in range(2):
@@ -153,14 +153,14 @@ def test_a_drained_run_can_be_saved_and_gone_on_with(options: PipelineConfig) ->
 
 
 def test_after_synchronise_no_row_is_stale() -> None:
-    pipeline = begin("sage", config(mode="async", staleness=2, update="per_interval"))
-    run(pipeline, 3)
-    first = pipeline.synchronise()
-    run(pipeline, first - 3)
-    before = pipeline.counters()
+    started = begin("sage", config(mode="async", staleness=2, update="per_interval"))
+    run(started, 3)
+    first = started.synchronise()
+    run(started, first - 3)
+    before = started.counters()
     assert before["stale_rows"] > 0
-    run(pipeline, 3)
-    after = pipeline.counters()
+    run(started, 3)
+    after = started.counters()
     assert after["rows_read"] > before["rows_read"]
     assert after["stale_rows"] == before["stale_rows"]
 
@@ -183,9 +183,9 @@ def test_a_run_that_went_over_to_synchronous_epochs_resumes_as_such(update: Any)
 
 
 def test_without_what_was_saved_the_first_epoch_fills_the_ghosts() -> None:
-    pipeline = begin("gcn", config(mode="async", staleness=1, update="per_interval"))
-    pipeline.barrier(3)
-    stopped = stop(pipeline, run(pipeline, 3)[-1])
+    started = begin("gcn", config(mode="async", staleness=1, update="per_interval"))
+    started.barrier(3)
+    stopped = stop(started, run(started, 3)[-1])
     bare = begin(
         "gcn",
         config(mode="async", staleness=1, update="per_interval"),
@@ -198,9 +198,9 @@ def test_without_what_was_saved_the_first_epoch_fills_the_ghosts() -> None:
 
 
 def test_what_another_pipeline_saved_is_refused() -> None:
-    pipeline = begin("gcn", config(mode="async", staleness=1, update="per_interval"))
-    pipeline.barrier(1)
-    stopped = stop(pipeline, run(pipeline, 1)[-1])
+    started = begin("gcn", config(mode="async", staleness=1, update="per_interval"))
+    started.barrier(1)
+    stopped = stop(started, run(started, 1)[-1])
     with pytest.raises(ValueError, match="the checkpoint is of another pipeline"):
         begin("gcn", config(mode="async", staleness=1, update="per_interval", servers=3), after=stopped)
 
@@ -209,11 +209,11 @@ def test_a_tenth_of_the_rows_is_stale_on_the_default_cluster() -> None:
     """Staleness that does not occur cannot be studied: GCN, 4 servers with 8 intervals each, S = 1."""
     options = PipelineConfig(mode="async", staleness=1, servers=4, intervals=8, clock="virtual")
     pipeline, parts = make_pipeline("gcn", small_data(), options)
-    STARTED.append(pipeline)
-    pipeline.start(parts.params, None, parts.state)
-    run(pipeline, 6)
-    counters = pipeline.counters()
+    started = pipeline.start(parts.params, None, parts.state)
+    STARTED.append(started)
+    run(started, 6)
+    counters = started.counters()
     share = counters["stale_rows"] / counters["rows_read"]
     print(f"stale: {share:.1%} of {counters['rows_read']} rows")
     assert share >= 0.1
-    assert max(map(int, pipeline.rows_by_lag())) <= 2
+    assert max(map(int, started.rows_by_lag())) <= 2

@@ -17,14 +17,15 @@ from support.pipelines import compiled_once, messy_data, optimizer
 from dorylax import ops
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.driver import DriverFunctions
-from dorylax.pipeline.engine import Pipeline, PipelineEpoch
+from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.prepare import prepare
-from dorylax.program.arguments import training_weights
-from dorylax.program.epoch_rng import epoch_rng
-from dorylax.program.loss import cross_entropy
+from dorylax.pipeline.run import PipelineEpoch
 from dorylax.program.model.base import ModelParts
+from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
+from dorylax.program.model.loss import cross_entropy
 from dorylax.program.rows.types import Free, Summed
+from dorylax.program.tracing.arguments import training_weights
 
 DATA = messy_data(32, 120)
 EPOCHS = 4
@@ -226,11 +227,11 @@ def alone(parts: ModelParts) -> list[tuple[float, Any, Any]]:
 
 def pipelined(parts: ModelParts, **options: Any) -> list[PipelineEpoch]:
     pipeline = Pipeline.of(parts, DATA, optimizer(), PipelineConfig(clock="virtual", edge_chunk=40, **options), seed=0)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        return [pipeline.run_epoch() for _ in range(EPOCHS)]
+        return [run.run_epoch() for _ in range(EPOCHS)]
     finally:
-        pipeline.close()
+        run.close()
 
 
 def same(found: Any, expected: Any) -> None:
@@ -252,13 +253,13 @@ def test_state_advances_once_with_every_version(mode: Any, update: Any) -> None:
     options: dict[str, Any] = {"servers": 2, "intervals": 2, "mode": mode, "update": update, "sync_every": 3}
     parts = take_apart(Keeping(only_counted), DATA.graph, DATA.features)
     pipeline = Pipeline.of(parts, DATA, optimizer(), PipelineConfig(clock="virtual", edge_chunk=40, **options), seed=0)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
         for epoch in range(EPOCHS):
-            pipeline.barrier(epoch + 1)
-        found = [int(pipeline.run_epoch().state["b"]) for _ in range(EPOCHS)]
+            run.barrier(epoch + 1)
+        found = [int(run.run_epoch().state["b"]) for _ in range(EPOCHS)]
     finally:
-        pipeline.close()
+        run.close()
     each = 4 if update == "per_interval" else 1
     assert found == [2 + each * epoch for epoch in range(1, EPOCHS + 1)]
 
@@ -279,12 +280,12 @@ def test_no_update_of_state_is_lost_where_intervals_lag(staleness: int, update: 
         edge_chunk=40,
     )
     pipeline = Pipeline.of(parts, DATA, optimizer(), config, seed=0)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.barrier(EPOCHS)
-        last = [pipeline.run_epoch() for _ in range(EPOCHS)][-1]
+        run.barrier(EPOCHS)
+        last = [run.run_epoch() for _ in range(EPOCHS)][-1]
     finally:
-        pipeline.close()
+        run.close()
     versions = EPOCHS * (4 if update == "per_interval" else 1)
     np.testing.assert_allclose(last.state["a"], parts.state["a"] + versions, rtol=1e-5)
 

@@ -66,13 +66,13 @@ def test_a_schedule_of_eight_epochs_is_one_of_eight_epochs(
     pipeline, parts = make(
         staleness=staleness, parameter_servers=parameter_servers, interval_step_scaling=scaling, sync_every=2
     )
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.barrier(EPOCHS)
+        run.barrier(EPOCHS)
         for _ in range(EPOCHS):
-            pipeline.run_epoch()
+            run.run_epoch()
     finally:
-        pipeline.close()
+        run.close()
     check(rates, EPOCHS * 3 * parameter_servers)
 
 
@@ -80,24 +80,24 @@ def test_a_schedule_goes_on_where_a_run_becomes_synchronous_and_where_it_is_resu
     rates: list[tuple[int, float]],
 ) -> None:
     pipeline, parts = make(staleness=1)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.run_epoch()
-        first = pipeline.synchronise()
-        pipeline.barrier(first + 2)
-        records = [pipeline.run_epoch() for _ in range(1, first + 2)]
-        saved = pipeline.save()
+        run.run_epoch()
+        first = run.synchronise()
+        run.barrier(first + 2)
+        records = [run.run_epoch() for _ in range(1, first + 2)]
+        saved = run.save()
     finally:
-        pipeline.close()
+        run.close()
     check(rates, 3 * first + 2)
     last = records[-1]
     trees = jax.tree.map(np.asarray, (last.params, last.opt_state, last.state))
     resumed, _ = make(staleness=1)
-    resumed.start(*trees, epoch=first + 2, saved=saved)
+    again = resumed.start(*trees, epoch=first + 2, saved=saved)
     try:
-        resumed.barrier(EPOCHS)
+        again.barrier(EPOCHS)
         for _ in range(first + 2, EPOCHS):
-            resumed.run_epoch()
+            again.run_epoch()
     finally:
-        resumed.close()
+        again.close()
     check(rates, 3 * first + EPOCHS - first)

@@ -14,7 +14,7 @@ from dorylax import ops
 from dorylax.graph.partition import partition
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.settings.errors import ConfigError
 

@@ -5,7 +5,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from dorylax.pipeline.gate import Gate
-from dorylax.pipeline.staleness import Ledger
+from dorylax.pipeline.messages import Started
+from dorylax.pipeline.staleness import Allowance
+
+
+def allowance(horizon: int) -> Allowance:
+    return Allowance(horizon, oldest_rows=0, staleness=1, fills_ghosts=None, synchronous_from=None)
 
 
 async def turns(count: int = 3) -> None:
@@ -26,95 +31,73 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(scenario)
 
 
-def test_who_may_start_does_not_wait() -> None:
+def test_who_may_start_does_not_wait_and_is_reported() -> None:
     async def scenario() -> None:
-        gate = Gate(Ledger(2, 1, first_synchronous=False))
+        reported: list[Started] = []
+        gate = Gate(allowance(1), reported.append)
         await gate.enter(1, 0)
         await gate.enter(1, 1)
-        assert [gate.ledger.next_of(k) for k in range(2)] == [0, 2]
+        assert reported == [(1, 0), (1, 1)]
 
     run(scenario())
 
 
-def test_those_that_wait_are_let_in_by_number_when_the_slowest_has_finished() -> None:
+def test_those_that_wait_are_let_in_by_number() -> None:
     async def scenario() -> None:
-        gate, entered = Gate(Ledger(3, 0)), list[tuple[int, int]]()
-        for interval in range(3):
-            await gate.enter(interval, 0)
+        reported: list[Started] = []
+        gate, entered = Gate(allowance(0), reported.append), list[tuple[int, int]]()
         tasks = spawn(gate, entered, (2, 1), (0, 1), (1, 1))
         await turns()
-        for interval in (1, 0):
-            gate.finished(interval, 0)
-            gate.finished(interval, 0)  # a repeat
-            await turns()
-            assert not entered
-        gate.finished(2, 0)
+        gate.allow(allowance(0))  # a repeat
+        await turns()
+        assert not entered
+        assert not reported
+        gate.allow(allowance(1))
         await asyncio.gather(*tasks)
-        assert entered == [(0, 1), (1, 1), (2, 1)]
-        assert gate.ledger.newest_started == 1
+        assert entered == reported == [(0, 1), (1, 1), (2, 1)]
 
     run(scenario())
 
 
-def test_it_is_started_when_let_in_and_not_when_it_wakes() -> None:
+def test_it_is_reported_when_let_in_and_not_when_it_wakes() -> None:
     """Between the two nothing may be decided as if it still stood."""
 
     async def scenario() -> None:
-        gate = Gate(Ledger(2, 0))
-        await gate.enter(0, 0)
-        await gate.enter(1, 0)
-        tasks = spawn(gate, [], (0, 1), (1, 1))
+        reported: list[Started] = []
+        gate = Gate(allowance(0), reported.append)
+        tasks = spawn(gate, [], (0, 1))
         await turns()
-        gate.finished(0, 0)
-        gate.finished(1, 0)
-        assert gate.ledger.standing is None
-        assert gate.ledger.close() == 2
+        gate.allow(allowance(1))
+        assert reported == [(0, 1)]
+        gate.allow(allowance(2))
+        assert reported == [(0, 1)]
         await asyncio.gather(*tasks)
 
     run(scenario())
 
 
-def test_a_release_lets_in_after_changed() -> None:
+def test_an_allowance_that_takes_back_holds_for_whoever_comes_later() -> None:
     async def scenario() -> None:
-        gate, entered = Gate(Ledger(1, 0)), list[tuple[int, int]]()
-        gate.ledger.barrier(0, hold=True)
-        tasks = spawn(gate, entered, (0, 0))
+        gate, entered = Gate(allowance(3), lambda _: None), list[tuple[int, int]]()
+        gate.allow(allowance(0))
+        tasks = spawn(gate, entered, (0, 1))
         await turns()
         assert not entered
-        gate.ledger.release(0)
-        gate.changed()
+        gate.allow(allowance(1))
         await asyncio.gather(*tasks)
-        assert entered == [(0, 0)]
 
     run(scenario())
 
 
 def test_who_gave_up_waiting_is_not_started() -> None:
     async def scenario() -> None:
-        gate = Gate(Ledger(1, 0))
-        await gate.enter(0, 0)
+        reported: list[Started] = []
+        gate = Gate(allowance(0), reported.append)
         (task,) = spawn(gate, [], (0, 1))
         await turns()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        gate.finished(0, 0)
-        assert gate.ledger.standing == 1
-
-    run(scenario())
-
-
-def test_an_epoch_is_waited_for_until_all_have_finished_it() -> None:
-    async def scenario() -> None:
-        gate = Gate(Ledger(2, 1, first_synchronous=False))
-        for interval, epoch in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            await gate.enter(interval, epoch)
-        both = [asyncio.create_task(gate.all_finished(epoch)) for epoch in (1, 0)]
-        done = []
-        for interval, epoch in ((0, 0), (0, 1), (1, 0), (1, 1)):
-            gate.finished(interval, epoch)
-            await turns()
-            done.append([task.done() for task in both])
-        assert done == [[False, False], [False, False], [False, True], [True, True]]
-        await gate.all_finished(1)  # is over already
+        gate.allow(allowance(1))
+        assert not reported
 
     run(scenario())

@@ -25,8 +25,9 @@ from support.pipelines import (
 
 from dorylax.pipeline.buffers import PartsBuffer
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.engine import Pipeline, PipelineEpoch
+from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.steps import RUN
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.config import TensorConfig
@@ -68,12 +69,12 @@ def single(model: str, dtype: str) -> Trained:
 
 
 def run(pipeline: Pipeline, parts: Any, epochs: int = EPOCHS) -> list[PipelineEpoch]:
-    pipeline.start(parts.params, None, parts.state)
+    started = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.barrier(epochs)
-        return [pipeline.run_epoch() for _ in range(epochs)]
+        started.barrier(epochs)
+        return [started.run_epoch() for _ in range(epochs)]
     finally:
-        pipeline.close()
+        started.close()
 
 
 def check(case: dict[str, Any]) -> None:
@@ -166,14 +167,14 @@ def test_servers_send_one_message_each_where_epochs_are_synchronous() -> None:
     sent = {}
     for name, options in {"pipe": {"mode": "pipe", "update": None}, "async": {"mode": "async"}}.items():
         pipeline, parts = make_pipeline("BatchNorm", data(), asynchronous(**options))
-        pipeline.start(parts.params, None, parts.state)
+        started = pipeline.start(parts.params, None, parts.state)
         try:
-            pipeline.barrier(4)
+            started.barrier(4)
             for _ in range(4):
-                pipeline.run_epoch()
-            sent[name] = [span for span in pipeline.spans if span.name.startswith("GS →") and span.epoch == 3]
+                started.run_epoch()
+            sent[name] = [span for span in started.spans if span.name.startswith("GS →") and span.epoch == 3]
         finally:
-            pipeline.close()
+            started.close()
     meetings = 2  # of a BatchNorm: forwards and backwards
     assert len(sent["pipe"]) == meetings * 2
     assert len(sent["async"]) == meetings * 6

@@ -29,15 +29,17 @@ from dorylax.ops import row_operators
 from dorylax.pipeline import engine, tensor_calls
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.graph_server import GraphServer
-from dorylax.pipeline.parameters import Applied, Complete, ParameterServers, Pulled
+from dorylax.pipeline.host import GraphHost
+from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled
 from dorylax.pipeline.parameters.messages import ServerState
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.prepare import Prepared
+from dorylax.pipeline.progress import Progress
+from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.steps import RUN
-from dorylax.pipeline.transport import Address, Endpoint, InProcessTransport
+from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
@@ -200,8 +202,8 @@ class FaultyTransport:
     def __init__(self, faults: Faults, witness: Witness, clock: Clock, inner: InProcessTransport) -> None:
         self._faults, self._witness, self._clock, self._inner = faults, witness, clock, inner
 
-    def register(self, address: Address, endpoint: Endpoint) -> None:
-        self._inner.register(address, endpoint)
+    def register(self, address: Address, handler: RequestHandler) -> None:
+        self._inner.register(address, handler)
 
     async def request(
         self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
@@ -337,7 +339,7 @@ class Witness:
     def _reads_rows(
         self, server: GraphServer, visit: Visit, number: int, array: np.ndarray, places: np.ndarray
     ) -> None:
-        direction = server.fabric.plan.publications[number].direction
+        direction = server.context.plan.publications[number].direction
         owners, local = self._where(server, direction)
         for owner in np.unique(owners[places]).tolist():
             mine = places[owners[places] == owner]
@@ -453,26 +455,26 @@ class Witness:
             "InlineBackend",
             lambda *args, **options: FaultyBackend(self.faults, InlineBackend(*args, **options)),
         )
-        applied = Pipeline._applied
+        applied = Progress.applied
 
-        def told(pipeline: Pipeline, news: Applied) -> None:
+        def told(progress: Progress, news: Applied) -> None:
             self.applies(news)
-            applied(pipeline, news)
+            applied(progress, news)
 
-        patch.setattr(Pipeline, "_applied", told)
+        patch.setattr(Progress, "applied", told)
 
     def _around_servers(self, patch: pytest.MonkeyPatch) -> None:
-        run, publish, finish, merged = GraphServer.run, GraphServer.publish, GraphServer.finish, MergeBuffer.publish
+        run, publish, finish, merged = GraphHost._run, GraphServer.publish, GraphServer.finish, MergeBuffer.publish
 
-        async def runs(server: GraphServer, step: Any, visit: Visit) -> None:
-            token = HERE.set((server, visit))
-            await run(server, step, visit)
+        async def runs(host: GraphHost, step: Any, visit: Visit) -> None:
+            token = HERE.set((host.server, visit))
+            await run(host, step, visit)
             HERE.reset(token)
 
         async def publishes(server: GraphServer, number: int, visit: Visit) -> None:
             bounds = server.shard.bounds
             count = bounds[visit.interval + 1] - bounds[visit.interval]
-            rows = np.array(visit.value(server.fabric.plan.publications[number].var)[:count])
+            rows = np.array(visit.value(server.context.plan.publications[number].var)[:count])
             self._rows.setdefault((number, visit.number), {})[visit.epoch] = rows
             await publish(server, number, visit)
 
@@ -499,17 +501,17 @@ class Witness:
 
         patch.setitem(RUN, "sum", sums)
         patch.setattr(PartsBuffer, "totals", adds_up)
-        patch.setattr(GraphServer, "run", runs)
+        patch.setattr(GraphHost, "_run", runs)
         patch.setattr(GraphServer, "publish", publishes)
         patch.setattr(GraphServer, "finish", finishes)
         patch.setattr(MergeBuffer, "publish", merges)
 
     def _around_parameters(self, patch: pytest.MonkeyPatch) -> None:
-        pull, advance, finish = ParameterServers.pull, ParameterServer.advance, Whole.finish
+        pull, advance, finish = ParameterClient.pull, ParameterServer.advance, Whole.finish
 
-        async def pulls(servers: ParameterServers, interval: int, epoch: int) -> Pulled:
+        async def pulls(client: ParameterClient, interval: int, epoch: int) -> Pulled:
             self.starts(interval, epoch)
-            pulled = await pull(servers, interval, epoch)
+            pulled = await pull(client, interval, epoch)
             self.pulls(interval, epoch, pulled)
             return pulled
 
@@ -521,7 +523,7 @@ class Witness:
             assert whole.pulled.version == self._pulled[whole.pair], "the gradient is finished with other weights"
             return finish(whole, made)
 
-        patch.setattr(ParameterServers, "pull", pulls)
+        patch.setattr(ParameterClient, "pull", pulls)
         patch.setattr(ParameterServer, "advance", advances)
         patch.setattr(Whole, "finish", finishes)
 
@@ -563,26 +565,26 @@ class Witness:
     layout: Any = None
 
 
-def witnessed(case: Case) -> tuple[Witness, list[engine.PipelineEpoch]]:
+def witnessed(case: Case) -> tuple[Witness, list[PipelineEpoch]]:
     """Trains under the eyes of a witness."""
     witness = Witness(case)
     with witness.watching():
         pipeline, parts = make_pipeline(case.model, graph(), case.config)
-        witness.layout = pipeline._layout
-        pipeline.start(parts.params, None, parts.state)
+        witness.layout = pipeline.layout
+        run = pipeline.start(parts.params, None, parts.state)
         try:
             for barrier in {*case.barriers, case.epochs}:
-                pipeline.barrier(barrier)
+                run.barrier(barrier)
             records = []
             for epoch in range(case.epochs):
-                records.append(pipeline.run_epoch())
+                records.append(run.run_epoch())
                 assert records[-1].epoch == epoch
                 assert witness.min_epoch() > epoch
                 if case.switch == epoch:
-                    witness.synchronous_from = pipeline.synchronise()
+                    witness.synchronous_from = run.synchronise()
             witness.ends()
         finally:
-            pipeline.close()
+            run.close()
     return witness, records
 
 
@@ -593,11 +595,11 @@ def undisturbed(model: str, servers: int, intervals: int, partitioner: Any) -> l
         servers=servers, intervals=intervals, partitioner=partitioner, clock="virtual", edge_chunk=EDGE_CHUNK
     )
     pipeline, parts = make_pipeline(model, graph(), config)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        return [named(pipeline.run_epoch().params) for _ in range(6)]
+        return [named(run.run_epoch().params) for _ in range(6)]
     finally:
-        pipeline.close()
+        run.close()
 
 
 @pytest.mark.parametrize("model", ASYNCHRONOUS)

@@ -61,11 +61,11 @@ def test_servers_begin_no_more_together_than_the_backend_has_room_for(
     tensor = TensorConfig(slots=4, autotune=autotune)
     config = PipelineConfig(servers=2, intervals=8, clock="virtual", tensor=tensor)
     pipeline, parts = make_pipeline("gcn", messy_data(), config)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.barrier(2)
+        run.barrier(2)
         for _ in range(2):
-            pipeline.run_epoch()
+            run.run_epoch()
     finally:
-        pipeline.close()
+        run.close()
     assert made[0].most == most

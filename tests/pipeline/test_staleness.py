@@ -155,9 +155,9 @@ def test_synchronise_ends_staleness_behind_a_barrier() -> None:
     through(ledger, 1, 1)
     through(ledger, 2, 0)
     assert not ledger.may_start(0, 3)
-    assert [ledger.synchronous(epoch) for epoch in range(4)] == [False, False, True, True]
-    assert ledger.required_row_epoch(1) == -1
-    assert ledger.required_row_epoch(2) == 2
+    assert [ledger.allowance.synchronous(epoch) for epoch in range(4)] == [False, False, True, True]
+    assert ledger.allowance.required_row_epoch(1) == -1
+    assert ledger.allowance.required_row_epoch(2) == 2
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_synchronise_ends_staleness_behind_a_barrier() -> None:
 def test_required_row_epoch(options: dict[str, Any], epochs: range, required: list[int]) -> None:
     """With S = 1: the epoch itself where synchronous, e - 2 elsewhere, never before the first rows."""
     ledger = Ledger(2, 1, **options)
-    assert [ledger.required_row_epoch(epoch) for epoch in epochs] == required
+    assert [ledger.allowance.required_row_epoch(epoch) for epoch in epochs] == required
 
 
 def test_synchronous_from_the_start_ignores_staleness() -> None:

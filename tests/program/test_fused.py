@@ -16,12 +16,12 @@ from dorylax.layers import GATConv
 from dorylax.ops.primitives.base import FUSED
 from dorylax.ops.row_operators import roles
 from dorylax.program import DataSpec, optimise, trace
-from dorylax.program.arguments import RunData
-from dorylax.program.intervals import Intervals
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.program import Program
-from dorylax.program.reference import ReferenceExecutor
-from dorylax.program.spec import RowSpec
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor
+from dorylax.program.tracing.arguments import RunData
+from dorylax.program.tracing.spec import RowSpec
 
 V, E = 14, 60
 GRAPH = messy_graph(V, E)

@@ -12,7 +12,7 @@ import dorylax.program
 
 def test_stage_workers_import_no_flax() -> None:
     code = (
-        "import sys, dorylax.program, dorylax.program.stage_file\n"
+        "import sys, dorylax.program, dorylax.program.artefact.stage_file\n"
         "print(sorted({name.split('.')[0] for name in sys.modules} & {'flax', 'optax', 'scipy', 'orbax'}))\n"
         "dorylax.program.trace\n"
         "print('flax' in sys.modules)"

@@ -10,10 +10,10 @@ from support.graphs import messy_graph
 
 from dorylax import ops
 from dorylax.jax_internals import eval_jaxpr
-from dorylax.program.instantiate import instantiate
+from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.program import Program
-from dorylax.program.spec import DataSpec, RowSpec
-from dorylax.program.tracing import trace
+from dorylax.program.tracing.spec import DataSpec, RowSpec
+from dorylax.program.tracing.trace import trace
 
 SPEC = DataSpec((RowSpec("vertex", (3,)),), RowSpec("vertex", (), "int32", "labels"))
 PARAMS = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}

@@ -17,10 +17,10 @@ from support.oracle import assert_same, oracle
 from support.random_programs import C, F, RandomModel, random_models
 
 from dorylax.program import PASSES, DataSpec, RowSpec, optimise, trace
-from dorylax.program.arguments import RunData, training_weights
-from dorylax.program.intervals import Intervals
 from dorylax.program.model import function
-from dorylax.program.reference import ReferenceExecutor, interpret
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor, interpret
+from dorylax.program.tracing.arguments import RunData, training_weights
 
 GRAPH = messy_graph()
 V, E = int(GRAPH.num_vertices), int(GRAPH.num_edges)

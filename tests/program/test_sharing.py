@@ -6,7 +6,7 @@ from flax import nnx
 
 from dorylax.layers import GCNII
 from dorylax.program import DataSpec, RowSpec, optimise, trace
-from dorylax.program.canonical import share
+from dorylax.program.artefact.canonical import share
 
 
 def test_64_layers_are_few_artefacts() -> None:

@@ -22,10 +22,10 @@ from dorylax.cost import DEFAULT_CLUSTER, TimeModel
 from dorylax.jax_internals import size_at, type_of
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.prepare import prepare
-from dorylax.program import stage_file
+from dorylax.program.artefact import stage_file
+from dorylax.program.artefact.stage_file import StageReference, sha256_of
+from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.program.stage_file import StageReference, sha256_of
-from dorylax.program.symbols import SYMBOLS
 from dorylax.serverless.backends.base import Backend, Invoker
 from dorylax.serverless.backends.emulator.pool import emulated_functions
 from dorylax.serverless.backends.inline import InlineBackend

@@ -18,10 +18,10 @@ import pytest
 
 from dorylax.cost import DEFAULT_CLUSTER, Bill, Calls
 from dorylax.pipeline.saved import Saved
-from dorylax.program.errors import SplitError
-from dorylax.trainer.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.gradient import PlainGradient
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.trainer.loop_state import to_host
+from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.gradient import PlainGradient
 
 SECONDS = 0.25
 

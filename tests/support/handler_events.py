@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import export
 
-from dorylax.program.stage_file import StageReference, sha256_of
+from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.serverless.data.errors import NotOfferedError
 from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
 from dorylax.serverless.wire import names

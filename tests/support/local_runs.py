@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.program.stage_file import sha256_of
+from dorylax.program.artefact.stage_file import sha256_of
 from dorylax.serverless.config import TensorConfig
 from support.pipelines import compiled_once, make_pipeline, messy_data
 
@@ -44,9 +44,9 @@ class Run:
     """A pipeline and what it was after each epoch."""
 
     def __init__(self, options: PipelineConfig) -> None:
-        self.pipeline, parts = make_pipeline(MODEL, messy_data(40, 160), options)
+        pipeline, parts = make_pipeline(MODEL, messy_data(40, 160), options)
         self.states: list[State] = []
-        self.pipeline.start(parts.params, None, parts.state)
+        self.pipeline = pipeline.start(parts.params, None, parts.state)
 
     def train(self) -> None:
         """One epoch more."""
@@ -69,7 +69,7 @@ def check(found: Run, undisturbed: Undisturbed) -> None:
     for epoch, (one, other) in enumerate(zip(found.states, wanted, strict=True)):
         assert one == other, f"epoch {epoch}"
     assert found.states[-1].version == len(found.states)
-    counters, calls = found.pipeline.counters(), found.pipeline._counters.calls
+    counters, calls = found.pipeline.counters(), found.pipeline._recorder.counters.calls
     assert calls.requests == counters["tensor_tasks"] + counters["retries"] + counters["late"]
 
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.program.arguments import RunData, StepResult
-from dorylax.program.epoch_rng import epoch_rng
-from dorylax.program.loss import confusion, cross_entropy
 from dorylax.program.model.base import ModelParts
+from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.model.loss import confusion, cross_entropy
+from dorylax.program.tracing.arguments import RunData, StepResult
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 """Relative L2 distance of each gradient, and relative distance of the loss."""

@@ -160,13 +160,13 @@ def train_pipeline(
 ) -> Trained:
     """The same by a pipeline."""
     pipeline, parts = make_pipeline(name, data, config, dtype=dtype, seed=seed)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.barrier(epochs)
-        records = [pipeline.run_epoch() for _ in range(epochs)]
+        run.barrier(epochs)
+        records = [run.run_epoch() for _ in range(epochs)]
         return Trained([record.loss for record in records], named(records[-1].params))
     finally:
-        pipeline.close()
+        run.close()
 
 
 def named(params: Any) -> dict[str, np.ndarray]:

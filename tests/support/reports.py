@@ -14,7 +14,7 @@ from dorylax.experiments.report import write_report
 from dorylax.experiments.runner import directory, fail
 from dorylax.experiments.sweep import Condition, Run, Sweep
 from dorylax.experiments.sweep_file import read
-from dorylax.run_directory import RunDirectory
+from dorylax.runs.directory import RunDirectory
 
 TEXT = """\
 description: Does <staleness> pay & how?

@@ -34,10 +34,10 @@ from dorylax.layers import (
     SAGEConv,
     SGConv,
 )
-from dorylax.program.arguments import RunData, training_weights
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.kinds import take_apart
-from dorylax.program.spec import DataSpec, RowSpec
+from dorylax.program.tracing.arguments import RunData, training_weights
+from dorylax.program.tracing.spec import DataSpec, RowSpec
 from support.graphs import messy_graph
 from support.linen_models import LinenGAT, LinenGCN, LinenGIN, LinenSAGE
 

@@ -11,7 +11,6 @@ import optax
 import pytest
 from flax import nnx
 
-from dorylax.checkpoint import CheckpointMismatchError
 from dorylax.config import RunConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
@@ -19,11 +18,12 @@ from dorylax.graph.graph import Graph
 from dorylax.layers import APPNP, GCN, GCNII, GIN, SGC, GraphSAGE
 from dorylax.ops import native
 from dorylax.ops.primitives.scaled import gather_scaled
-from dorylax.program.errors import SplitError
-from dorylax.run_directory import RunDirectoryError
+from dorylax.program.jaxpr.errors import SplitError
+from dorylax.runs.checkpoint import CheckpointMismatchError
+from dorylax.runs.directory import RunDirectoryError
 from dorylax.trainer import Trainer, footprint
-from dorylax.trainer.arrays import EpochInputs
-from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.step.arrays import EpochInputs
+from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.validate import check_gathered
 
 # A checkout without the built kernel says so once; that is not what these tests are about.

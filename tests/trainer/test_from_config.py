@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dorylax.config import RunConfig
-from dorylax.run_directory import RunDirectory
+from dorylax.runs.directory import RunDirectory
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer import Trainer, prepare_data
 from dorylax.trainer.from_config import build_optimizer

@@ -14,10 +14,11 @@ import optax
 import pytest
 from flax import linen, nnx
 
-from dorylax import metrics, ops
-from dorylax.checkpoint import CheckpointMismatchError
+from dorylax import ops
 from dorylax.graph.dataset import Dataset
-from dorylax.progress import describe
+from dorylax.observers.progress import describe_summary
+from dorylax.runs import metrics
+from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.trainer import Trainer, TrainingError
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
@@ -237,8 +238,8 @@ def test_a_run_without_accuracy_says_so_everywhere(targets: Dataset, tmp_path: A
     assert [line.get("val_loss") for line in lines] == [record.val_loss for record in result.history]
     assert {line["val_accuracy"] for line in lines} == {None}
     assert metrics.read(tmp_path / "metrics.jsonl") == result.history
-    assert "accuracy" not in describe(result)
-    assert f"validation loss {result.val_loss:.4f} (epoch {result.best_epoch})" in describe(result)
+    assert "accuracy" not in describe_summary(result.summary())
+    assert f"validation loss {result.val_loss:.4f} (epoch {result.best_epoch})" in describe_summary(result.summary())
     assert make(linear, targets, epochs=6, **options).fit().first_epoch == 4
     with pytest.raises(Exception, match=r"train\.loss"):
         make(linear, targets, epochs=8, **{**options, "loss": "mae"}).fit()

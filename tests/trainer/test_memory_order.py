@@ -12,9 +12,9 @@ import optax
 import pytest
 from flax import nnx
 
-from dorylax.checkpoint import CheckpointMismatchError
 from dorylax.ops.gather import gather
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.trainer import footprint, vertex_order
 from dorylax.trainer.vertex_order import OrderError
 
@@ -77,7 +77,7 @@ def shuffled(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
         made.append(np.random.default_rng(3).permutation(graph.num_vertices))
         return made[-1]
 
-    monkeypatch.setattr("dorylax.graph.partition.kept_locality_order", order)
+    monkeypatch.setattr("dorylax.graph.partition.cached_locality_order", order)
     monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
     monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
     return made

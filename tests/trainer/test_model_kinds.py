@@ -257,7 +257,7 @@ def shuffled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
     monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
     order = np.random.default_rng(3).permutation(V)
-    monkeypatch.setattr("dorylax.graph.partition.kept_locality_order", lambda graph: order)
+    monkeypatch.setattr("dorylax.graph.partition.cached_locality_order", lambda graph: order)
 
 
 @pytest.mark.usefixtures("shuffled")

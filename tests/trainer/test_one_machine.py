@@ -13,7 +13,7 @@ from dorylax.memory.estimate import MemoryLimitError
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.trainer import footprint
 from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.step import step_functions
+from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.validate import Checked
 
 

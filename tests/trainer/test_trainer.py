@@ -15,11 +15,11 @@ import optax
 import pytest
 from flax import nnx
 
-from dorylax import checkpoint, metrics
-from dorylax.checkpoint import CheckpointError, CheckpointMismatchError, CheckpointWarning
 from dorylax.graph.graph import Graph
 from dorylax.program.model.flax_nnx import NnxStructure
-from dorylax.run_directory import RunDirectory, RunDirectoryError
+from dorylax.runs import checkpoint, metrics
+from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, CheckpointWarning
+from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.trainer import Trainer, TrainingError
 from dorylax.trainer.loop_state import LoopState, _digest
 

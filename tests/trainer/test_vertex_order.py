@@ -7,7 +7,7 @@ import weakref
 import numpy as np
 import pytest
 
-from dorylax.checkpoint import CheckpointMismatchError
+from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.trainer import vertex_order
 from dorylax.trainer.vertex_order import OrderError, effective_order, in_order
 
@@ -24,7 +24,7 @@ def shuffled(monkeypatch):
         made.append(np.random.default_rng(3).permutation(graph.num_vertices))
         return made[-1]
 
-    monkeypatch.setattr("dorylax.graph.partition.kept_locality_order", order)
+    monkeypatch.setattr("dorylax.graph.partition.cached_locality_order", order)
     monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
     return made
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from dorylax.graph.datasets.base import Contents, DatasetError, Published, Size, Source, mask_of
 from dorylax.graph.graph import Graph
-from dorylax.graph.transform import symmetrise
 
 _BASE = "http://snap.stanford.edu/ogb/data/nodeproppred/"
 
@@ -43,7 +42,7 @@ def _read(archive: zipfile.ZipFile, folder: str, split: str) -> Contents:
     labels = _table(archive, f"{folder}/raw/node-label.csv.gz", np.int32)[:, 0]
     features = _table(archive, f"{folder}/raw/node-feat.csv.gz", np.float32)
     edges = _table(archive, f"{folder}/raw/edge.csv.gz", np.int32, columns=2)
-    graph = symmetrise(Graph.from_coo(edges[:, 0], edges[:, 1], num_vertices, edge_ids=False))
+    graph = Graph.from_coo(edges[:, 0], edges[:, 1], num_vertices, edge_ids=False).symmetrise()
     train, validation, test = (
         mask_of(_table(archive, f"{folder}/split/{split}/{part}.csv.gz", np.int64, columns=1)[:, 0], num_vertices)
         for part in ("train", "valid", "test")

@@ -21,7 +21,6 @@ from dorylax.graph.datasets.base import Contents, DatasetError, Published, Size,
 from dorylax.graph.datasets.legacy_pickle import SparseRows, load
 from dorylax.graph.graph import Graph
 from dorylax.graph.sparse_rows import dense_rows
-from dorylax.graph.transform import symmetrise
 
 _BASE = "https://github.com/kimiyoung/planetoid/raw/master/data/"
 _PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
@@ -63,7 +62,7 @@ def _graph(path: Path, num_vertices: int) -> Graph:
         targets = np.array([end for ends in lists.values() for end in ends], np.int64)
     except (AttributeError, TypeError, ValueError) as error:
         raise DatasetError(f"{path} holds no adjacency lists: {error}") from error
-    return symmetrise(Graph.from_coo(sources, targets, num_vertices, edge_ids=False))
+    return Graph.from_coo(sources, targets, num_vertices, edge_ids=False).symmetrise()
 
 
 def _features(path: Path) -> np.ndarray:

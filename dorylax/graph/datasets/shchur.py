@@ -16,7 +16,6 @@ from dorylax.graph import npz
 from dorylax.graph.datasets.base import Contents, Published, Size, Source
 from dorylax.graph.graph import Graph
 from dorylax.graph.sparse_rows import dense_rows
-from dorylax.graph.transform import symmetrise
 
 _BASE = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
 
@@ -38,7 +37,7 @@ def read(files: Mapping[str, Path]) -> Contents:
             )
             features = dense_rows(starts, places, values, shape, "attr_")
         # Which direction the rows are in does not matter: the edges are made symmetric.
-        graph = symmetrise(Graph.from_csr(indptr, indices, symmetric=False, edge_ids=False))
+        graph = Graph.from_csr(indptr, indices, symmetric=False, edge_ids=False).symmetrise()
         return Contents(graph, features, labels.astype(np.int32), int(labels.max()) + 1)
 
 

@@ -7,17 +7,20 @@ result of a `Graph.from_…`: it refuses by name what would be lost, but for wha
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Generic, final
 
 import numpy as np
 
 from dorylax.graph.arrays import as_array
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.validate import GraphError
 
 
-class Imported(NamedTuple):
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Imported(Generic[AnyGraph]):
     """An object of another library.
 
     Attributes:
@@ -26,12 +29,12 @@ class Imported(NamedTuple):
         other: what belongs neither to edges nor to vertices, by name.
     """
 
-    graph: Graph
+    graph: AnyGraph
     vertex_data: dict[str, Any]
     other: dict[str, Any]
 
 
-def graph_alone(imported: Imported, ignore: Collection[str], what: str) -> Graph:
+def graph_alone(imported: Imported[AnyGraph], ignore: Collection[str], what: str) -> AnyGraph:
     """The graph, where nothing but what is to be ignored is left over.
 
     Args:

@@ -8,33 +8,23 @@ from typing import Any
 import numpy as np
 
 from dorylax.graph.build import from_pairs
-from dorylax.graph.graph import Coalesce, Graph
+from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.importers.base import Imported, collection, numbers
+from dorylax.graph.transform import Coalesce
 from dorylax.graph.validate import GraphError, as_integers
 
 
-def from_dataframe(
+def read_edges(
+    kind: type[AnyGraph],
     edges: Any,
-    source: Hashable = "source",
-    target: Hashable = "target",
-    num_vertices: int | None = None,
+    source: Hashable,
+    target: Hashable,
+    num_vertices: int | None,
     *,
-    ignore: Collection[Hashable] = (),
+    ignore: Collection[Hashable],
     coalesce: bool | Coalesce = False,
-) -> Graph:
-    """A graph of a `pandas.DataFrame`: row k is edge k, its index is not looked at, and other columns become `edge_data`.
-
-    Args:
-        edges: the table, E rows.
-        source: the column of sources, integers.
-        target: the column of targets, integers.
-        num_vertices: V; None takes one more than the largest id.
-        ignore: columns to leave out.
-        coalesce: as in `Graph.from_coo`.
-
-    Raises:
-        GraphError: there is no such column, vertices are not integers, or other columns hold no real numbers or lack some.
-    """
+) -> AnyGraph:
+    """The graph of class `kind` that `Graph.from_dataframe` describes, which has the other arguments."""
     collection("ignore", ignore)
     columns = list(edges.columns)
     for role, name in (("source", source), ("target", target)):
@@ -61,15 +51,23 @@ def from_dataframe(
         remedy = f"leave it out with ignore=[{name!r}]"
         data[name] = numbers(f"column {name!r}", _values(f"column {name!r}", edges[name]), remedy)
     sources, targets = (as_integers(name, values) for name, values in zip(names, ends, strict=True))
-    return from_pairs(sources, targets, names, num_vertices, edge_data=data, coalesce=coalesce)
+    return from_pairs(kind, sources, targets, names, num_vertices, edge_data=data, coalesce=coalesce)
 
 
 def read(
-    vertices: Any, edges: Any, key: Hashable, source: Hashable, target: Hashable, *, ignore: Collection[Hashable] = ()
-) -> Imported:
+    kind: type[AnyGraph],
+    vertices: Any,
+    edges: Any,
+    *,
+    key: Hashable,
+    source: Hashable,
+    target: Hashable,
+    ignore: Collection[Hashable],
+) -> Imported[AnyGraph]:
     """A graph of two tables, with the columns of vertices by name.
 
     Args:
+        kind: the class of the graph.
         vertices: a row per vertex.
         edges: a row per edge.
         key: the column of `vertices` that sources and targets name them by; None where these are row numbers.
@@ -78,7 +76,7 @@ def read(
         ignore: columns to leave out, of either table.
 
     Raises:
-        GraphError: as `from_dataframe`; `key` is no column or not different in every row; or an edge names no vertex.
+        GraphError: as `Graph.from_dataframe`; `key` is no column or not different in every row; or an edge names no vertex.
     """
     collection("ignore", ignore)
     columns = list(vertices.columns)
@@ -99,7 +97,7 @@ def read(
         for name in (source, target):
             if name in edges:
                 edges[name] = _numbered(edges, name, number, key)
-    graph = from_dataframe(edges, source, target, len(vertices), ignore=ignore)
+    graph = read_edges(kind, edges, source, target, len(vertices), ignore=ignore)
     return Imported(graph, {name: vertices[name] for name in columns if name not in (key, *ignore)}, {})
 
 

@@ -7,26 +7,13 @@ from typing import Any
 
 from dorylax.graph.arrays import as_array
 from dorylax.graph.build import from_pairs
-from dorylax.graph.graph import Graph
-from dorylax.graph.importers.base import Imported, collection, graph_alone, numbers
+from dorylax.graph.compressed import AnyGraph
+from dorylax.graph.importers.base import Imported, collection, numbers
 from dorylax.graph.validate import GraphError, as_integers
 
 
-def from_dgl(graph: Any, *, ignore: Collection[str] = ()) -> Graph:
-    """A graph of a homogeneous DGL graph; `edata` become `edge_data`, by name, and an edge's id is DGL's.
-
-    Args:
-        graph: a `dgl.DGLGraph` with one type of nodes and one of edges.
-        ignore: names of `ndata` (a `Dataset`'s) and of `edata` to leave out.
-
-    Raises:
-        GraphError: several types of nodes or edges, `edata` that are no real numbers, or `ndata` that are not ignored.
-    """
-    return graph_alone(read(graph, ignore=ignore), ignore, "ndata")
-
-
-def read(graph: Any, *, ignore: Collection[str] = ()) -> Imported:
-    """The same with the graph's `ndata`; arguments as in `from_dgl`."""
+def read(kind: type[AnyGraph], graph: Any, *, ignore: Collection[str]) -> Imported[AnyGraph]:
+    """The graph of class `kind` that `Graph.from_dgl` describes, which has the other arguments, with the graph's `ndata`."""
     collection("ignore", ignore)
     if not graph.is_homogeneous:
         raise GraphError(
@@ -41,5 +28,5 @@ def read(graph: Any, *, ignore: Collection[str] = ()) -> Imported:
         for name, values in graph.edata.items()
         if name not in ignore
     }
-    built = from_pairs(sources, targets, names, int(graph.num_nodes()), edge_data=data)
+    built = from_pairs(kind, sources, targets, names, int(graph.num_nodes()), edge_data=data)
     return Imported(built, {name: values for name, values in graph.ndata.items() if name not in ignore}, {})

@@ -8,32 +8,18 @@ from typing import Any
 import numpy as np
 
 from dorylax.graph.build import from_pairs
-from dorylax.graph.graph import Graph
-from dorylax.graph.importers.base import Imported, collection, graph_alone, numbers
+from dorylax.graph.compressed import AnyGraph
+from dorylax.graph.importers.base import Imported, collection, numbers
 from dorylax.graph.validate import GraphError
 
 
-def from_networkx(graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collection[str] = ()) -> Graph:
-    """A graph of a networkx graph; an undirected edge becomes two directed ones of the same values, an undirected loop one.
+def read(
+    kind: type[AnyGraph], graph: Any, nodes: Sequence[Hashable] | None, *, ignore: Collection[str]
+) -> Imported[AnyGraph]:
+    """The graph of class `kind` that `Graph.from_networkx` describes, which has the other arguments.
 
-    The edges' attributes become `edge_data`, by name. Edge k of `graph.edges` has the id k, and the other direction of an
-    undirected one the id E + k, as `symmetrise` has it. Keys of a multigraph only tell its edges apart: they are dropped.
-
-    Args:
-        graph: `networkx.Graph`, `DiGraph`, `MultiGraph` or `MultiDiGraph`.
-        nodes: vertex i is `nodes[i]`. None: where the nodes are exactly the integers 0 … V-1 vertex i is node i,
-            otherwise it is `list(graph)[i]`.
-        ignore: names of attributes, of edges or nodes, to leave out.
-
-    Raises:
-        GraphError: `nodes` does not list every node exactly once; an attribute is missing on some edges or is no number;
-            nodes have attributes that are not ignored.
+    With it the nodes' attributes, as dicts from vertex to value.
     """
-    return graph_alone(read(graph, nodes, ignore=ignore), ignore, "node attribute")
-
-
-def read(graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collection[str] = ()) -> Imported:
-    """The same with the nodes' attributes, as dicts from vertex to value; arguments as in `from_networkx`."""
     collection("ignore", ignore)
     nodes = _nodes(graph, nodes)
     number = {node: i for i, node in enumerate(nodes)}
@@ -51,7 +37,7 @@ def read(graph: Any, nodes: Sequence[Hashable] | None = None, *, ignore: Collect
         sources, targets = np.concatenate([sources, targets[back]]), np.concatenate([targets, pairs[back, 0]])
         data = {name: np.concatenate([values, values[back]]) for name, values in data.items()}
         ids = None if len(back) == len(edges) else np.concatenate([np.arange(len(edges)), len(edges) + back])
-    built = from_pairs(sources, targets, ("sources", "targets"), len(nodes), edge_data=data, ids=ids)
+    built = from_pairs(kind, sources, targets, ("sources", "targets"), len(nodes), edge_data=data, ids=ids)
     of_nodes: dict[str, Any] = {}
     for node, attributes in graph.nodes(data=True):
         for name, value in attributes.items():

@@ -1,4 +1,4 @@
-"""From an object of another library to a `Dataset`: what its vertices' values are.
+"""From an object of another library to the arguments of `Dataset`: what its vertices' values are.
 
 They are features, labels, masks or further inputs. Nothing is dropped: what has no role becomes a further input, or is
 refused by name.
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dorylax.graph.arrays import as_array
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.importers.base import Imported, refuse_other
 from dorylax.graph.inputs import checked_inputs
 from dorylax.graph.npz import MASKS
@@ -20,31 +20,20 @@ from dorylax.graph.splits import public_split
 from dorylax.graph.validate import GraphError
 
 
-def data_set(
-    name: str,
-    imported: Imported,
-    ignore: Collection[Hashable],
-    *,
-    features: Any,
-    labels: Any,
-    num_classes: int | None,
-    multilabel: bool | None,
-    split: int | None,
-) -> Dataset:
-    """The data set of what was read. Values called `train_mask`, `val_mask` and `test_mask` are its masks.
+def by_role(
+    imported: Imported[AnyGraph], ignore: Collection[Hashable], *, features: Any, labels: Any, split: int | None
+) -> dict[str, Any]:
+    """What was read, as arguments of `Dataset`. Values called `train_mask`, `val_mask` and `test_mask` are its masks.
 
     Args:
-        name: the data set's.
         imported: the graph, and the values that are left when those to be ignored are gone.
         ignore: names that were left out.
         features: the name of a value per vertex, a list of names (columns side by side), or an array.
         labels: likewise.
-        num_classes: as in `Dataset`.
-        multilabel: as in `Dataset`.
         split: which column of masks `[V, K]`, 0 … K-1.
 
     Raises:
-        GraphError: a name that there is not; a value that can be no further input, or is of no vertex; or as `Dataset`.
+        GraphError: a name that there is not; a value that can be no further input, or is of no vertex.
     """
     refuse_other(imported.other, ignore)
     size = imported.graph.num_vertices
@@ -52,15 +41,12 @@ def data_set(
     taken = {"features": _taken("features", features, there), "labels": _taken("labels", labels, there)}
     masks = {key: there[key] for key in MASKS if key in there}
     used = {*masks, *_names(features), *_names(labels)}
-    return Dataset(
-        name,
-        imported.graph,
+    return {
+        "graph": imported.graph,
         **taken,
         **_one_split(masks, split),
-        num_classes=num_classes,
-        multilabel=multilabel,
-        vertex_inputs={key: _further(key, value, size) for key, value in there.items() if key not in used},
-    )
+        "vertex_inputs": {key: _further(key, value, size) for key, value in there.items() if key not in used},
+    }
 
 
 def _names(given: Any) -> list[str]:

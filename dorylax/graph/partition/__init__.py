@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from dorylax.graph.partition.balance import Balance
     from dorylax.graph.partition.base import Partition, graph_digest
     from dorylax.graph.partition.errors import PartitionError
-    from dorylax.graph.partition.kept_orders import kept_locality_order
     from dorylax.graph.partition.layout import Layout, lay_out
     from dorylax.graph.partition.locality import locality_order
+    from dorylax.graph.partition.order_cache import cached_locality_order
     from dorylax.graph.partition.partitioners import Method, partition
     from dorylax.graph.partition.quality import PartitionReport, report
 
@@ -25,8 +25,8 @@ _HOMES = {
     "Partition": "base",
     "PartitionError": "errors",
     "PartitionReport": "quality",
+    "cached_locality_order": "order_cache",
     "graph_digest": "base",
-    "kept_locality_order": "kept_orders",
     "lay_out": "layout",
     "locality_order": "locality",
     "partition": "partitioners",
@@ -40,8 +40,8 @@ __all__ = [
     "Partition",
     "PartitionError",
     "PartitionReport",
+    "cached_locality_order",
     "graph_digest",
-    "kept_locality_order",
     "lay_out",
     "locality_order",
     "partition",

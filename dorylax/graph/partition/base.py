@@ -14,7 +14,7 @@ from typing import final
 
 import numpy as np
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.files import read, write
 from dorylax.graph.rows import spans
@@ -43,7 +43,7 @@ class Partition:
     graph_digest: str
     folder: Path | None = None
 
-    def check(self, graph: Graph) -> None:
+    def check(self, graph: CompressedGraph) -> None:
         """Passes for the graph that the partition was made for.
 
         Raises:
@@ -88,10 +88,10 @@ class Partition:
         return cls(parts, **fields, folder=Path(folder))
 
 
-def graph_digest(graph: Graph) -> str:
+def graph_digest(graph: CompressedGraph) -> str:
     """Of all in-edges, in the order of the graph's rows: 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    for array in (as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)):
+    for array in graph.host_rows():
         for start, stop in spans(len(array)):
             digest.update(np.ascontiguousarray(array[start:stop]).data)
     return digest.hexdigest()[:16]

@@ -14,7 +14,8 @@ from typing import final
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, Integer
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.normalise import in_degrees
 from dorylax.graph.partition.base import Partition
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.locality import communities
@@ -60,7 +61,7 @@ class Layout:
         return np.array([*starts, self.server_bounds[-1]], np.int64)
 
 
-def lay_out(graph: Graph, partition: Partition, intervals: int) -> Layout:
+def lay_out(graph: CompressedGraph, partition: Partition, intervals: int) -> Layout:
     """Orders rows by server, interval and community.
 
     Args:
@@ -80,7 +81,7 @@ def lay_out(graph: Graph, partition: Partition, intervals: int) -> Layout:
             f"{intervals} intervals per server are more than the {sizes[small]} vertices of server {small}: "
             f"use at most {sizes[small]} intervals, or fewer servers"
         )
-    degrees = np.diff(as_int64(graph.incoming.offsets))
+    degrees = in_degrees(graph)
     labels = communities(graph)
     order = np.lexsort((labels, partition.parts)).astype(np.int64, copy=False)
     bounds = np.concatenate([[0], np.cumsum(sizes)])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.graph import Adjacency, Graph, as_int64
+from dorylax.graph.compressed import Adjacency, CompressedGraph, as_int64
 from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.rows import all_rows
 
@@ -23,7 +23,7 @@ _CHUNKS = 256
 _CHUNK = 64, 1 << 16
 
 
-def ldg(graph: Graph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
+def ldg(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
     """Fewer cut edges than at random, in one pass over the edges.
 
     Args:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.label_propagation import communities_by_labels
 from dorylax.graph.partition.metis import cut
@@ -37,7 +37,7 @@ VERSION = 1
 """Raised when the same graph gets other communities than before: orders that were kept are then no longer read."""
 
 
-def locality_order(graph: Graph, *, within: npt.ArrayLike | None = None) -> Int64[np.ndarray, " V"]:
+def locality_order(graph: CompressedGraph, *, within: npt.ArrayLike | None = None) -> Int64[np.ndarray, " V"]:
     """Rows by community, in the graph's order inside one.
 
     Args:
@@ -59,7 +59,7 @@ def locality_order(graph: Graph, *, within: npt.ArrayLike | None = None) -> Int6
     return np.lexsort((labels, groups)).astype(np.int64, copy=False)
 
 
-def communities(graph: Graph) -> Int32[np.ndarray, " V"]:
+def communities(graph: CompressedGraph) -> Int32[np.ndarray, " V"]:
     """The community of each vertex, int32 `[V]`; near numbers are near each other."""
     if graph.num_vertices <= COMMUNITY:
         return np.zeros(graph.num_vertices, np.int32)
@@ -77,9 +77,9 @@ def communities_of_sample(
     return cut(offsets, neighbours, num_communities, seed=_SEED, bisect=True)
 
 
-def sampled(graph: Graph) -> tuple[Int32[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
+def sampled(graph: CompressedGraph) -> tuple[Int32[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
     """Pairs (vertex, in-neighbour): up to `_SAMPLE` of each vertex, evenly spread over its row from a random start."""
-    offsets, sources = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    offsets, sources = graph.host_rows()
     taken = np.minimum(np.diff(offsets), _SAMPLE)
     rows = np.repeat(np.arange(len(taken), dtype=np.int32), taken)
     sampled = np.empty(len(rows), np.int32)

@@ -13,13 +13,13 @@ import sys
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.undirected import undirected
 
 
-def metis(graph: Graph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
+def metis(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
     """Few cut edges; the same arguments give the same parts.
 
     Args:

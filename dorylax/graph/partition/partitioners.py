@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from jaxtyping import Int32
 
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.errors import PartitionError
 
 if TYPE_CHECKING:
-    from dorylax.graph.graph import Graph
     from dorylax.graph.partition.base import Partition
 
 Method = Literal["metis", "ldg", "range", "random"]
 
 
 def partition(
-    graph: Graph, num_parts: int, *, method: Method = "metis", balance: Balance = "vertices", seed: int = 0
+    graph: CompressedGraph, num_parts: int, *, method: Method = "metis", balance: Balance = "vertices", seed: int = 0
 ) -> Partition:
     """Spreads the vertices of a graph over servers; every server gets at least one.
 

@@ -14,7 +14,8 @@ from typing import Any, Literal, final
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph, as_int64
+from dorylax.graph.normalise import in_degrees
 from dorylax.graph.partition.base import Partition
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.rows import rows_between, spans
@@ -70,7 +71,7 @@ class PartitionReport:
 
 
 def report(
-    graph: Graph, partition: Partition, *, forward: Sequence[int] = (), backward: Sequence[int] = ()
+    graph: CompressedGraph, partition: Partition, *, forward: Sequence[int] = (), backward: Sequence[int] = ()
 ) -> PartitionReport:
     """Counts what a partition costs.
 
@@ -103,14 +104,14 @@ def report(
     )
 
 
-def interval_balance(graph: Graph, layout: Layout) -> float:
+def interval_balance(graph: CompressedGraph, layout: Layout) -> float:
     """In-edges of the heaviest interval relative to the mean of its server, the worst over all servers; ≥ 1.
 
     Args:
         graph: the graph that the layout was made for, not yet reordered.
         layout: the layout.
     """
-    degrees = np.diff(as_int64(graph.incoming.offsets))[layout.order]
+    degrees = in_degrees(graph)[layout.order]
     ends = np.concatenate([[0], np.cumsum(degrees)])
     return max(_max_over_mean(np.diff(ends[list(bounds)]).tolist()) for bounds in layout.interval_bounds)
 

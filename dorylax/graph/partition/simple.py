@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
-from dorylax.graph.graph import Graph
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.balance import Balance, vertex_weights
 
 
-def ranges(graph: Graph, num_parts: int, balance: Balance) -> Int32[np.ndarray, " V"]:
+def ranges(graph: CompressedGraph, num_parts: int, balance: Balance) -> Int32[np.ndarray, " V"]:
     """Consecutive rows, of equal number (to within one) or of about equal in-edges; none empty if P ≤ V."""
     return _ranges(vertex_weights(graph, balance), num_parts)
 
 
-def random(graph: Graph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
+def random(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
     """As `ranges`, of rows in random order."""
     order = np.random.default_rng(seed).permutation(graph.num_vertices)
     parts = np.empty(graph.num_vertices, np.int32)

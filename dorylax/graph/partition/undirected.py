@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.graph import Graph, as_int64
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.rows import all_rows, first_of_equals, offsets_without, positions_of_loops
 from dorylax.graph.transpose import compress
 
 
-def undirected(graph: Graph) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
+def undirected(graph: CompressedGraph) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
     """Rows that list u in v and v in u, once each, wherever `graph` has an edge between u ≠ v in either direction.
 
     Returns:
         `(offsets, neighbours)`: int64 `[V+1]` and int32 `[N]`, ascending inside a row.
     """
-    offsets, sources = as_int64(graph.incoming.offsets), np.asarray(graph.incoming.neighbours)
+    offsets, sources = graph.host_rows()
     if graph.symmetric:
         return _simple(offsets, sources)
     return joined(sources, all_rows(offsets), graph.num_vertices)

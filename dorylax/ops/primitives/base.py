@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dorylax.graph.graph import Graph, as_words
+from dorylax.graph.compressed import CompressedGraph, as_words
 from dorylax.jax_internals import Primitive, ad, batching, mlir
 
 Direction = Literal["in", "out"]
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     edges: Any | None  # int32 [E], or None where entry k is edge k
 
 
-def structure_of(graph: Graph, *, edge_ids: bool = True) -> Structure:
+def structure_of(graph: CompressedGraph, *, edge_ids: bool = True) -> Structure:
     """The arrays of a graph, for `bind`.
 
     Args:

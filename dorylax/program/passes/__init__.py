@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dorylax.program.errors import PassError
+from dorylax.program.jaxpr.errors import PassError
 from dorylax.program.passes.cut import cut
 from dorylax.program.passes.fuse import fuse
 from dorylax.program.passes.hoist import hoist

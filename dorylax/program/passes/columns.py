@@ -14,8 +14,8 @@ from dorylax.jax_internals import JaxprEqn, Var, is_literal, type_of
 from dorylax.ops.primitives.base import Structure
 from dorylax.ops.primitives.bilinear import gather_weighted
 from dorylax.ops.primitives.linear import gather_sum
-from dorylax.program.builder import Builder
-from dorylax.program.symbols import row_space
+from dorylax.program.jaxpr.builder import Builder
+from dorylax.program.jaxpr.symbols import row_space
 
 GATHERS = ("dorylax_gather_sum", "dorylax_gather_weighted")
 """The linear gathers."""

@@ -19,11 +19,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from dorylax.jax_internals import JaxprEqn, Var, variables
-from dorylax.program.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Rows
-from dorylax.program.symbols import SYMBOLS
-from dorylax.program.task import Task, phased, tidy
+from dorylax.program.tasks.task import Task, phased, tidy
 
 FLOPS_PER_BYTE = 100.0
 """So many FLOPs take a worker as long as to ship one byte: some 10 GFLOP/s of one core beside 100 MB/s of its network."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dorylax.program.errors import PassError
+from dorylax.program.jaxpr.errors import PassError
 from dorylax.program.program import Program
 
 ORDER = ("reorder", "prune", "hoist", "fuse", "rematerialise", "sink", "cut")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from dorylax.program.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Rows
-from dorylax.program.symbols import SYMBOLS
 
 SHIPPED_FLOPS_PER_BYTE = 2.0
 """With fewer FLOPs for each byte of rows that it reads and writes, a stage is not worth shipping.

@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 
 from dorylax.jax_internals import close
+from dorylax.program.jaxpr.simplify import without_dead
 from dorylax.program.passes.order import next_passes
 from dorylax.program.program import Program
-from dorylax.program.simplify import without_dead
 
 
 def prune(program: Program) -> Program:

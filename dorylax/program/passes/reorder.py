@@ -17,13 +17,13 @@ from typing import Any, final
 import jax
 
 from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, is_literal, type_of, variables
-from dorylax.program.builder import Builder
-from dorylax.program.differentiate import differentiate, undifferentiated
+from dorylax.program.jaxpr.builder import Builder
+from dorylax.program.jaxpr.simplify import simplify
 from dorylax.program.passes.columns import GATHERS, is_columns, linear_operands, write_again
 from dorylax.program.passes.order import next_passes
 from dorylax.program.program import Program
-from dorylax.program.simplify import simplify
-from dorylax.program.traced import Traced
+from dorylax.program.tracing.differentiate import differentiate, undifferentiated
+from dorylax.program.tracing.traced import Traced
 
 GATHERED_BYTES_PER_FLOP = 0.25
 """A core gathers some 10 GB/s and multiplies matrices at some 40 GFLOP/s."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dorylax.program.symbols import Space
+from dorylax.program.jaxpr.symbols import Space
 
 _MANY: dict[Space, str] = {"vertex": "vertices", "edge": "edges"}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from dorylax.errors import DorylaxError
 from dorylax.jax_internals import multiple_of, symbols_of
+from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.rows.types import Rows
-from dorylax.program.symbols import SYMBOLS, Space
 
 
 class RowAxisError(DorylaxError, ValueError):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from dorylax.jax_internals import Jaxpr, JaxprEqn, Var, is_literal
+from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows import advice
 from dorylax.program.rows.axes import RowAxisError, read_axis, row_axis, shown
 from dorylax.program.rows.errors import MisusedSumError, RowError
@@ -16,7 +17,6 @@ from dorylax.program.rows.guards import hides_something, is_free, refuse_after, 
 from dorylax.program.rows.rules import RULES, Operation, Scope, shape_of
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
 from dorylax.program.rows.zeros import is_zero
-from dorylax.program.symbols import SYMBOLS
 
 __all__ = ["RowAxisError", "RowError", "Wholes", "infer", "row_axis"]
 

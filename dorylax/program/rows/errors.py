@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import final
 
 from dorylax.jax_internals import JaxprEqn
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.source import where_written
+from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
 from dorylax.program.rows.types import Summed
-from dorylax.program.source import where_written
-from dorylax.program.symbols import Space
 
 
 class RowError(SplitError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dorylax.jax_internals import Jaxpr, jaxprs_in_params
-from dorylax.program.global_sum import GLOBAL_SUM
+from dorylax.program.jaxpr.global_sum import GLOBAL_SUM
 from dorylax.program.rows import advice
 from dorylax.program.rows.axes import has_symbols, shown
 from dorylax.program.rows.rules import Operation

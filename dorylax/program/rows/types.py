@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 from dorylax.jax_internals import JaxprEqn
-from dorylax.program.symbols import Space
+from dorylax.program.jaxpr.symbols import Space
 
 
 @final

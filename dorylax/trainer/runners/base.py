@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dorylax.trainer.arrays import TrainingArrays
 from dorylax.trainer.loop_state import Carried, LoopState
+from dorylax.trainer.step.arrays import TrainingArrays
 
 
 class RanEpoch(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import optax
 
@@ -13,11 +13,14 @@ from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
-from dorylax.program.tracing import RowFunction
-from dorylax.trainer.arrays import TrainingArrays
+from dorylax.program.tracing.trace import RowFunction
+from dorylax.runs.result import EpochRecord
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
-from dorylax.trainer.result import EpochRecord
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch
+from dorylax.trainer.step.arrays import TrainingArrays
+
+if TYPE_CHECKING:
+    from dorylax.pipeline.run import PipelineRun
 
 
 @final
@@ -55,7 +58,7 @@ class PipelineRunner(EpochRunner):
         self._build_seconds = time.perf_counter() - begin
         self._config = config
         self._train = train
-        self._started = False
+        self._run: PipelineRun | None = None
         self._switched = False
 
     @property
@@ -80,73 +83,80 @@ class PipelineRunner(EpochRunner):
         begin = time.perf_counter()
         saved = None if loop.carried is None else Saved(arrays=loop.carried.arrays, record=loop.carried.record)
         trees = [to_host(tree) for tree in (loop.params, loop.opt_state, loop.state)]
-        self._pipeline.start(*trees, epoch=loop.epochs, saved=saved)
-        self._started = True
+        run = self._run = self._pipeline.start(*trees, epoch=loop.epochs, saved=saved)
         for epoch in range(loop.epochs, self._train.epochs):
             if self._train.saves(epoch) or epoch + 1 == self._train.epochs:
-                self._pipeline.barrier(epoch + 1)
-        self._switch_after(loop.history)
+                run.barrier(epoch + 1)
+        self._switch_after(run, loop.history)
         loop.spend("compile", self._build_seconds + time.perf_counter() - begin)
 
     def run(self, loop: LoopState) -> RanEpoch:
         """See `EpochRunner`. Seconds are those of the pipeline's clock."""
-        self._switch_after(loop.history[-1:])
-        epoch = self._pipeline.run_epoch()
+        run = self._started()
+        self._switch_after(run, loop.history[-1:])
+        epoch = run.run_epoch()
         loop.params, loop.opt_state, loop.state = epoch.params, epoch.opt_state, epoch.state
-        bill = self._pipeline.bill()
+        bill = run.bill()
         return RanEpoch(float(epoch.loss), float(epoch.seconds), None if bill is None else bill.total)
 
     def drain(self, epochs: int) -> int:
         """Closes the gate: intervals that are ahead are waited for."""
-        return max(epochs, self._pipeline.drain())
+        return max(epochs, self._started().drain())
 
     def carried(self) -> Carried | None:
         """What the servers hold; None where intervals stand in different epochs."""
-        saved = self._pipeline.save() if self._started else None
+        saved = None if self._run is None else self._run.save()
         return None if saved is None else Carried(saved.arrays, saved.record)
 
     def report(self) -> dict[str, Any] | None:
         """What was run, and the pipeline's counters."""
-        if not self._started:
+        if self._run is None:
             return None
-        config = self._config
+        config, run = self._config, self._run
         return {
             "mode": config.mode,
             "staleness": config.staleness,
             "servers": config.servers,
             "intervals": config.intervals,
-            "counters": self._pipeline.counters(),
-            "rows_by_lag": self._pipeline.rows_by_lag(),
+            "counters": run.counters(),
+            "rows_by_lag": run.rows_by_lag(),
             "tensor": config.tensor.backend,
-            "bill": self._bill(),
-        }
-
-    def _bill(self) -> dict[str, Any] | None:
-        bill, prices = self._pipeline.bill(), self._pipeline.prices
-        if bill is None or prices is None:
-            return None
-        return {
-            "cluster": prices.name,
-            "prices_as_of": prices.prices_as_of,
-            "seconds": self._pipeline.seconds,
-            **dataclasses.asdict(bill),
-            "dollars": bill.total,
-            "value": bill.value(self._pipeline.seconds),
+            "bill": _bill(run),
         }
 
     def trace(self) -> Sequence[dict[str, Any]] | None:
         """Every task."""
-        return self._pipeline.trace_events() if self._started else None
+        return None if self._run is None else self._run.trace_events()
 
     def close(self) -> None:
         """See `EpochRunner`."""
-        self._pipeline.close()
+        if self._run is not None:
+            self._run.close()
 
-    def _switch_after(self, records: Sequence[EpochRecord]) -> None:
+    def _started(self) -> PipelineRun:
+        if self._run is None:
+            raise RuntimeError("the pipeline is not started: call start() first")
+        return self._run
+
+    def _switch_after(self, run: PipelineRun, records: Sequence[EpochRecord]) -> None:
         """Goes on synchronously, once, if one of these epochs came near the target."""
         margin, target = self._config.switch_margin, self._train.target_accuracy
         if self._switched or margin is None or target is None:
             return
         if any(record.val_accuracy is not None and record.val_accuracy >= target - margin for record in records):
-            self._pipeline.synchronise()
+            run.synchronise()
             self._switched = True
+
+
+def _bill(run: PipelineRun) -> dict[str, Any] | None:
+    bill, prices = run.bill(), run.prices
+    if bill is None or prices is None:
+        return None
+    return {
+        "cluster": prices.name,
+        "prices_as_of": prices.prices_as_of,
+        "seconds": run.seconds,
+        **dataclasses.asdict(bill),
+        "dollars": bill.total,
+        "value": bill.value(run.seconds),
+    }

@@ -9,11 +9,11 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.program.model.base import Tree
-from dorylax.trainer.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.gradient import Gradient
 from dorylax.trainer.loop_state import Carried, LoopState
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch
-from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.step.gradient import Gradient
 
 
 @final

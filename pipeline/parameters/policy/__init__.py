@@ -1,8 +1,8 @@
 """Update policies: what becomes an optimizer step, and when."""
 
-from dorylax.pipeline.parameters.policy.base import Step, UpdatePolicy
+from dorylax.pipeline.parameters.policy.base import DueStep, UpdatePolicy
 from dorylax.pipeline.parameters.policy.per_epoch import PerEpoch
 from dorylax.pipeline.parameters.policy.per_interval import PerInterval
 from dorylax.pipeline.parameters.policy.switching import Switching
 
-__all__ = ["PerEpoch", "PerInterval", "Step", "Switching", "UpdatePolicy"]
+__all__ = ["DueStep", "PerEpoch", "PerInterval", "Switching", "UpdatePolicy"]

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from dorylax.pipeline.parameters.messages import Complete, Pair, Tree
 
 
-class Step(NamedTuple):
-    """An optimizer step to be.
+class DueStep(NamedTuple):
+    """An optimizer step that is due.
 
     Attributes:
         pairs: the (interval, epoch) of the complete gradients in it.
@@ -42,7 +42,7 @@ class UpdatePolicy(Protocol):
         """How many gradients have come and are in no step yet."""
         ...
 
-    def add(self, interval: int, epoch: int, complete: Complete) -> list[Step]:
+    def add(self, interval: int, epoch: int, complete: Complete) -> list[DueStep]:
         """Takes a complete gradient: each pair once, the epochs of an interval in order.
 
         Returns:

@@ -7,7 +7,7 @@ from typing import final
 
 from dorylax.pipeline.parameters.messages import Complete, Tree
 from dorylax.pipeline.parameters.ordered_sum import OrderedSum
-from dorylax.pipeline.parameters.policy.base import Step
+from dorylax.pipeline.parameters.policy.base import DueStep
 
 
 @dataclasses.dataclass
@@ -34,7 +34,7 @@ class PerEpoch:
         """See `UpdatePolicy`."""
         return sum(len(epoch.losses) for epoch in self._epochs.values())
 
-    def add(self, interval: int, epoch: int, complete: Complete) -> list[Step]:
+    def add(self, interval: int, epoch: int, complete: Complete) -> list[DueStep]:
         """See `UpdatePolicy`. An epoch cannot be whole before the one before it is: intervals go in order."""
         found = self._epochs.setdefault(epoch, _Epoch(OrderedSum(self._num_intervals)))
         found.total.add(interval, complete.gradients)
@@ -47,4 +47,4 @@ class PerEpoch:
         del self._epochs[epoch]
         pairs = tuple((interval, epoch) for interval in range(self._num_intervals))
         losses = tuple(found.losses[interval] for interval, _ in pairs)
-        return [Step(pairs, losses, gradients, factor=1, statistics=found.statistics)]
+        return [DueStep(pairs, losses, gradients, factor=1, statistics=found.statistics)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from dorylax.pipeline.parameters.messages import Complete
-from dorylax.pipeline.parameters.policy.base import Step
+from dorylax.pipeline.parameters.policy.base import DueStep
 
 
 @final
@@ -21,7 +21,7 @@ class PerInterval:
     def __init__(self, factor: int) -> None:
         self._factor = factor
 
-    def add(self, interval: int, epoch: int, complete: Complete) -> list[Step]:
+    def add(self, interval: int, epoch: int, complete: Complete) -> list[DueStep]:
         """See `UpdatePolicy`."""
         pair = (interval, epoch)
-        return [Step((pair,), (complete.loss,), complete.gradients, self._factor, complete.statistics)]
+        return [DueStep((pair,), (complete.loss,), complete.gradients, self._factor, complete.statistics)]

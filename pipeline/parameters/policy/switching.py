@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from dorylax.pipeline.parameters.messages import Complete
-from dorylax.pipeline.parameters.policy.base import Step, UpdatePolicy
+from dorylax.pipeline.parameters.policy.base import DueStep, UpdatePolicy
 
 
 @final
@@ -26,7 +26,7 @@ class Switching:
         """See `UpdatePolicy`."""
         return self._before.waiting + self._after.waiting
 
-    def add(self, interval: int, epoch: int, complete: Complete) -> list[Step]:
+    def add(self, interval: int, epoch: int, complete: Complete) -> list[DueStep]:
         """See `UpdatePolicy`."""
         policy = self._before if epoch < self._epoch else self._after
         return policy.add(interval, epoch, complete)

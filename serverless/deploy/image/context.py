@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, final
 
-from dorylax import __version__
 from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.image.contents import ENTRY, closure, distributions, requirements
 from dorylax.serverless.deploy.image.dockerfile import default_base, dockerfile
 from dorylax.serverless.deploy.settings import Architecture
+from dorylax.version import __version__
 
 _DIGITS = 12
 _TAG = re.compile(rf".*:(?P<dorylax>[^:/]+)-jax(?P<jax>[^:/]+)-(?:x86_64|arm64)-[0-9a-f]{{{_DIGITS}}}")

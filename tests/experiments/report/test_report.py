@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from support.reports import EPOCHS, accuracy, seconds, sweep, trace, written_report, written_study
 
-from dorylax import metrics
 from dorylax.experiments.analysis import Group, RunHistory, Variant
 from dorylax.experiments.folder import read_study
 from dorylax.experiments.report import figures, theme, write_report
 from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.page import NARROW, WIDE
 from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds
-from dorylax.run_directory import RunDirectory
+from dorylax.runs import metrics
+from dorylax.runs.directory import RunDirectory
 
 FIGURES = ("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "value", "staleness", "timelines", "tasks")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dorylax.pipeline.transport import Address, Endpoint
+from dorylax.pipeline.transport import Address, RequestHandler
 from dorylax.pipeline.transport.delivery import ATTEMPTS, deliver
 
 
@@ -15,7 +15,7 @@ class Flaky:
     def __init__(self, lost: int) -> None:
         self.lost, self.asked = lost, list[Any]()
 
-    def register(self, address: Address, endpoint: Endpoint) -> None:
+    def register(self, address: Address, handler: RequestHandler) -> None:
         raise NotImplementedError
 
     async def request(

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dorylax.clock import VirtualClock
-from dorylax.pipeline.parameters import Applied, Complete, ParameterServers, Pulled, ServerState
+from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled, ServerState
 from dorylax.pipeline.parameters.messages import Sums, Update
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.transport import Address, Endpoint
+from dorylax.pipeline.transport import Address, RequestHandler
 from dorylax.pipeline.transport.delivery import ATTEMPTS
 
 STATE = {"mean": np.float32(0.5), "count": np.int32(3)}
@@ -35,12 +35,12 @@ class Network:
 
     def __init__(self, clock: VirtualClock, seed: int, faults: float) -> None:
         self.clock, self.random, self.faults = clock, random.Random(seed), faults
-        self.endpoints: dict[Address, Endpoint] = {}
+        self.endpoints: dict[Address, RequestHandler] = {}
         self.carried: dict[tuple[Address, Address, tuple[int, ...]], str] = {}
         self.lost = Counter[tuple[Address, Address, tuple[int, ...]]]()
 
-    def register(self, address: Address, endpoint: Endpoint) -> None:
-        self.endpoints[address] = endpoint
+    def register(self, address: Address, handler: RequestHandler) -> None:
+        self.endpoints[address] = handler
 
     async def request(
         self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
@@ -132,7 +132,7 @@ class Run:
             self.start.state,
             OPTIMIZER,
             num_servers=servers,
-            homes=[interval % 3 for interval in range(intervals)],
+            num_intervals=intervals,
             stages=range(stages),
             finish=finish,
             advance=advance,
@@ -145,6 +145,7 @@ class Run:
             first_epoch=first_epoch,
             **options,
         )
+        self.clients = [ParameterClient(Address("graph", k % 3), servers, self.network) for k in range(intervals)]
         self.servers = [self.network.endpoints[Address("parameter", index)].server for index in range(servers)]  # type: ignore[attr-defined]
 
     async def compute(self, server: int, kind: str, work: Any, num_bytes: int, order: tuple[int, ...]) -> Any:
@@ -172,18 +173,18 @@ class Run:
                     self.changed = asyncio.get_running_loop().create_future()
                 await asyncio.shield(self.changed)
             self.ledger.start(k, epoch)
-            pulled = self.pulled[k, epoch] = await self.group.pull(k, epoch)
-            if epoch == self.switching and not self.ledger.synchronous(epoch):
+            pulled = self.pulled[k, epoch] = await self.clients[k].pull(k, epoch)
+            if epoch == self.switching and not self.ledger.allowance.synchronous(epoch):
                 self.group.synchronise(self.ledger.synchronise())
             overlapping = []
             for stage in self.random.sample(range(self.stages), self.stages):
                 await self.clock.sleep(self.random.random(), (k,))
-                again = await self.group.pull(k, epoch)
+                again = await self.clients[k].pull(k, epoch)
                 assert again.version == pulled.version
                 assert all(again.params[name] is pulled.params[name] for name in PARAMS)
                 assert again.state is pulled.state
                 self.most_stashes = max(self.most_stashes, self.group.live_stashes)
-                push = self.group.push(k, epoch, stage, sums_of(again.params, k, epoch, stage))
+                push = self.clients[k].push(k, epoch, stage, sums_of(again.params, k, epoch, stage))
                 if self.random.random() < 0.5:
                     overlapping.append(self.clock.spawn(push))
                 else:
@@ -286,9 +287,9 @@ def test_any_order_any_repetition_any_loss(
             assert_identical(state, versions[version])
     assert_identical(run.group.state(), versions[len(run.told)])
     for (k, epoch), pulled in run.pulled.items():
-        if update == "per_epoch" and (run.ledger.synchronous(epoch) or staleness == 0):
+        if update == "per_epoch" and (run.ledger.allowance.synchronous(epoch) or staleness == 0):
             assert pulled.version == epoch
-        elif run.ledger.synchronous(epoch):
+        elif run.ledger.allowance.synchronous(epoch):
             assert pulled.version >= epoch, k
 
 
@@ -335,10 +336,10 @@ def test_nothing_is_saved_while_intervals_compute() -> None:
 
     async def one_pulls() -> None:
         assert run.group.settled
-        await run.group.pull(1, 0)
+        await run.clients[1].pull(1, 0)
         with pytest.raises(RuntimeError, match=r"cannot be saved while intervals compute \(1 stashes are live\)"):
             run.group.state()
-        await run.group.push(1, 0, 0, sums_of(PARAMS, 1, 0, 0))
+        await run.clients[1].push(1, 0, 0, sums_of(PARAMS, 1, 0, 0))
         await run.clock.sleep(100.0, ())
         assert run.group.live_stashes == 0
         assert not run.group.settled  # the sum of the epoch wants the other interval
@@ -361,8 +362,8 @@ def test_a_push_is_answered_before_anything_is_computed() -> None:
 
     async def push() -> None:
         run.ledger.start(0, 0)
-        await run.group.pull(0, 0)
-        await run.group.push(0, 0, 0, sums_of(PARAMS, 0, 0, 0))
+        await run.clients[0].pull(0, 0)
+        await run.clients[0].push(0, 0, 0, sums_of(PARAMS, 0, 0, 0))
         assert run.clock.now() < 1000
         assert not run.told
         await run.clock.sleep(5000.0, ())
@@ -393,7 +394,7 @@ def test_unknown_messages_are_refused() -> None:
     ("options", "message"),
     [
         ({"num_servers": 0}, "num_servers must be ≥ 1, got 0"),
-        ({"homes": []}, "at least one interval"),
+        ({"num_intervals": 0}, "num_intervals must be ≥ 1, got 0"),
         ({"stages": []}, "at least one stage"),
         ({"update": "sometimes"}, "'sometimes'"),
         ({"sync_every": 0}, "sync_every must be ≥ 1"),
@@ -401,7 +402,12 @@ def test_unknown_messages_are_refused() -> None:
 )
 def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None:
     with VirtualClock() as clock:
-        good: dict[str, Any] = {"num_servers": 1, "homes": [0], "stages": [0], "transport": Network(clock, 0, 0.0)}
+        good: dict[str, Any] = {
+            "num_servers": 1,
+            "num_intervals": 1,
+            "stages": [0],
+            "transport": Network(clock, 0, 0.0),
+        }
         good |= {"finish": finish, "advance": advance, "spawn": clock.spawn, "on_applied": print}
         ParameterServers(PARAMS, STATE, OPTIMIZER, **good)
         with pytest.raises(ValueError, match=message):

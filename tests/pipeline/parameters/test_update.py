@@ -12,10 +12,10 @@ import pytest
 from dorylax.graph.graph import Graph
 from dorylax.pipeline.parameters.messages import ServerState, Update
 from dorylax.pipeline.parameters.update import OptimizerStep
-from dorylax.trainer.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.forward import PlainForward
-from dorylax.trainer.gradient import Kept
-from dorylax.trainer.step import StepFunctions
+from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.forward import PlainForward
+from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.step.gradient import Kept
 
 PARAMS = {"w": np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), "b": np.zeros(3, np.float32)}
 STEPS = 4

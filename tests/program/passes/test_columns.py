@@ -16,10 +16,10 @@ from dorylax.ops.primitives.base import Structure, structure_of
 from dorylax.ops.primitives.bilinear import gather_weighted
 from dorylax.ops.primitives.extremum import gather_extremum
 from dorylax.ops.primitives.linear import gather_sum
-from dorylax.program.builder import Builder
-from dorylax.program.instantiate import instantiate
+from dorylax.program.jaxpr.builder import Builder
+from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.symbols import new_dimensions
 from dorylax.program.passes.columns import is_columns, linear_operands, write_again
-from dorylax.program.symbols import new_dimensions
 
 MESSY = messy_graph()
 N, E = new_dimensions()

@@ -16,9 +16,9 @@ from support import zoo
 from dorylax import ops
 from dorylax.jax_internals import JaxprEqn, Var, variables
 from dorylax.program import Program, optimise, trace
-from dorylax.program.flatten import is_graph_operator
 from dorylax.program.passes import crossing
 from dorylax.program.passes.crossing import FORBIDDEN, Crossing, choose_crossings
+from dorylax.program.tracing.flatten import is_graph_operator
 
 INPUTS = ("x", "norm")
 SHAPES = {"w": (1, zoo.C)}

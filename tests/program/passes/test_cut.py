@@ -14,9 +14,9 @@ from support.oracle import assert_same, oracle
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
-from dorylax.program.intervals import Intervals
 from dorylax.program.passes.cut import cut
-from dorylax.program.reference import ReferenceExecutor, interpret
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor, interpret
 
 SHAPES = {"a": (zoo.F, 8), "b": (8, zoo.C)}
 

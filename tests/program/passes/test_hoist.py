@@ -15,10 +15,10 @@ from support import zoo
 from dorylax import ops
 from dorylax.jax_internals import is_literal
 from dorylax.program import Program, trace
-from dorylax.program.flatten import is_graph_operator
 from dorylax.program.passes.hoist import hoist
 from dorylax.program.passes.prune import prune
 from dorylax.program.rows.types import Rows
+from dorylax.program.tracing.flatten import is_graph_operator
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}
 

@@ -9,7 +9,7 @@ import pytest
 
 from dorylax import ops
 from dorylax.program import PASSES, DataSpec, Program, RowSpec, optimise, trace
-from dorylax.program.errors import PassError
+from dorylax.program.jaxpr.errors import PassError
 from dorylax.program.passes.order import ORDER
 
 SPEC = DataSpec((RowSpec("vertex", (3,)),), RowSpec("vertex", (), "int32"), num_vertices=100, num_edges=900)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dorylax.program.errors import PassError
+from dorylax.program.jaxpr.errors import PassError
 from dorylax.program.passes.order import ORDER, next_passes
 
 

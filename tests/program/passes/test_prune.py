@@ -14,11 +14,11 @@ from support.oracle import assert_same, oracle
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
-from dorylax.program.arguments import RunData, StepResult
-from dorylax.program.intervals import Intervals
-from dorylax.program.loss import cross_entropy
+from dorylax.program.model.loss import cross_entropy
 from dorylax.program.passes.prune import prune
-from dorylax.program.reference import ReferenceExecutor, interpret
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor, interpret
+from dorylax.program.tracing.arguments import RunData, StepResult
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}
 

@@ -15,9 +15,9 @@ from support.oracle import assert_same, oracle
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
-from dorylax.program.intervals import Intervals
 from dorylax.program.passes.rematerialise import rematerialise
-from dorylax.program.reference import ReferenceExecutor, interpret
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor, interpret
 
 SHAPES = {"a": (zoo.F, 16), "b": (16, zoo.C)}
 

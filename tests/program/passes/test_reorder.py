@@ -17,11 +17,11 @@ from support.oracle import assert_same, oracle
 from dorylax import ops
 from dorylax.layers import GCNConv
 from dorylax.program import Program, optimise, trace
-from dorylax.program.arguments import RunData
-from dorylax.program.intervals import Intervals
 from dorylax.program.model.base import ModelParts
 from dorylax.program.passes.reorder import reorder
-from dorylax.program.reference import ReferenceExecutor, interpret
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor, interpret
+from dorylax.program.tracing.arguments import RunData
 
 F, C = zoo.F, zoo.C
 INPUTS = ("x", "weight", "norm")

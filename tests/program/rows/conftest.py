@@ -14,9 +14,9 @@ from jax import export
 
 from dorylax.graph.graph import Graph
 from dorylax.jax_internals import ClosedJaxpr, is_literal
-from dorylax.program.flatten import flatten
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
+from dorylax.program.tracing.flatten import flatten
 
 N, E = 8, 10  # numbers of vertices and edges where functions are run
 VERTEX, EDGE = Rows("vertex", 0), Rows("edge", 0)
@@ -47,7 +47,7 @@ _STRUCTURE = [((1, 2), jnp.uint32), ((0,), jnp.int32), ((1, 2), jnp.uint32), ((0
 
 
 def _graph(arrays: Sequence[Any]) -> Graph:
-    from dorylax.graph.graph import Adjacency
+    from dorylax.graph.compressed import Adjacency
 
     return Graph(arrays[0], arrays[1], outgoing=Adjacency(*arrays[2:5]))
 

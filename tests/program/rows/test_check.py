@@ -10,7 +10,7 @@ import pytest
 from jax import export, lax
 
 from dorylax.jax_internals import Primitive, mlir
-from dorylax.program.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.errors import RowError, misused_sum
 from dorylax.program.rows.rules import RULES

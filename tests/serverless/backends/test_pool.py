@@ -22,7 +22,7 @@ from support.handler_events import KEY, exported
 from support.pools import LONG, Pools, exists, invoke
 from support.processes import members
 
-from dorylax.program.stage_file import StageReference, sha256_of
+from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.data.link import Link
 from dorylax.serverless.task import OperandSource, ResultTarget

@@ -11,7 +11,6 @@ import pytest
 from support.backends import SMALL, bits, remote, task, with_operand
 from support.http_store import Store
 
-from dorylax.cli.failures import explain
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.remote import _Exchange
 from dorylax.serverless.data.client import DataClient
@@ -21,6 +20,7 @@ from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.task import StageFailedError, TaskFailedError, TaskThrottledError, TensorResult, TensorTask
 from dorylax.serverless.wire.event import VERSION
+from dorylax.terminal.failures import explain
 
 Arrays = Sequence[np.ndarray]
 

@@ -15,11 +15,11 @@ from support import zoo
 from support.handler_events import OPERANDS, RESULTS, SCALE, UNUSED, W, event, expected, rows_of, small_stage
 
 from dorylax.program import optimise, trace
-from dorylax.program.export import export_stages
-from dorylax.program.intervals import Intervals
-from dorylax.program.reference import ReferenceExecutor, compile_whole
+from dorylax.program.artefact.export import export_stages
+from dorylax.program.artefact.stage_file import Stage, load
 from dorylax.program.rows.types import Rows, Summed
-from dorylax.program.stage_file import Stage, load
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor, compile_whole
 from dorylax.serverless.handler.compute import Inputs, Results, compute_part
 from dorylax.serverless.rows import cut
 from dorylax.serverless.task import OperandSource, ResultTarget

@@ -8,7 +8,7 @@ import pytest
 from support.handler_events import GRAPH, PARAMETERS, MemoryData, W, small_stage
 from support.http_store import Store
 
-from dorylax.program.stage_file import StageFileError, sha256_of
+from dorylax.program.artefact.stage_file import StageFileError, sha256_of
 from dorylax.serverless.data.errors import DataError, NotOfferedError
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.wire import names

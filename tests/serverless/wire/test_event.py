@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.program.stage_file import StageReference
+from dorylax.program.artefact.stage_file import StageReference
 from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
 from dorylax.serverless.wire import event as wire
 from dorylax.serverless.wire.errors import VersionError, WireError

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dorylax.program.loss import cross_entropy
+from dorylax.program.model.loss import cross_entropy
 
 F, H, C, D, R = 5, 4, 3, 2, 3
 """Features, hidden units, classes, attributes of an edge, kinds of edges."""

@@ -16,14 +16,14 @@ from dorylax.graph.graph import Graph
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.program import optimise, trace
-from dorylax.program.arguments import RunData, training_weights
-from dorylax.program.epoch_rng import epoch_rng
-from dorylax.program.intervals import Intervals
 from dorylax.program.model.base import ModelParts
+from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.program import Program
-from dorylax.program.reference import ReferenceExecutor, interpret
-from dorylax.program.spec import DataSpec
+from dorylax.program.single.intervals import Intervals
+from dorylax.program.single.reference import ReferenceExecutor, interpret
+from dorylax.program.tracing.arguments import RunData, training_weights
+from dorylax.program.tracing.spec import DataSpec
 from support.graphs import messy_graph
 from support.outside.case import LABELS, SPACES, C, F, Outside, drawn
 
@@ -157,12 +157,12 @@ def trained_by_pipe(case: Outside, parts: ModelParts, data: Dataset, epochs: int
     """The same by a pipeline of 2 servers with 3 intervals each."""
     config = PipelineConfig(mode="pipe", servers=2, intervals=3)
     pipeline = Pipeline.of(parts, data, optimizer(), config, loss=case.loss, seed=SEED)
-    pipeline.start(parts.params, None, parts.state)
+    run = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.barrier(epochs)
-        records = [pipeline.run_epoch() for _ in range(epochs)]
+        run.barrier(epochs)
+        records = [run.run_epoch() for _ in range(epochs)]
     finally:
-        pipeline.close()
+        run.close()
     return Step(records[-1].loss, _moved(records[-1].params, parts.params), records[-1].state)
 
 

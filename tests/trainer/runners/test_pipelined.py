@@ -13,12 +13,12 @@ import pytest
 from flax import nnx
 from support import fake_pipeline
 
-from dorylax import metrics
-from dorylax.checkpoint import Checkpoints
 from dorylax.cost import DEFAULT_CLUSTER
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.program.errors import SplitError
-from dorylax.run_directory import RunDirectory, RunDirectoryError
+from dorylax.program.jaxpr.errors import SplitError
+from dorylax.runs import metrics
+from dorylax.runs.checkpoint import Checkpoints
+from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer import TrainingError

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, final
 
 from dorylax.jax_internals import Jaxpr, JaxprEqn
+from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
 from dorylax.program.rows.axes import RowAxisError, read_axis
 from dorylax.program.rows.errors import RowError, misused_sum, mixing
 from dorylax.program.rows.types import Free, Origin, Rows, RowType, Summed
-from dorylax.program.symbols import Space
 
 
 class Scope(NamedTuple):

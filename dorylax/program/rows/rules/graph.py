@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
 from dorylax.program.rows.axes import shown
 from dorylax.program.rows.rules.base import Operation, rule
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
-from dorylax.program.symbols import Space
 
 
 class _Signature(NamedTuple):

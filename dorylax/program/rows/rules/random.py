@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
 from dorylax.program.rows.rules.base import Operation, rule
 from dorylax.program.rows.types import Free, RowType
-from dorylax.program.symbols import Space
 
 
 @rule("random_bits", "random_split")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dorylax.program.global_sum import GLOBAL_SUM
+from dorylax.program.jaxpr.global_sum import GLOBAL_SUM
 from dorylax.program.rows import advice
 from dorylax.program.rows.rules.base import Operation, rule
 from dorylax.program.rows.types import Free, Rows, RowType

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dorylax.pipeline.parameters.messages import Complete
-from dorylax.pipeline.parameters.policy import PerEpoch, PerInterval, Step, Switching, UpdatePolicy
+from dorylax.pipeline.parameters.policy import DueStep, PerEpoch, PerInterval, Switching, UpdatePolicy
 
 K, EPOCHS = 3, 4
 POLICIES: dict[str, Callable[[], UpdatePolicy]] = {
@@ -38,7 +38,7 @@ def interleaved(random: Any) -> list[tuple[int, int]]:
 def test_each_gradient_is_in_one_step(name: str, random: Any) -> None:
     policy = POLICIES[name]()
     assert isinstance(policy, UpdatePolicy)
-    steps: list[Step] = []
+    steps: list[DueStep] = []
     for came, pair in enumerate(interleaved(random), start=1):
         steps += policy.add(*pair, complete(*pair))
         assert policy.waiting == came - sum(len(step.pairs) for step in steps)

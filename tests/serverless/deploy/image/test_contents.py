@@ -24,7 +24,7 @@ def test_the_handler_s_modules_and_no_others() -> None:
     assert {
         "dorylax/__init__.py",
         "dorylax/program/__init__.py",
-        "dorylax/program/stage_file.py",
+        "dorylax/program/artefact/stage_file.py",
         "dorylax/serverless/__init__.py",
         "dorylax/serverless/function/entry.py",
         "dorylax/serverless/handler/handle.py",

@@ -1,0 +1,139 @@
+"""Trains the seeds of `dorylax train`, which are a sweep of one setting, and says what they came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, final
+
+import click
+
+from dorylax.cli.slow_notice import compiling, says_when_slow
+from dorylax.config import RunConfig
+from dorylax.experiments.execution import Stopped, carry_out, known_outcomes
+from dorylax.experiments.folder import locked, write_sweep
+from dorylax.experiments.names import title
+from dorylax.experiments.runner import DataCache, RunOptions, RunOutcome
+from dorylax.experiments.seed_statistics import mean_std, median
+from dorylax.experiments.sweep import Run, Sweep
+from dorylax.observers.progress import ProgressBar
+from dorylax.trainer import EpochRecord, TrainingError, prepare_data
+from dorylax.trainer.footprint import check_config
+
+
+def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], Stopped | None]:
+    """Trains the seeds that are not done; one that diverges does not keep the others from training.
+
+    Args:
+        sweep: of one setting.
+        folder: its folder, which is made when the first run begins to train; None to leave nothing.
+
+    Returns:
+        What has become of each seed, in order, and what has stopped them, if anything.
+
+    Raises:
+        Exception: what befalls all seeds alike: of the data, the memory, the user's model, the folder.
+    """
+    known = known_outcomes(sweep, folder)
+    todo = [outcome.run.config for outcome in known.values() if outcome.status != "done"]
+    cache = DataCache()
+    with ExitStack() as stack:
+        if folder is not None and folder.is_dir():
+            stack.enter_context(locked(folder))
+        if todo:
+            try:
+                with says_when_slow(compiling(todo[0].model.name)):
+                    check_config(todo[0])
+                cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
+            except KeyboardInterrupt:
+                return list(known.values()), "interrupted"
+        bars = stack.enter_context(_ProgressBars())
+        outcomes, stopped = carry_out(known, folder, bars, options=RunOptions(failures=TrainingError), cache=cache)
+        if folder is not None and folder.is_dir():
+            write_sweep(folder, sweep, [])
+    return list(outcomes.values()), stopped
+
+
+@final
+class _ProgressBars:
+    """A watcher with a progress bar for each run, one after the other; failures are told at once."""
+
+    def __init__(self) -> None:
+        self._bars: dict[str, ProgressBar] = {}
+
+    def __enter__(self) -> _ProgressBars:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for bar in self._bars.values():
+            bar.close()
+
+    def begins(self, run: Run) -> None:
+        """See `Watcher`."""
+        seed = run.config.train.seed
+        self._bars[run.key] = ProgressBar(f"{title(run.config)}{pipeline_label(run.config)}, seed {seed}")
+
+    def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
+        """See `Watcher`."""
+        self._bars[run.key].started(total_epochs, first_epoch)
+
+    def epoch(self, run: Run, record: EpochRecord) -> None:
+        """See `Watcher`."""
+        self._bars[run.key].epoch(record)
+
+    def ends(self, outcome: RunOutcome) -> None:
+        """See `Watcher`."""
+        bar = self._bars.pop(outcome.run.key)
+        if outcome.status == "done":
+            bar.leave(outcome.summary)
+        bar.close()
+        if outcome.error is not None:
+            click.echo(f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}", err=True)
+
+
+def pipeline_label(config: RunConfig) -> str:
+    """What a progress line says about the pipeline, empty where there is none: `, async S=1 on 4 servers, virtual time`."""
+    pipeline = config.pipeline
+    if pipeline is None:
+        return ""
+    bound = "" if pipeline.staleness is None else f" S={pipeline.staleness}"
+    servers = f"{pipeline.servers} server{'s' if pipeline.servers > 1 else ''}"
+    return f", {pipeline.mode}{bound} on {servers}" + (", virtual time" if pipeline.clock == "virtual" else "")
+
+
+def results(outcomes: Sequence[RunOutcome], folder: Path | None) -> dict[str, Any]:
+    """All results as one object of plain values (docs/command-line.md has the fields)."""
+    config = outcomes[0].run.config
+
+    def per_seed(name: str, usual: Any = None) -> list[Any]:
+        return [outcome.summary.get(name, usual) for outcome in outcomes]
+
+    def over_seeds(name: str) -> dict[str, Any]:
+        mean, std = mean_std(per_seed(name))
+        return {"mean": mean, "std": std, "per_seed": per_seed(name)}
+
+    return {
+        "schema": 1,
+        "metric": next((metric for metric in per_seed("metric") if metric is not None), "accuracy"),
+        "seeds": [outcome.run.config.train.seed for outcome in outcomes],
+        "test_accuracy": over_seeds("test_accuracy"),
+        "val_accuracy": over_seeds("val_accuracy"),
+        "final_loss": per_seed("final_loss"),
+        "best_epoch": per_seed("best_epoch"),
+        "epochs": per_seed("epochs", 0),
+        "stopped": per_seed("stopped", "failed"),
+        "errors": [None if outcome.error is None else _reason(outcome) for outcome in outcomes],
+        "seconds_per_epoch": median(per_seed("seconds_per_epoch")),
+        "pipeline": None if config.pipeline is None else per_seed("pipeline"),
+        "run_directory": None if folder is None else str(folder),
+        "config": config.to_dict(),
+    }
+
+
+def _reason(outcome: RunOutcome) -> str:
+    """What the error says, without its class and without where it was raised."""
+    return (outcome.error or "").rpartition(f"{TrainingError.__name__}: ")[2]

@@ -1,0 +1,184 @@
+"""What a terminal shows while a run trains: one line with epoch, loss, accuracy, seconds per epoch and the time left.
+
+An observer of the trainer (`dorylax.observers.base`). Nothing is written where the stream is not a terminal, so that
+logs and pipes stay clean; results are the command line's to print.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast, final, runtime_checkable
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+if TYPE_CHECKING:
+    from dorylax.runs.result import EpochRecord, TrainResult
+
+# Epochs that "s/epoch" is the median of: enough to be steady, few enough to follow a change.
+_WINDOW = 20
+_REASONS = {
+    "target": "stopped at the target accuracy",
+    "patience": "stopped early",
+    "signal": "stopped by a signal",
+    "diverged": "diverged",
+}
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """What is needed of a text stream; `io.StringIO` will do, which is no `TextIO`."""
+
+    def write(self, text: str, /) -> int:
+        """Writes text."""
+
+    def flush(self) -> None:
+        """Hands it on."""
+
+    def isatty(self) -> bool:
+        """Whether a person looks at it."""
+
+
+@final
+class ProgressBar:
+    """Observer that keeps one line of a terminal up to date, and leaves a line with the result behind.
+
+    Use it as a context manager, so that the terminal is restored when the run ends by an exception.
+
+    Args:
+        label: what is being trained, for instance `gcn on cora, seed 0`.
+        stream: where to write; by default standard error.
+        clock: seconds from any origin, for the time left.
+    """
+
+    def __init__(
+        self, label: str, stream: Stream | None = None, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._label = label
+        self._stream: Stream = sys.stderr if stream is None else stream
+        self._clock = clock
+        self._seconds: deque[float] = deque(maxlen=_WINDOW)
+        self._progress: Progress | None = None
+        self._total = 0
+        self._judged = ""
+        # Clock and epoch at the end of the first epoch seen here: compilation says nothing about the epochs to come.
+        self._mark: tuple[float, int] | None = None
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def started(self, total_epochs: int, first_epoch: int) -> None:
+        """Shows the line, unless the stream is not a terminal."""
+        self._total = total_epochs
+        if not self._stream.isatty():
+            return
+        console = Console(file=cast("IO[str]", self._stream), force_terminal=True)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[state]}", markup=False),
+        )
+        self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=5)
+        self._progress.add_task(self._label, total=total_epochs, completed=first_epoch, state="compiling …")
+        self._progress.start()
+
+    def epoch(self, record: EpochRecord) -> None:
+        """Updates the line."""
+        if self._progress is None:
+            return
+        done = record.epoch + 1
+        now = self._clock()
+        self._seconds.append(record.seconds)
+        if record.evaluated or record.validated:
+            self._judged = _judged(record)
+        parts = [f"epoch {done}/{self._total}", f"loss {record.loss:.4f}"]
+        if self._judged:
+            parts.append(self._judged)
+        parts.append(f"{duration(statistics.median(self._seconds))}/epoch")
+        if record.dollars is not None:
+            parts.append(dollars(record.dollars))
+        if self._mark is None:
+            self._mark = (now, done)
+        elif self._total > done:
+            start, first = self._mark
+            parts.append(f"{duration((now - start) / (done - first) * (self._total - done))} left")
+        self._progress.update(self._progress.task_ids[0], completed=done, state="  ".join(parts))
+
+    def finished(self, result: TrainResult) -> None:
+        """Replaces the line by the result."""
+        self.leave(result.summary())
+
+    def leave(self, summary: Mapping[str, Any]) -> None:
+        """Replaces the line by a result, given as in summary.json."""
+        if self._progress is None:
+            return
+        self.close()
+        print(f"{self._label}: {describe_summary(summary)}", file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Takes the line away and restores the terminal; harmless when there is none."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def _judged(record: EpochRecord) -> str:
+    """The number by which an epoch that was evaluated is judged, with its name."""
+    if record.train_loss is not None:
+        evaluated = record.train_loss if record.val_loss is None else record.val_loss
+        return f"{'evaluated' if record.val_loss is None else 'validation'} loss {evaluated:.4f}"
+    return f"accuracy {record.train_accuracy if record.val_accuracy is None else record.val_accuracy:.4f}"
+
+
+def describe_summary(fields: Mapping[str, Any]) -> str:
+    """A result in one line: `test accuracy 81.5 %, validation accuracy 79.2 % (epoch 61), loss 0.5210, 200 epochs, …`.
+
+    Args:
+        fields: `test_accuracy`, `final_loss` and so on as in a run's summary.json; what is missing is left out.
+    """
+    name = "micro-F1" if fields.get("metric") == "micro_f1" else "accuracy"
+    parts = []
+    for kind in ("test", "val"):
+        label = "validation" if kind == "val" else kind
+        if (value := fields.get(f"{kind}_accuracy")) is not None:
+            parts.append(f"{label} {name} {100 * value:.1f} %")
+        if (value := fields.get(f"{kind}_loss")) is not None:
+            parts.append(f"{label} loss {value:.4f}")
+    if parts and fields.get("best_epoch") is not None:
+        parts[-1] += f" (epoch {fields['best_epoch']})"
+    if fields.get("final_loss") is not None:
+        training = "training " if fields.get("metric") == "loss" else ""
+        parts.append(f"{training}loss {fields['final_loss']:.4f}")
+    parts.append(f"{fields.get('epochs', 0)} epochs")
+    if fields.get("seconds_per_epoch") is not None:
+        parts.append(f"{duration(fields['seconds_per_epoch'])}/epoch")
+    if fields.get("stopped") in _REASONS:
+        parts.append(_REASONS[fields["stopped"]])
+    return ", ".join(parts)
+
+
+def dollars(amount: float) -> str:
+    """US dollars for people: `$1.24`, and small amounts to two digits: `$0.0031`."""
+    return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.2g}" if amount >= 1e-4 else f"${amount:.1e}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: `3.2 ms`, `1.24 s`, `2 min 05 s`, `3 h 12 min`."""
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

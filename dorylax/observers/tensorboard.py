@@ -1,0 +1,190 @@
+"""Event files for TensorBoard: a run's scalars, written as it trains.
+
+An observer of the trainer (`dorylax.observers.base`). It needs tensorboardX (`pip install "dorylax[tensorboard]"`),
+which is imported when a `TensorBoard` is made. Of it come the messages and the record format. Its `SummaryWriter`, which
+writes from a thread, is left aside: where the disk is full that thread dies, and training would wait for it for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+
+from dorylax.errors import DorylaxError
+from dorylax.runs.directory import RunDirectoryAccessError
+
+if TYPE_CHECKING:
+    from dorylax.runs.result import EpochRecord, TrainResult
+
+_FLUSH_SECONDS = 5.0
+"""Between two flushes, each of which waits for the disk."""
+
+
+@final
+class TensorBoardMissingError(DorylaxError, ImportError):
+    """tensorboardX is not installed; the text says how to.
+
+    Attributes:
+        user_error: see `dorylax.terminal.failures.explain`.
+    """
+
+    user_error: ClassVar[bool] = True
+
+
+@final
+class TensorBoard:
+    """Observer that writes a run's scalars as event files.
+
+    By epoch: `loss`; where it was evaluated `accuracy/train`, `accuracy/val` and `accuracy/test` (fractions; micro-F1 for
+    multi-label data), or `evaluated_loss/…` where there is no accuracy; `seconds_per_epoch` (simulated on the virtual
+    clock), and `dollars`, the US dollars up to its end, where the run costs something. When the run ends, at the step
+    after its last epoch: `final/val_accuracy` and `final/test_accuracy`, or `final/…_loss`, those of the best epoch.
+
+    A resumed run writes a further file into the same folder, which tells TensorBoard to forget all steps from the epoch
+    on at which it goes on.
+
+    Use it as a context manager, so that the file is closed when the run ends by an exception.
+
+    Args:
+        folder: where event files go; made when training begins.
+
+    Raises:
+        TensorBoardMissingError: tensorboardX is not installed.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._library = load_library()
+        self._folder = Path(folder)
+        self._writer: Any = None
+        self._flushed = 0.0
+
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error, that one is to be told, not what comes of it here.
+        with contextlib.nullcontext() if error is None else contextlib.suppress(RunDirectoryAccessError):
+            self.close()
+
+    def started(self, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
+        """Begins a file.
+
+        Raises:
+            RunDirectoryAccessError: the file system refuses.
+        """
+        self.close()
+        # The epoch keeps files apart that begin in the same second. TensorBoard reads them in the order of their names.
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{first_epoch:08d}"
+        library = self._library
+        with self._guarded():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # An absolute path is never taken for one of a cloud's stores ("s3:…").
+            self._writer = library.writer(str(self._folder.absolute() / name))
+        self._write(library.event(wall_time=time.time(), file_version="brain.Event:2"))
+        start = library.session_log(status=library.session_log.START)
+        self._write(library.event(wall_time=time.time(), step=first_epoch, session_log=start))
+
+    def epoch(self, record: EpochRecord) -> None:
+        """Writes the scalars of an epoch.
+
+        Raises:
+            RunDirectoryAccessError: the file system refuses, a full disk, say.
+        """
+        scalars = {
+            "loss": record.loss,
+            "accuracy/train": record.train_accuracy,
+            "accuracy/val": record.val_accuracy,
+            "accuracy/test": record.test_accuracy,
+            "evaluated_loss/train": record.train_loss,
+            "evaluated_loss/val": record.val_loss,
+            "evaluated_loss/test": record.test_loss,
+            "seconds_per_epoch": record.seconds,
+            "dollars": record.dollars,
+        }
+        self._write_scalars(record.epoch, scalars)
+
+    def finished(self, result: TrainResult) -> None:
+        """Writes the final accuracies and closes the file.
+
+        Raises:
+            RunDirectoryAccessError: the file system refuses.
+        """
+        # At the step that a run of more epochs begins with, which forgets them there.
+        names = ("val_accuracy", "test_accuracy", "val_loss", "test_loss")
+        scalars = {f"final/{name}": getattr(result, name) for name in names}
+        self._write_scalars(len(result.history), scalars)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; harmless when there is none.
+
+        Raises:
+            RunDirectoryAccessError: the file system refuses what was still to be written; the file is closed.
+        """
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            with self._guarded():
+                writer.close()
+
+    def _write_scalars(self, step: int, scalars: Mapping[str, float | None]) -> None:
+        library = self._library
+        values = [
+            library.summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items() if value is not None
+        ]
+        if values:
+            self._write(library.event(wall_time=time.time(), step=step, summary=library.summary(value=values)))
+
+    def _write(self, event: Any) -> None:
+        if self._writer is None:
+            return
+        with self._guarded():
+            self._writer.write(event.SerializeToString())
+            if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+                self._writer.flush()
+                self._flushed = time.monotonic()
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunDirectoryAccessError(f"{self._folder} cannot be written: {error}") from error
+
+
+class Library(NamedTuple):
+    """What is used of tensorboardX.
+
+    Attributes:
+        writer: of records into a file.
+        event, session_log, summary: classes of messages.
+    """
+
+    writer: Any
+    event: Any
+    session_log: Any
+    summary: Any
+
+
+def load_library() -> Library:
+    """Imports tensorboardX.
+
+    Raises:
+        TensorBoardMissingError: it is not installed.
+    """
+    try:
+        from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]
+        from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
+        from tensorboardX.record_writer import RecordWriter  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise TensorBoardMissingError(
+            f'event files for TensorBoard need tensorboardX ({error}): pip install "dorylax[tensorboard]"'
+        ) from error
+    return Library(RecordWriter, Event, SessionLog, Summary)

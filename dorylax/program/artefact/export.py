@@ -1,0 +1,253 @@
+"""Stages as artefacts: StableHLO for any number of rows, addressed by SHA-256, and the directory that holds a program's.
+
+DIRECTORY/<sha256>.stage one artefact, as `jax.export` serialises it; `dorylax.program.artefact.stage_file` loads it
+DIRECTORY/program.json the manifest: which artefact each stage calls, and how
+
+The manifest is strict JSON; no key may be missing or unknown:
+
+format "dorylax stages" version 1 jax the version of JAX that made the artefacts artefacts {sha256: size in bytes}
+stages [{task, sha256, reads, literals, counted, writes}, …]: the number of a task of the program, and the fields of
+`StageReference`; literals as hexadecimal floats, which are exact ("0x1.8p+1"), "nan" or "inf"
+
+Artefacts never change, so stages of several programs may lie in one directory; the manifest is that of the last
+saved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import jax.numpy as jnp
+from jax import export
+
+from dorylax.durable import write_file
+from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, is_key, symbols_of, without_locations
+from dorylax.program.artefact import stage_file
+from dorylax.program.artefact.canonical import ROWS, share
+from dorylax.program.artefact.stage_file import SUFFIX, Stage, StageFileError, StageReference, read_artefact, sha256_of
+
+if TYPE_CHECKING:
+    from dorylax.program.program import Program
+    from dorylax.program.single.reference import Compile, StageFunction
+
+MANIFEST = "program.json"
+_FORMAT, _VERSION = "dorylax stages", 1
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class StageSet:
+    """The stages of a program.
+
+    Attributes:
+        stages: how each stage calls its artefact, by number of the task.
+        artefacts: their contents, by SHA-256.
+    """
+
+    stages: dict[int, StageReference]
+    artefacts: dict[str, bytes]
+
+
+def export_stages(program: Program) -> StageSet:
+    """Exports the stages of a program, each distinct one once.
+
+    The same stage gives the same bytes in every process and at any place in a model (with the same JAX).
+
+    Raises:
+        ValueError: a stage reads typed random keys, which no worker can be sent.
+    """
+    indices = [k for k, task in enumerate(program.tasks) if task.kind == "stage"]
+    for k in indices:
+        keys = [var for var in program.interfaces[k].reads if is_key(var.aval)]
+        if keys:
+            raise ValueError(
+                f"task {k} reads a typed random key ({keys[0].aval}): keys stay in the driver, stages read uint32 words "
+                "(jax.random.key_data)"
+            )
+    stages: dict[int, StageReference] = {}
+    artefacts: dict[str, bytes] = {}
+    for group in share([program.function_of(k) for k in indices]):
+        counted = _must_count(group.function)
+        content = _serialised(group.function, counted)
+        sha256 = sha256_of(content)
+        artefacts[sha256] = content
+        for member in group.members:
+            stages[indices[member.stage]] = StageReference(
+                sha256, member.inputs, member.literals, counted, member.outputs
+            )
+    return StageSet(dict(sorted(stages.items())), artefacts)
+
+
+def _must_count(function: ClosedJaxpr) -> bool:
+    """Whether there are rows, but no input tells how many: rows that are all alike."""
+    jaxpr = function.jaxpr
+    return not any(map(_has_rows, jaxpr.invars)) and any(map(_has_rows, jaxpr.outvars))
+
+
+def _has_rows(atom: Any) -> bool:
+    return any(symbols_of(size) for size in atom.aval.shape)
+
+
+def _serialised(function: ClosedJaxpr, counted: bool) -> bytes:
+    jaxpr = function.jaxpr
+    specs = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in jaxpr.invars]
+    if counted:
+        symbolic = next(size for atom in jaxpr.outvars for size in atom.aval.shape if symbols_of(size))
+        specs.append(jax.ShapeDtypeStruct(export.symbolic_shape(ROWS, scope=symbolic.scope), jnp.bool_))
+
+    def stage(*values: Any) -> tuple[Any, ...]:
+        return tuple(eval_jaxpr(jaxpr, function.consts, *values[: len(jaxpr.invars)]))
+
+    exported = export.export(jax.jit(stage), platforms=["cpu"])(*specs)
+    return bytes(without_locations(exported).serialize())
+
+
+def artefact_compiler(program: Program, stage_set: StageSet, others: Compile | None = None) -> Compile:
+    """Lets a `ReferenceExecutor` run the stages through their artefacts.
+
+    Args:
+        program: the program that the executor runs.
+        stage_set: its stages.
+        others: what makes the functions of other tasks (default: `compile_whole`).
+    """
+    from dorylax.program.single.reference import compile_whole
+
+    make_other = compile_whole if others is None else others
+    task_of = {program.interfaces[k].writes[0]: k for k in stage_set.stages}
+    loaded: dict[str, Stage] = {}
+
+    def compile_task(closed: ClosedJaxpr, sizes: dict[str, int]) -> StageFunction:
+        index = task_of.get(closed.jaxpr.outvars[0])
+        if index is None:
+            return make_other(closed, sizes)
+        reference = stage_set.stages[index]
+        sha256 = reference.sha256
+        if sha256 not in loaded:
+            loaded[sha256] = stage_file.load(stage_set.artefacts[sha256], sha256)
+        stage = loaded[sha256]
+        (rows,) = sizes.values()
+        return lambda *values: reference.call(stage, values, rows)
+
+    return compile_task
+
+
+def save(stage_set: StageSet, directory: str | os.PathLike[str]) -> None:
+    """Writes artefacts and manifest; artefacts that are there already stay.
+
+    Each file appears whole or not at all, the manifest last.
+
+    Raises:
+        OSError: the file system refuses.
+    """
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    for sha256, content in stage_set.artefacts.items():
+        path = folder / (sha256 + SUFFIX)
+        if not path.is_file() or path.read_bytes() != content:
+            write_file(path, content)
+    stages = [
+        {"task": task} | dataclasses.asdict(reference) | {"literals": [value.hex() for value in reference.literals]}
+        for task, reference in stage_set.stages.items()
+    ]
+    manifest = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "jax": jax.__version__,
+        "artefacts": {sha256: len(content) for sha256, content in stage_set.artefacts.items()},
+        "stages": stages,
+    }
+    write_file(folder / MANIFEST, (json.dumps(manifest, indent=1, allow_nan=False) + "\n").encode())
+
+
+def load(directory: str | os.PathLike[str]) -> StageSet:
+    """Reads what `save` wrote.
+
+    Raises:
+        StageFileError: the manifest is of another version or not as it should be, or an artefact is missing or damaged.
+        OSError: the manifest cannot be read.
+    """
+    path = Path(directory) / MANIFEST
+    try:
+        sha256s, stages = _Reader(path).manifest(json.loads(path.read_text("utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise StageFileError(f"{path} is no JSON: {error}") from error
+    artefacts = {}
+    for sha256 in sha256s:
+        file = path.with_name(sha256 + SUFFIX)
+        if not file.is_file():
+            raise StageFileError(f"{file} is missing: {path} lists it; write the program's stages again")
+        artefacts[sha256] = read_artefact(file, sha256)
+    return StageSet(stages, artefacts)
+
+
+class _Reader:
+    """Checks a manifest."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def manifest(self, found: Any) -> tuple[list[str], dict[int, StageReference]]:
+        where = "the manifest"
+        self._require(isinstance(found, dict), where, "a JSON object", type(found).__name__)
+        # First of all, so that a later version is called that, not a file with unknown keys.
+        for key, wanted in (("format", _FORMAT), ("version", _VERSION)):
+            got = found.get(key)
+            self._require(type(got) is type(wanted) and got == wanted, key, repr(wanted), repr(got))
+        self._keys(found, where, {"format", "version", "jax", "artefacts", "stages"})
+        artefacts = found["artefacts"]
+        self._require(isinstance(artefacts, dict), "artefacts", "an object", type(artefacts).__name__)
+        for name, size in artefacts.items():
+            good = len(name) == 64 and set(name) <= set("0123456789abcdef") and _count(size)
+            self._require(good, "artefacts", "sizes by 64 hexadecimal digits", f"{name!r}: {size!r}")
+        self._require(isinstance(found["stages"], list), "stages", "a list", type(found["stages"]).__name__)
+        stages: dict[int, StageReference] = {}
+        for k, entry in enumerate(found["stages"]):
+            task, reference = self._stage(entry, f"stages[{k}]")
+            self._require(task not in stages, f"stages[{k}].task", "a task that has no stage yet", repr(task))
+            self._require(reference.sha256 in artefacts, f"stages[{k}].sha256", "one of artefacts", reference.sha256)
+            stages[task] = reference
+        return list(artefacts), stages
+
+    def _stage(self, entry: Any, where: str) -> tuple[int, StageReference]:
+        self._require(isinstance(entry, dict), where, "an object", type(entry).__name__)
+        self._keys(entry, where, {"task", *(field.name for field in dataclasses.fields(StageReference))})
+        self._require(_count(entry["task"]), f"{where}.task", "an integer ≥ 0", repr(entry["task"]))
+        self._require(isinstance(entry["counted"], bool), f"{where}.counted", "true or false", repr(entry["counted"]))
+        for key in ("reads", "writes"):
+            places = entry[key]
+            good = isinstance(places, list) and all(map(_count, places)) and len(set(places)) == len(places)
+            self._require(good, f"{where}.{key}", "a list of distinct integers ≥ 0", repr(places))
+        writes = entry["writes"]
+        self._require(
+            sorted(writes) == list(range(len(writes))), f"{where}.writes", "each of 0, 1, … once", repr(writes)
+        )
+        literals = [_float(text) for text in entry["literals"]] if isinstance(entry["literals"], list) else [None]
+        exact = [value for value in literals if value is not None]
+        self._require(len(exact) == len(literals), f"{where}.literals", "hexadecimal floats", repr(entry["literals"]))
+        return entry["task"], StageReference(
+            str(entry["sha256"]), tuple(entry["reads"]), tuple(exact), entry["counted"], tuple(writes)
+        )
+
+    def _keys(self, found: Mapping[str, Any], where: str, wanted: set[str]) -> None:
+        self._require(set(found) == wanted, where, f"the keys {sorted(wanted)}", str(sorted(found)))
+
+    def _require(self, good: bool, what: str, wanted: str, got: str) -> None:
+        if not good:
+            raise StageFileError(f"{self._path}: {what} must be {wanted}, got {got}")
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _float(text: Any) -> float | None:
+    try:
+        return float.fromhex(text)
+    except (TypeError, ValueError, OverflowError):
+        return None

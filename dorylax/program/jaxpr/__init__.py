@@ -1,0 +1,1 @@
+"""Flat jaxprs of symbolic sizes: read, written, made smaller, counted. Knows neither models nor tasks."""

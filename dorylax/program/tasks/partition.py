@@ -1,0 +1,185 @@
+"""Cuts a step into tasks: one graph task per graph operator, and between them stages of row-wise arithmetic.
+
+A value's level is the longest path to it of graph operators and of sums over all rows that are completed. All row-wise
+equations of one space and one level make one stage, so stages are as few as they can be: a stage reads only earlier
+stages, graph operators and sums. All sums of one level are completed by one task, so that intervals meet once for them.
+What has no rows and costs little, and rows that are all alike, are copied into every stage that reads them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from functools import cached_property
+
+from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
+from dorylax.program.jaxpr.global_sum import is_global_sum
+from dorylax.program.jaxpr.symbols import Space
+from dorylax.program.rows.types import Rows, Summed
+from dorylax.program.tasks.facts import Facts
+from dorylax.program.tasks.task import Task, When, phased, tidy
+from dorylax.program.tracing.flatten import is_graph_operator
+
+
+def partition(facts: Facts, *, hoist: bool, fuse: bool) -> tuple[Task, ...]:
+    """The tasks of a step, in an order in which they may run.
+
+    Args:
+        facts: of the step.
+        hoist: whether graph operators that depend on data alone, and what leads to and from them, run once.
+        fuse: whether forward and backward arithmetic of one level make one stage.
+    """
+    return _Partition(facts, hoist, fuse).tasks()
+
+
+# What a level consists of, in the order in which it runs: arithmetic on completed sums, stages, arithmetic on the parts of
+# sums that are about to be completed, and what leads to the next level.
+_KINDS = ("driver", "vertex", "edge", "parts", "sum", "graph")
+_DRIVER, _VERTEX, _EDGE, _PARTS, _SUM, _GRAPH = range(len(_KINDS))
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class _Slot:
+    """Where an equation goes; slots sort into the order in which they run."""
+
+    when: int  # 0 once, 1 every epoch
+    part: int  # 0 driver's beginning, 1 rows, 2 driver's end
+    level: int
+    kind: int  # of _KINDS
+    phase: int  # 0 forward (and both), 1 backward
+    index: int  # of the graph operator
+
+
+class _Partition:
+    def __init__(self, facts: Facts, hoist: bool, fuse: bool) -> None:
+        self._facts = facts
+        self._equations = facts.traced.step.jaxpr.eqns
+        self._floating = [facts.floats(equation) for equation in self._equations]
+        self._maker = {var: k for k, equation in enumerate(self._equations) for var in equation.outvars}
+        self._once = _hoisted(facts) if hoist else frozenset()
+        self._fuse = fuse
+        self._levels: dict[Var, int] = {}
+
+    def tasks(self) -> tuple[Task, ...]:
+        members: dict[_Slot, list[int]] = defaultdict(list)
+        for k, equation in enumerate(self._equations):
+            self._set_level(equation)
+            if not self._floating[k]:
+                members[self._slot(k, equation)].append(k)
+        for var in self._materialised():
+            members[self._uniform_slot(var)].append(self._maker[var])
+        outputs = variables(self._facts.traced.step.jaxpr.outvars)
+        end = _Slot(1, 2, 0, _DRIVER, 0, 0)
+        members[end].extend(
+            self._maker[var]
+            for var in outputs
+            if var in self._maker and self._floating[self._maker[var]] and not isinstance(self._facts.types[var], Rows)
+        )
+        tasks = [self._task(slot, members[slot]) for slot in sorted(members)]
+        return phased(tidy(tasks, outputs), outputs, self._facts.backward)
+
+    def _set_level(self, equation: JaxprEqn) -> None:
+        once = self._is_once(equation)
+        read = [var for var in variables(equation.invars) if once or var not in self._once]
+        level = max((self._levels.get(var, 0) for var in read), default=0)
+        level += is_graph_operator(equation) or is_global_sum(equation)
+        for var in equation.outvars:
+            self._levels[var] = level
+
+    def _is_once(self, equation: JaxprEqn) -> bool:
+        return all(var in self._once for var in equation.outvars)
+
+    def _slot(self, k: int, equation: JaxprEqn) -> _Slot:
+        when = 0 if self._is_once(equation) else 1
+        level = self._levels[equation.outvars[0]] if equation.outvars else 0
+        phase = int(any(var in self._facts.backward for var in equation.outvars))
+        if is_graph_operator(equation):
+            return _Slot(when, 1, level - 1, _GRAPH, phase, k)
+        if is_global_sum(equation):
+            return _Slot(when, 1, level - 1, _SUM, 0 if self._fuse else phase, 0)
+        rows = [var for var in variables(equation.invars) if isinstance(self._facts.types[var], Rows)]
+        if rows:
+            space = _space(self._facts, rows[0])
+            return _Slot(when, 1, level, _VERTEX if space == "vertex" else _EDGE, 0 if self._fuse else phase, 0)
+        part = any(isinstance(self._facts.types[var], Summed) for var in equation.outvars)
+        if not any(var in self._between for var in equation.outvars):
+            return _Slot(when, 2 if part or level else 0, 0, _DRIVER, 0, 0)
+        if not part and not level:
+            return _Slot(when, 0, 0, _DRIVER, 0, 0)
+        return _Slot(when, 1, level, _PARTS if part else _DRIVER, 0, 0)
+
+    @cached_property
+    def _between(self) -> frozenset[Var]:
+        """Values without rows that stages, graph operators and completed sums need: not to be left to the epoch's end."""
+        found: set[Var] = set()
+        types = self._facts.types
+        for equation in reversed(self._equations):
+            operands = variables(equation.invars)
+            needs = is_graph_operator(equation) or is_global_sum(equation)
+            needs |= any(isinstance(types[var], Rows) for var in (*operands, *equation.outvars))
+            if needs or any(var in found for var in equation.outvars):
+                found.update(var for var in operands if not isinstance(types[var], Rows))
+        return frozenset(found)
+
+    def _materialised(self) -> list[Var]:
+        """Rows that are all alike but are read by a graph operator, or are an output: some stage must write them."""
+        readers = [atom for equation in self._equations if is_graph_operator(equation) for atom in equation.invars]
+        return [
+            var
+            for var in dict.fromkeys(variables([*readers, *self._facts.traced.step.jaxpr.outvars]))
+            if var in self._maker and self._floating[self._maker[var]] and isinstance(self._facts.types[var], Rows)
+        ]
+
+    def _uniform_slot(self, var: Var) -> _Slot:
+        kind = _VERTEX if _space(self._facts, var) == "vertex" else _EDGE
+        once = var in self._once
+        return _Slot(0 if once else 1, 1, self._levels[var], kind, 0, 0)
+
+    def _task(self, slot: _Slot, members: list[int]) -> Task:
+        own = set(members)
+        # With the floating equations that they read.
+        stack = list(members)
+        while stack:
+            for atom in self._equations[stack.pop()].invars:
+                maker = None if is_literal(atom) else self._maker.get(atom)
+                if maker is not None and maker not in own and self._floating[maker] and slot.kind not in (_GRAPH, _SUM):
+                    own.add(maker)
+                    stack.append(maker)
+        equations = tuple(self._equations[k] for k in sorted(own))
+        when: When = "epoch" if slot.when else "once"
+        if slot.kind in (_DRIVER, _PARTS):
+            return Task("driver", when, "forward", slot.level, "driver", None, equations)
+        if slot.kind == _SUM:
+            return Task("sum", when, "forward", slot.level, "graph server", None, equations)
+        if slot.kind == _GRAPH:
+            space = _space(self._facts, equations[0].outvars[0])
+            return Task("graph", when, "forward", slot.level, "graph server", space, equations)
+        return Task(
+            "stage", when, "forward", slot.level, "worker", "edge" if slot.kind == _EDGE else "vertex", equations
+        )
+
+
+def _space(facts: Facts, var: Var) -> Space:
+    row_type = facts.types[var]
+    if not isinstance(row_type, Rows):
+        raise TypeError(f"{var} has no rows")
+    return row_type.space
+
+
+def _hoisted(facts: Facts) -> frozenset[Var]:
+    """Constant values on a path through a constant graph operator or a constant sum over all rows."""
+    equations = facts.traced.step.jaxpr.eqns
+    constant = [
+        equation
+        for equation in equations
+        if equation.outvars and all(var in facts.constant for var in equation.outvars)
+    ]
+    chosen: set[Var] = set()
+    for equation in constant:
+        meets = is_graph_operator(equation) or is_global_sum(equation)
+        if meets or any(not is_literal(a) and a in chosen for a in equation.invars):
+            chosen.update(equation.outvars)
+    for equation in reversed(constant):
+        if any(var in chosen for var in equation.outvars):
+            chosen.update(variables(equation.invars))
+    return frozenset(chosen)

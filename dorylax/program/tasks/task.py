@@ -1,0 +1,130 @@
+"""The tasks of a program. A task holds equations; what crosses between tasks follows from who reads what (`Interface`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Literal, final
+
+from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, close, is_literal, variables
+from dorylax.program.jaxpr.simplify import live
+from dorylax.program.jaxpr.symbols import Space
+
+Kind = Literal["driver", "graph", "stage", "sum"]
+When = Literal["once", "epoch"]
+Phase = Literal["forward", "backward", "both"]
+Place = Literal["driver", "graph server", "worker"]
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Task:
+    """One task.
+
+    Attributes:
+        kind: "graph" is one graph operator, run by graph servers; "stage" is row-wise arithmetic, run interval by
+            interval; "driver" is arithmetic without rows (parameters, keys, sums over rows); "sum" completes sums over all
+            rows, for which all intervals meet.
+        when: once before training, or in every epoch.
+        phase: forward or backward pass, or both where they are fused.
+        level: graph operators and complete sums on the longest path to it, counted from what is there at the start of the
+            epoch.
+        place: who runs it.
+        space: whose rows a stage computes, or a graph operator gives; None where there are none.
+        equations: in order. The same equation may be in several tasks, which then all compute it.
+    """
+
+    kind: Kind
+    when: When
+    phase: Phase
+    level: int
+    place: Place
+    space: Space | None
+    equations: tuple[JaxprEqn, ...]
+
+    @cached_property
+    def defined(self) -> frozenset[Var]:
+        """What its equations compute."""
+        return frozenset(var for equation in self.equations for var in equation.outvars)
+
+    @cached_property
+    def read(self) -> tuple[Var, ...]:
+        """What it needs from elsewhere, in order of first use."""
+        own = self.defined
+        operands = (var for equation in self.equations for var in variables(equation.invars))
+        return tuple(var for var in dict.fromkeys(operands) if var not in own)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Interface:
+    """What crosses a task's boundary.
+
+    Attributes:
+        reads: values from the program's inputs and from earlier tasks, in order of first use.
+        writes: values that later tasks or the program's outputs read.
+    """
+
+    reads: tuple[Var, ...]
+    writes: tuple[Var, ...]
+
+
+def interfaces(tasks: Sequence[Task], outputs: Iterable[Any]) -> list[Interface]:
+    """The interface of each task; a value computed in several tasks is read from the first of them."""
+    home: dict[Var, int] = {}
+    for k, task in enumerate(tasks):
+        for var in task.defined:
+            home.setdefault(var, k)
+    wanted: list[dict[Var, None]] = [{} for _ in tasks]
+    for atom in [*(var for task in tasks for var in task.read), *outputs]:
+        if not is_literal(atom) and atom in home:
+            wanted[home[atom]][atom] = None
+    # In order of computation, so that equal tasks have equal interfaces.
+    written = [
+        tuple(var for equation in task.equations for var in equation.outvars if var in needed)
+        for task, needed in zip(tasks, wanted, strict=True)
+    ]
+    return [Interface(task.read, writes) for task, writes in zip(tasks, written, strict=True)]
+
+
+def tidy(tasks: Sequence[Task], outputs: Iterable[Any]) -> tuple[Task, ...]:
+    """Without equations that nobody needs, and without tasks that are then empty."""
+    first: dict[Var, int] = {}
+    for k, task in enumerate(tasks):
+        for var in task.defined:
+            first.setdefault(var, k)
+    needed = set(variables(outputs))
+    kept: list[Task] = []
+    for k in reversed(range(len(tasks))):
+        task = tasks[k]
+        mine = [var for var in task.defined if var in needed and first[var] == k]
+        equations = live(task.equations, mine)
+        if equations:
+            slim = (
+                task if len(equations) == len(task.equations) else dataclasses.replace(task, equations=tuple(equations))
+            )
+            kept.append(slim)
+            needed.update(slim.read)
+    return tuple(kept[::-1])
+
+
+def phased(tasks: Sequence[Task], outputs: Iterable[Any], backward: frozenset[Var]) -> tuple[Task, ...]:
+    """With the phase of each task: that of what it writes, whatever it computes on the way.
+
+    Args:
+        tasks: the tasks.
+        outputs: of the program.
+        backward: the values of the backward pass.
+    """
+    found = []
+    for task, interface in zip(tasks, interfaces(tasks, outputs), strict=True):
+        sides = {var in backward for var in interface.writes}
+        phase: Phase = "both" if len(sides) == 2 else "backward" if True in sides else "forward"
+        found.append(task if task.phase == phase else dataclasses.replace(task, phase=phase))
+    return tuple(found)
+
+
+def closed_task(task: Task, interface: Interface) -> ClosedJaxpr:
+    """The task as a function of what it reads, giving what it writes."""
+    return close(interface.reads, interface.writes, task.equations)

@@ -1,0 +1,197 @@
+"""The arrays of one run of a program, and its results as trees."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dorylax.graph.compressed import CompressedGraph
+from dorylax.jax_internals import type_of
+from dorylax.ops.edge_order import from_slots, to_slots
+from dorylax.ops.primitives.base import Structure, structure_of
+from dorylax.ops.row_random import edge_ids, vertex_ids
+from dorylax.program.jaxpr.symbols import row_space
+from dorylax.program.model.base import Tree
+from dorylax.program.tracing.traced import Traced
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class RunData:
+    """What stays the same from epoch to epoch.
+
+    Attributes:
+        graph: V vertices, E edges.
+        inputs: what the model is called with besides the graph, as `DataSpec.rows` says; values per edge in order of edge
+            ids, whatever the memory order of the graph.
+        labels: `[V, …]`, as `DataSpec.labels` says.
+        weights: `[V]`, each vertex's share of the loss, 0 where it has no label; the mean over m training vertices is 1/m
+            for each of them.
+    """
+
+    graph: CompressedGraph
+    inputs: tuple[Any, ...]
+    labels: Any
+    weights: Any
+
+
+jax.tree_util.register_dataclass(RunData, ["graph", "inputs", "labels", "weights"], [])
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class StepResult:
+    """What one step gives.
+
+    Attributes:
+        loss: `[]`, Σ weight · loss.
+        metrics: sums over the vertices whose weight is not 0, as the metrics given to `trace`.
+        gradients: of the loss, like the parameters.
+        state: new state, like the old.
+        input_gradients: of the loss, by name of the input; only those that the program computes.
+    """
+
+    loss: Any
+    metrics: Tree
+    gradients: Tree
+    state: Tree
+    input_gradients: dict[str, Any]
+
+
+jax.tree_util.register_dataclass(StepResult, ["loss", "metrics", "gradients", "state", "input_gradients"], [])
+
+
+def training_weights(mask: Any, dtype: Any = np.float32) -> np.ndarray:
+    """Weights of the mean over the vertices of a mask, `[V]`: 1/m for its m vertices, 0 for all others."""
+    chosen = np.asarray(mask, bool)
+    weights: np.ndarray = (chosen / chosen.sum()).astype(dtype)
+    return weights
+
+
+def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
+    """The inputs that stay the same from epoch to epoch, by position: what is per edge in order of slots.
+
+    Raises:
+        ValueError: an array is not as the model was traced.
+    """
+    counted = traced.spec.edge_ids_fit
+    structure = structure_of(data.graph, edge_ids=counted)
+    by_name: dict[tuple[str, str], Any] = {("graph", name): getattr(structure, name) for name in Structure._fields}
+    by_name["ids", "vertex ids"] = vertex_ids(data.graph)
+    none = jnp.zeros((0,), jnp.int32)
+    ids = places = to_slots(data.graph, edge_ids(data.graph)) if counted else none
+    if counted and data.graph.edge_ids is not None:
+        places = to_slots(data.graph, jnp.arange(data.graph.num_edges, dtype=jnp.int32))
+    by_name["ids", "edge ids"], by_name["places", "edge places"] = ids, places
+    by_name["real", "real vertices"] = jnp.ones((data.graph.num_vertices,), bool)
+    by_name["real", "real edges"] = jnp.ones((data.graph.num_edges if counted else 0,), bool)
+    by_name["count", "vertices"] = jnp.int32(data.graph.num_vertices)
+    by_name["count", "edges"] = jnp.int32(data.graph.num_edges) if counted else jnp.int32(-1)
+    wanted = sum(entry.role == "rows" for entry in traced.inputs)
+    if len(data.inputs) > wanted:
+        raise ValueError(f"inputs must be the {wanted} arrays that the model was traced with, got {len(data.inputs)}")
+    rows = iter(data.inputs)
+    constants = iter(traced.constants)
+    values: dict[int, Any] = {}
+    for k, entry in enumerate(traced.inputs):
+        if not entry.of_data:
+            continue
+        if entry.role == "rows":
+            values[k] = next(rows, None)
+        elif entry.role == "constant":
+            values[k] = next(constants)
+        elif entry.role in ("labels", "weights"):
+            values[k] = getattr(data, entry.role)
+        else:
+            values[k] = by_name[entry.role, entry.name]
+        _check(traced, k, values[k], data.graph)
+        if entry.role == "rows" and entry.space == "edge":
+            values[k] = to_slots(data.graph, values[k])
+    return values
+
+
+def step_values(traced: Traced, params: Tree, streams: Tree, state: Tree, *, seed: Any, epoch: Any) -> dict[int, Any]:
+    """The inputs that change from epoch to epoch, by position."""
+    leaves = {"param": iter(jax.tree.leaves(params)), "stream": iter(jax.tree.leaves(streams))}
+    leaves["state"] = iter(jax.tree.leaves(state))
+    scalars = {"seed": jnp.uint32(seed), "epoch": jnp.uint32(epoch)}
+    values = {}
+    for k, entry in enumerate(traced.inputs):
+        if entry.role == "loss_scale":
+            values[k] = jnp.ones((), traced.step.jaxpr.invars[k].aval.dtype)
+        elif entry.role in leaves:
+            values[k] = next(leaves[entry.role])
+        elif entry.role in scalars:
+            values[k] = scalars[entry.role]
+    return values
+
+
+def unpack(traced: Traced, values: Sequence[Any], state: Tree, graph: CompressedGraph | None = None) -> StepResult:
+    """The outputs of a step as trees.
+
+    Args:
+        traced: the step.
+        values: its outputs, in order.
+        state: the state before; what the step does not change is taken from it.
+        graph: what it ran on: leads what is per edge from slots to the order of edge ids. None leaves it.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for output, value in zip(traced.outputs, _in_users_order(traced, values, graph), strict=True):
+        found.setdefault(output.role, {})[output.name] = value
+    names = [entry.name for entry in traced.inputs if entry.role == "state"]
+    old = dict(zip(names, jax.tree.leaves(state), strict=True))
+    changed = {**old, **found.get("state", {})}
+    gradients = found.get("gradient", {})
+    return StepResult(
+        loss=found["loss"]["loss"],
+        metrics=jax.tree.unflatten(traced.trees["metric"], list(found.get("metric", {}).values())),
+        gradients=jax.tree.unflatten(
+            traced.trees["param"], [gradients[entry.name] for entry in traced.inputs if entry.role == "param"]
+        ),
+        state=jax.tree.unflatten(traced.trees["state"], [changed[name] for name in names]),
+        input_gradients=found.get("input_gradient", {}),
+    )
+
+
+def unpack_output(traced: Traced, values: Sequence[Any], graph: CompressedGraph | None = None) -> Any:
+    """The model's output, of a program without a loss; arguments as in `unpack`."""
+    return jax.tree.unflatten(traced.trees["output"], _in_users_order(traced, values, graph))
+
+
+def _in_users_order(traced: Traced, values: Sequence[Any], graph: CompressedGraph | None) -> list[Any]:
+    if graph is None:
+        return list(values)
+    found = []
+    for atom, value in zip(traced.step.jaxpr.outvars, values, strict=True):
+        spaces = [row_space(size) for size in type_of(atom).shape]
+        axis = next((k for k, entry in enumerate(spaces) if entry is not None and entry[0] == "edge"), None)
+        if axis is not None:
+            _, factor = spaces[axis] or ("edge", 1)
+            # `factor` elements of each edge may lie along the axis.
+            split = jnp.reshape(value, (*value.shape[:axis], graph.num_edges, factor, *value.shape[axis + 1 :]))
+            rows = from_slots(graph, jnp.moveaxis(split, axis, 0))
+            found.append(jnp.reshape(jnp.moveaxis(rows, 0, axis), value.shape))
+        else:
+            found.append(value)
+    return found
+
+
+def _check(traced: Traced, k: int, value: Any, graph: CompressedGraph) -> None:
+    entry, aval = traced.inputs[k], traced.step.jaxpr.invars[k].aval
+    if entry.role not in ("rows", "labels", "weights"):
+        return
+    if value is None:
+        raise ValueError(f"input {entry.name} is missing: the model was traced with it")
+    rows = graph.num_vertices if entry.space == "vertex" else graph.num_edges
+    wanted = (rows, *aval.shape[1:])
+    dtype = jax.dtypes.canonicalize_dtype(value.dtype)
+    if tuple(value.shape) != wanted or dtype != aval.dtype:
+        raise ValueError(
+            f"{entry.name} must be {aval.dtype} {list(wanted)}, as the model was traced, "
+            f"got {value.dtype} {list(value.shape)}"
+        )

@@ -1,0 +1,111 @@
+"""From a flat forward jaxpr to one that computes loss and gradients together: forward and backward pass in one list.
+
+Differentiating before splitting, rather than each piece by itself, makes gradients ordinary equations: what is
+checked, hoisted, pruned or moved is so in both directions by the same code. What belongs to the backward pass is what
+depends on the cotangent of the loss, an input of its own (`loss_scale`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dorylax.jax_internals import ClosedJaxpr, jaxpr_as_fun, make_jaxpr_of
+from dorylax.program.jaxpr.simplify import simplify
+from dorylax.program.rows.check import infer
+from dorylax.program.tracing.complete_sums import complete_sums
+from dorylax.program.tracing.constants import constants_as_inputs, with_unused_inputs
+from dorylax.program.tracing.flatten import flatten
+from dorylax.program.tracing.padding import without_padding
+from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.traced import Input, Output, whole_outputs
+from dorylax.program.tracing.views import share_views
+
+
+class Derived(NamedTuple):
+    """A forward pass and the step made of it, on the same inputs."""
+
+    forward: ClosedJaxpr
+    step: ClosedJaxpr
+    inputs: tuple[Input, ...]
+    constants: tuple[Any, ...]
+    outputs: tuple[Output, ...]
+
+
+def differentiate(
+    forward: ClosedJaxpr,
+    inputs: tuple[Input, ...],
+    constants: tuple[Any, ...],
+    outputs: tuple[Output, ...],
+    *,
+    input_gradients: bool,
+    fused: bool = False,
+) -> Derived:
+    """Adds the gradients of the loss.
+
+    Args:
+        forward: flat, its first output the loss.
+        inputs: what its inputs are.
+        constants: the values of those of role "constant".
+        outputs: what its outputs are.
+        input_gradients: whether gradients towards arrays of rows are computed, besides those of parameters.
+        fused: whether fused operators stay.
+
+    Raises:
+        SplitError: a gradient mixes rows.
+    """
+    avals = [var.aval for var in forward.jaxpr.invars]
+    wanted = [
+        k
+        for k, (entry, aval) in enumerate(zip(inputs, avals, strict=True))
+        if entry.role == "param"
+        or (input_gradients and entry.role == "rows" and jnp.issubdtype(aval.dtype, jnp.inexact))
+    ]
+    scale = next(k for k, entry in enumerate(inputs) if entry.role == "loss_scale")
+    function = jaxpr_as_fun(forward)
+
+    def step(*values: Any) -> list[Any]:
+        def loss_of(*changed: Any) -> tuple[Any, list[Any]]:
+            operands = list(values)
+            for k, value in zip(wanted, changed, strict=True):
+                operands[k] = value
+            loss, *others = function(*operands)
+            return loss, others
+
+        loss, pullback, others = jax.vjp(loss_of, *(values[k] for k in wanted), has_aux=True)
+        return [loss, *others, *pullback(values[scale].astype(loss.dtype))]
+
+    specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+    places = Places.of(inputs)
+    closed = simplify(flatten(make_jaxpr_of(step, *specs), custom=True, places=places, fused=fused))
+    closed, entries, values = constants_as_inputs(closed, inputs, constants)
+    closed = _splittable(closed, entries, outputs, phase="in the gradient: ")
+    roles = {"param": "gradient", "rows": "input_gradient"}
+    gradients = tuple(Output(roles[inputs[k].role], inputs[k].name) for k in wanted)  # type: ignore[arg-type]
+    return Derived(with_unused_inputs(forward, closed), closed, entries, values, outputs + gradients)
+
+
+def undifferentiated(
+    forward: ClosedJaxpr,
+    inputs: tuple[Input, ...],
+    constants: tuple[Any, ...],
+    outputs: tuple[Output, ...],
+    *,
+    fused: bool = False,
+) -> Derived:
+    """The step of a model without a loss: the forward pass with nothing opaque."""
+    closed = simplify(flatten(forward, custom=True, places=Places.of(inputs), fused=fused))
+    closed, entries, values = constants_as_inputs(closed, inputs, constants)
+    closed = _splittable(closed, entries, outputs)
+    return Derived(with_unused_inputs(forward, closed), closed, entries, values, outputs)
+
+
+def _splittable(
+    closed: ClosedJaxpr, inputs: tuple[Input, ...], outputs: tuple[Output, ...], *, phase: str = ""
+) -> ClosedJaxpr:
+    """The same function, right where intervals compute it: sums are whole where they are read, and without padding."""
+    closed = complete_sums(closed, inputs, whole=whole_outputs(outputs), phase=phase)
+    types = infer(closed.jaxpr, [entry.row_type for entry in inputs], phase=phase)
+    return share_views(simplify(without_padding(closed, inputs, types)))

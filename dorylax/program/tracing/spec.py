@@ -1,0 +1,116 @@
+"""What a model is traced on: shapes and dtypes of its rows, and what is known about the graph. No data, no sizes needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from dorylax.graph.abstract import AbstractData
+from dorylax.graph.compressed import SelfLoops
+from dorylax.graph.dataset import Dataset
+from dorylax.program.jaxpr.symbols import Dimensions, Space
+from dorylax.program.model.base import Keywords
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class RowSpec:
+    """An array with one row per vertex or per edge.
+
+    Args:
+        space: whose rows they are.
+        shape: shape of one row: `(F,)` for features `[V, F]`, `()` for a number per row.
+        dtype: a NumPy dtype or its name.
+        name: what tables and messages call it.
+    """
+
+    space: Space
+    shape: tuple[int, ...]
+    dtype: Any = "float32"
+    name: str = "x"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", np.dtype(self.dtype).name)
+        object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
+
+    def abstract(self, dimensions: Dimensions) -> jax.ShapeDtypeStruct:
+        """The array's symbolic shape and dtype."""
+        rows = dimensions.vertices if self.space == "vertex" else dimensions.edges
+        return jax.ShapeDtypeStruct((rows, *self.shape), jax.dtypes.canonicalize_dtype(self.dtype))
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class DataSpec:
+    """The data of a model: what it is called with, and what its loss compares with.
+
+    Args:
+        inputs: what follows the graph in `model(graph, *inputs)`: features, edge features, norms, ….
+        labels: what the loss compares the model's output with, per vertex.
+        named: what the model is called with besides, each as the keyword of its name.
+        self_loops: whether no, some or all vertices have an edge to themselves (`Graph.self_loops`).
+        symmetric: whether every edge comes with its reverse (`Graph.symmetric`).
+        edge_ids_fit: whether edges have int32 ids (`Graph.edge_ids_fit`).
+        num_vertices: V, for estimates only; a program runs on any size.
+        num_edges: E, likewise.
+    """
+
+    inputs: tuple[RowSpec, ...]
+    labels: RowSpec
+    named: tuple[RowSpec, ...] = ()
+    self_loops: SelfLoops = "some"
+    symmetric: bool = False
+    edge_ids_fit: bool = True
+    num_vertices: int | None = None
+    num_edges: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise ValueError("DataSpec.inputs is empty: a model needs at least one array of rows, as features [V, F]")
+        names: list[str] = []
+        for entry in self.inputs:
+            fresh = (f"{entry.name} {k}" for k in range(2, len(self.inputs) + 2))
+            names.append(entry.name if entry.name not in names else next(name for name in fresh if name not in names))
+        renamed = [dataclasses.replace(entry, name=name) for entry, name in zip(self.inputs, names, strict=True)]
+        object.__setattr__(self, "inputs", tuple(renamed))
+        keywords = [entry.name for entry in self.named]
+        if twice := [name for name in keywords if keywords.count(name) > 1]:
+            raise ValueError(f"DataSpec.named has {twice[0]!r} twice: a model takes one argument of a name")
+        if self.labels.space != "vertex":
+            raise ValueError("DataSpec.labels must have a row per vertex: a loss per edge is not supported")
+
+    @property
+    def rows(self) -> tuple[RowSpec, ...]:
+        """All that the model is called with besides the graph, in the order of `RunData.inputs`."""
+        return (*self.inputs, *self.named)
+
+    def call(self, rows: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional arguments after the graph, and keywords, from the arrays in the order of `rows`."""
+        count = len(self.inputs)
+        names = [entry.name for entry in self.named]
+        return tuple(rows[:count]), dict(zip(names, rows[count:], strict=True))
+
+    @classmethod
+    def of(cls, data: Dataset | AbstractData, keywords: Keywords | None = None) -> DataSpec:
+        """That of a data set: features and labels, and those of its further inputs that a model takes (none by default)."""
+        further: tuple[tuple[Space, Any], ...] = (("vertex", data.vertex_inputs), ("edge", data.edge_inputs))
+        there = {
+            name: RowSpec(space, array.shape[1:], array.dtype, name)
+            for space, arrays in further
+            for name, array in arrays.items()
+        }
+        named = () if keywords is None else keywords.taken(there)
+        return cls(
+            inputs=(RowSpec("vertex", data.features.shape[1:], data.features.dtype, "features"),),
+            labels=RowSpec("vertex", data.labels.shape[1:], data.labels.dtype, "labels"),
+            named=tuple(there[name] for name in named),
+            self_loops=data.graph.self_loops,
+            symmetric=data.graph.symmetric,
+            edge_ids_fit=data.graph.edge_ids_fit,
+            num_vertices=int(data.graph.num_vertices),
+            num_edges=int(data.graph.num_edges),
+        )

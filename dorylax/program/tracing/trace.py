@@ -1,0 +1,370 @@
+"""`trace`: an ordinary model becomes a `Program`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dorylax.graph.compressed import Adjacency
+from dorylax.graph.edge_order import BySlot
+from dorylax.graph.graph import Graph
+from dorylax.jax_internals import (
+    ClosedJaxpr,
+    InconclusiveDimensionOperation,
+    JaxprEqn,
+    Var,
+    close,
+    is_key,
+    is_literal,
+    make_jaxpr_of,
+)
+from dorylax.program.jaxpr.errors import SplitError, refuse
+from dorylax.program.jaxpr.simplify import simplify
+from dorylax.program.jaxpr.source import where_raised, where_written
+from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
+from dorylax.program.model.base import ModelKindError, ModelParts, NoParametersError, Tree
+from dorylax.program.model.epoch_rng import epoch_rng
+from dorylax.program.model.kinds import take_apart
+from dorylax.program.model.loss import confusion, cross_entropy
+from dorylax.program.program import Program
+from dorylax.program.rows import advice
+from dorylax.program.rows.check import infer
+from dorylax.program.rows.errors import RowError
+from dorylax.program.rows.types import Rows, RowType
+from dorylax.program.tracing.complete_sums import complete_sums
+from dorylax.program.tracing.constants import constants_as_inputs
+from dorylax.program.tracing.differentiate import differentiate, undifferentiated
+from dorylax.program.tracing.flatten import flatten
+from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.program.tracing.traced import Input, Output, Traced, whole_outputs
+from dorylax.program.tracing.untraceable import OnNumbers, explain
+from dorylax.user_code.lines import user_line_noted
+
+RowFunction = Callable[[Any, Any], Any]
+"""`(model's output, labels) -> rows [V, …]`."""
+
+
+@user_line_noted()
+def trace(
+    model: Any,
+    data_spec: DataSpec,
+    *,
+    loss: RowFunction | None = cross_entropy,
+    metrics: RowFunction | None = confusion,
+    params: Tree = None,
+    rngs: tuple[str, ...] = ("dropout",),
+    fused: bool = False,
+) -> Program:
+    """Traces a model with its loss and gradients and splits it into graph tasks and stages, not yet optimised.
+
+    Nothing is computed and no data are needed: numbers of vertices and edges stay symbols.
+
+    Args:
+        model: a Flax NNX or Linen module, called as `model(graph, *inputs, **named)`, or a function
+            `f(params, graph, *inputs, **named)`.
+        data_spec: the shapes of inputs and labels; `DataSpec.of(data)` for a data set.
+        loss: `(output, labels) -> [V]`, the loss of each vertex; what is minimised is its mean over the training vertices.
+            None traces the model's exact forward pass (no dropout, nothing updated) instead.
+        metrics: `(output, labels) -> [V, …]`, summed over the training vertices; None for none.
+        params: parameters (arrays or shapes) of a plain function.
+        rngs: names of the random streams of a Linen module.
+        fused: whether operators that others make up (`ops.additive_attention`) stay in one piece, as is fastest on one
+            machine; by default they are written out in those others, which a pipeline can split.
+
+    Raises:
+        SplitError: the model mixes rows otherwise than by graph operators, or cannot be traced; the message names the line.
+        Exception: what the model itself raises, on numbers of vertices and edges as on symbols.
+        TypeError: the model is none of these kinds.
+        ValueError: it has no parameters.
+    """
+
+    def forward(dimensions: Dimensions) -> _Forward:
+        graph = _graph(_graph_arrays(dimensions), _ids(dimensions), data_spec)
+        inputs, named = data_spec.call([spec.abstract(dimensions) for spec in data_spec.rows])
+        parts = take_apart(model, graph, *inputs, named=named, params=params, rngs=rngs)
+        return _forward(parts, data_spec, dimensions, loss, metrics)
+
+    try:
+        return Program.of(_trace(forward(new_dimensions()), data_spec, loss, fused=fused))
+    except Exception as error:
+        if isinstance(error, SplitError | ModelKindError | NoParametersError):
+            raise
+        if not isinstance(error, _OF_SYMBOLS) and not where_raised(error):
+            raise  # a bug of ours
+        raise explain(error, data_spec, _on_numbers(forward, data_spec)) from error
+
+
+_GRAPH = ("in_offsets", "in_neighbours", "out_offsets", "out_neighbours", "out_edges")
+
+
+def _graph_arrays(dimensions: Dimensions) -> list[jax.ShapeDtypeStruct]:
+    n, e = dimensions
+    offsets, entries = jax.ShapeDtypeStruct((n + 1, 2), jnp.uint32), jax.ShapeDtypeStruct((e,), jnp.int32)
+    return [offsets, entries, offsets, entries, entries]
+
+
+def _ids(dimensions: Dimensions) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct((size,), jnp.int32) for size in dimensions]
+
+
+def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
+    """The graph that a model sees: both directions as arrays of their own, ids always there, values per edge by slot."""
+    edges = arrays[4] if spec.edge_ids_fit else None
+    return Graph(
+        arrays[0],
+        arrays[1],
+        outgoing=Adjacency(arrays[2], arrays[3], edges),
+        symmetric=spec.symmetric,
+        self_loops=spec.self_loops,
+        vertex_ids=ids[0],
+        placed=BySlot(),
+        edge_ids=ids[1],
+        edge_data=None,
+        without_edge_ids=not spec.edge_ids_fit,
+    )
+
+
+# What JAX and the checks of graph operators raise where a model does not go together with symbols.
+_OF_SYMBOLS = (TypeError, ValueError, InconclusiveDimensionOperation, IndexError, NotImplementedError)
+
+
+class _Forward(NamedTuple):
+    """The forward pass and the loss of a model at some sizes, which may be symbols."""
+
+    parts: ModelParts
+    dimensions: Dimensions
+    closed: ClosedJaxpr
+    inputs: list[Input]
+    outputs: list[Output]
+    trees: dict[str, Any]
+
+
+def _on_numbers(forward: Callable[[Dimensions], _Forward], spec: DataSpec) -> OnNumbers | None:
+    """The same model at the sizes of its data, where they are known.
+
+    Raises:
+        Exception: the model's own, which fails here too; what a check of ours finds is left to the trace on symbols.
+    """
+    if spec.num_vertices is None or spec.num_edges is None:
+        return None
+    try:
+        found = forward(Dimensions(spec.num_vertices, spec.num_edges))
+        flat = flatten(found.closed, custom=True, fused=True)
+    except Exception as error:
+        if where_raised(error) and not isinstance(error, SplitError):
+            raise error from None
+        return None
+    return OnNumbers(flat, found.inputs)
+
+
+def _forward(
+    parts: ModelParts,
+    spec: DataSpec,
+    dimensions: Dimensions,
+    loss: RowFunction | None,
+    metrics: RowFunction | None,
+) -> _Forward:
+    _check_params(parts.params)
+    wide = any(entry.dtype == "float64" for entry in spec.rows)
+    real = jax.dtypes.canonicalize_dtype(np.float64 if wide else np.float32)
+    scalar = {name: jax.ShapeDtypeStruct((), dtype) for name, dtype in (("index", jnp.uint32), ("real", real))}
+    count = jax.ShapeDtypeStruct((), jnp.int32)
+    named: dict[str, tuple[list[Input], Any]] = {
+        "param": _leaves("param", parts.params),
+        "stream": _leaves("stream", parts.streams),
+        "state": _leaves("state", parts.state),
+        "seed": ([Input("seed", "seed")], scalar["index"]),
+        "epoch": ([Input("epoch", "epoch")], scalar["index"]),
+        "loss_scale": ([Input("loss_scale", "loss_scale")], scalar["real"]),
+        "counts": ([Input("count", "vertices", "vertex"), Input("count", "edges", "edge")], [count, count]),
+        "graph": ([Input("graph", name) for name in _GRAPH], _graph_arrays(dimensions)),
+        "ids": ([Input("ids", "vertex ids", "vertex"), Input("ids", "edge ids", "edge")], _ids(dimensions)),
+        "places": ([Input("places", "edge places", "edge")], jax.ShapeDtypeStruct((dimensions.edges,), jnp.int32)),
+        "real": (
+            [Input("real", "real vertices", "vertex"), Input("real", "real edges", "edge")],
+            [jax.ShapeDtypeStruct((size,), jnp.bool_) for size in dimensions],
+        ),
+        "rows": (
+            [Input("rows", entry.name, entry.space) for entry in spec.rows],
+            [entry.abstract(dimensions) for entry in spec.rows],
+        ),
+        "labels": ([Input("labels", spec.labels.name, "vertex")], spec.labels.abstract(dimensions)),
+        "weights": ([Input("weights", "weights", "vertex")], jax.ShapeDtypeStruct((dimensions.vertices,), real)),
+    }
+    specs, tree = jax.tree.flatten({name: values for name, (_, values) in named.items()})
+    # Dicts flatten by sorted keys; the order of inputs is that of the leaves.
+    inputs = [entry for name in sorted(named) for entry in named[name][0]]
+    trees: dict[str, Any] = {
+        "param": jax.tree.structure(parts.params),
+        "stream": jax.tree.structure(parts.streams),
+        "state": jax.tree.structure(parts.state),
+    }
+    outputs: list[Output] = []
+
+    def forward(*values: Any) -> list[Any]:
+        given = jax.tree.unflatten(tree, values)
+        graph = _graph(given["graph"], given["ids"], spec)
+        streams = epoch_rng(given["stream"], given["seed"], given["epoch"])
+        inputs, further = spec.call(given["rows"])
+        call = (given["param"], streams, given["state"], graph, *inputs)
+        if loss is None:
+            output = parts.structure.apply_evaluate(*call, **further)
+            leaves, trees["output"] = jax.tree.flatten(output)
+            outputs[:] = [Output("output", path) for path in _paths(output, "output")]
+            return leaves
+        output, state = parts.structure.apply_train(*call, **further)
+        if loss is cross_entropy and not isinstance(output, jax.Array):
+            raise TypeError(
+                f"the model must return one array [V, C] for the default loss, got {type(output).__name__}: "
+                "give trace(…, loss=…) what to make of it"
+            )
+        rows = _checked_rows(loss(output, given["labels"]), dimensions)
+        counted = given["weights"] != 0
+        # `where`, not a product: 0 · inf of a vertex that does not count would be NaN.
+        total = jnp.where(counted, rows * given["weights"].astype(rows.dtype), 0).sum()
+        sums = {} if metrics is None else {"counts": _masked_sum(metrics(output, given["labels"]), counted)}
+        trees["metric"] = jax.tree.structure(sums)
+        outputs[:] = [Output("loss", "loss"), *(Output("metric", path) for path in _paths(sums, "metric"))]
+        outputs.extend(Output("state", path) for path in _paths(state, "state"))
+        return [total, *jax.tree.leaves(sums), *jax.tree.leaves(state)]
+
+    return _Forward(parts, dimensions, make_jaxpr_of(forward, *specs), inputs, outputs, trees)
+
+
+def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: bool) -> Traced:
+    parts, dimensions, closed, inputs, outputs, trees = found
+    flat = flatten(closed, custom=False, places=Places.of(inputs), fused=fused)
+    _warn_of_effects(flat)
+    flat = simplify(flat)
+    flat, entries, constants = constants_as_inputs(flat, tuple(inputs), ())
+    opened = flatten(flat, custom=True, places=Places.of(entries), fused=fused)
+    try:
+        opened = complete_sums(opened, entries, whole=whole_outputs(outputs))
+    except RowError as error:
+        if _of_labels_alone(error.equation, opened, entries):
+            raise error.advising(advice.BEFOREHAND) from None
+        raise
+    types = infer(opened.jaxpr, [entry.row_type for entry in entries])
+    _check_keys(opened, types)
+    _check_outputs(opened, types, outputs)
+    if loss is None:
+        kept = tuple(outputs)
+        derived = undifferentiated(flat, entries, constants, kept, fused=fused)
+    else:
+        flat, kept = _without_unchanged_state(flat, entries, tuple(outputs))
+        derived = differentiate(flat, entries, constants, kept, input_gradients=True, fused=fused)
+    return Traced(parts.name, spec, dimensions, forward_outputs=kept, trees=trees, fused=fused, **derived._asdict())
+
+
+_EFFECTS = ("debug_print", "debug_callback", "io_callback")
+
+
+def _warn_of_effects(closed: ClosedJaxpr) -> None:
+    """Says of prints and the like, which no value depends on, that they will not happen."""
+    for equation in closed.jaxpr.eqns:
+        if equation.primitive.name in _EFFECTS and not equation.outvars:
+            warnings.warn(
+                f"{equation.primitive.name}{where_written(equation)} does nothing in a model that is split: parts of it run "
+                "elsewhere. Remove it, or train on one machine with single.optimize=false",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _of_labels_alone(equation: JaxprEqn, closed: ClosedJaxpr, inputs: Sequence[Input]) -> bool:
+    """Whether an operation computes with labels, and with nothing that is trained or drawn."""
+    roles: dict[Var, set[str]] = {var: {entry.role} for var, entry in zip(closed.jaxpr.invars, inputs, strict=True)}
+    for one in closed.jaxpr.eqns:
+        found = set().union(*(roles.get(atom, set()) for atom in one.invars if not is_literal(atom)))
+        if one is equation:
+            return "labels" in found and found.isdisjoint(("param", "stream", "state"))
+        roles.update((var, found) for var in one.outvars)
+    return False
+
+
+def _check_keys(closed: ClosedJaxpr, types: Mapping[Var, RowType]) -> None:
+    """Refuses a key for each row: keys are the driver's, stages get words."""
+    for equation in closed.jaxpr.eqns:
+        for var in equation.outvars:
+            found = types[var]
+            if isinstance(found, Rows) and is_key(var.aval):
+                refuse(
+                    equation,
+                    f"a random key for each {found.space}",
+                    "Draw all rows from one key, jax.random.normal(key, [V, …]): each row is then drawn by its id",
+                )
+
+
+def _check_outputs(closed: ClosedJaxpr, types: Mapping[Var, RowType], outputs: Sequence[Output]) -> None:
+    """Refuses state with rows, which no server could keep for all."""
+    for atom, output in zip(closed.jaxpr.outvars, outputs, strict=True):
+        found = None if is_literal(atom) else types[atom]
+        if isinstance(found, Rows) and output.role == "state":
+            raise SplitError(
+                f"the model keeps a row for each {found.space} as its state {output.name}: compute such rows anew in every "
+                "epoch, or make them an input of the model"
+            )
+
+
+def _check_params(params: Tree) -> None:
+    for path, leaf in zip(_paths(params, "param"), jax.tree.leaves(params), strict=True):
+        dtype = jax.typeof(leaf).dtype
+        if not jnp.issubdtype(dtype, jnp.inexact):
+            raise ModelKindError(
+                f"parameter {path} is {dtype}, which has no gradient: parameters must be of a floating-point dtype; "
+                "keep integers as constants or state of the model"
+            )
+
+
+def _leaves(role: Any, tree: Tree) -> tuple[list[Input], Tree]:
+    specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jax.typeof(leaf).dtype), tree)
+    return [Input(role, path) for path in _paths(tree, role)], specs
+
+
+def _paths(tree: Tree, name: str) -> list[str]:
+    paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree.leaves_with_path(tree)]
+    if len(set(paths)) < len(paths):  # {"a": {"b": …}} and {"a/b": …}
+        paths = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(tree)]
+    return [path or name for path in paths]
+
+
+def _checked_rows(rows: Any, dimensions: Dimensions) -> Any:
+    if getattr(rows, "shape", None) != (dimensions.vertices,):
+        raise ValueError(
+            f"loss(output, labels) must give one number per vertex, shape [V], got {getattr(rows, 'shape', rows)}: "
+            "return the loss of each vertex and leave the mean to dorylax"
+        )
+    if not jnp.issubdtype(rows.dtype, jnp.floating):
+        raise ValueError(f"loss(output, labels) must give real numbers, got {rows.dtype}: it would have no gradient")
+    return rows
+
+
+def _masked_sum(rows: Any, counted: Any) -> Any:
+    def total(leaf: Any) -> Any:
+        mask = counted.reshape(-1, *(1,) * (leaf.ndim - 1))
+        dtype = jnp.int32 if leaf.dtype == bool else leaf.dtype
+        return jnp.where(mask, leaf, 0).sum(axis=0, dtype=dtype)
+
+    return jax.tree.map(total, rows)
+
+
+def _without_unchanged_state(
+    forward: ClosedJaxpr, inputs: Sequence[Input], outputs: tuple[Output, ...]
+) -> tuple[ClosedJaxpr, tuple[Output, ...]]:
+    """Drops the outputs that are state as it came, which the model only reads."""
+    pairs = zip(inputs, forward.jaxpr.invars, strict=True)
+    given = {entry.name: var for entry, var in pairs if entry.role == "state"}
+    kept = [
+        k
+        for k, (entry, atom) in enumerate(zip(outputs, forward.jaxpr.outvars, strict=True))
+        if entry.role != "state" or atom is not given.get(entry.name)
+    ]
+    consts = dict(zip(forward.jaxpr.constvars, forward.consts, strict=True))
+    chosen = [forward.jaxpr.outvars[k] for k in kept]
+    return close(forward.jaxpr.invars, chosen, forward.jaxpr.eqns, consts), tuple(outputs[k] for k in kept)

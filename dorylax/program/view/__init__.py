@@ -1,0 +1,1 @@
+"""A program as people look at it: what it costs, as a table, as plain values, as a drawing."""

@@ -1,0 +1,225 @@
+"""What a program costs on a graph of a given size: arithmetic, bytes read along edges, bytes shipped to workers.
+
+Estimates from shapes alone, to compare programs and tasks with each other; nothing is run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import final
+
+from dorylax.jax_internals import JaxprEqn, Var
+from dorylax.ops.row_operators import ROLES, Role, roles, rows_side
+from dorylax.program.jaxpr.flops import equation_flops, item_bytes, num_entries, row_width, value_bytes
+from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.program import Program
+from dorylax.program.rows.types import GraphArray, Rows
+from dorylax.program.tasks.task import Task
+
+COUNTING = frozenset(name for name, reads in ROLES.items() if not reads)
+"""Graph operators that read the graph's structure alone: no values move along edges."""
+
+_FUSED: dict[str, tuple[Role, ...]] = {
+    "dorylax_attention": ("neighbour", "neighbour", "own", "own"),
+    "dorylax_attention_saving": ("neighbour", "neighbour", "own", "own"),
+    "dorylax_attention_tangent": ("neighbour", "neighbour", "own") + ("neighbour", "neighbour") + ("own",) * 6,
+    # Over out-edges, it reads the targets' scores, shifts, scales and cotangents.
+    "dorylax_attention_backward": ("own", "own", "neighbour", "own", "own", "own") + ("neighbour",) * 3,
+}
+"""As `row_operators.ROLES`, of fused operators."""
+
+_INDEX_BYTES = 4  # neighbours and edge ids are int32
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class TaskCost:
+    """The cost of running one task over the whole graph.
+
+    Attributes:
+        flops: operations (`flops.equation_flops`).
+        gathered_bytes: of a graph task, what it reads (`gathered_bytes`); 0 for others.
+        row_bytes_in: rows of vertices or edges that it reads. The graph's own arrays do not count.
+        row_bytes_out: rows that it writes.
+        parameter_bytes: what has no rows and that it reads (parameters, seeds of random bits) or writes (sums over rows, as
+            gradients): once, although every interval reads and writes it.
+        shipped_bytes: what crosses between servers and workers: of a stage that a worker runs, rows in and out, and
+            `parameter_bytes` for each interval (without the model's parameters, where workers keep them); 0 for a task that
+            runs elsewhere.
+    """
+
+    flops: int
+    gathered_bytes: int
+    row_bytes_in: int
+    row_bytes_out: int
+    parameter_bytes: int
+    shipped_bytes: int
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """Sums over tasks.
+
+    Attributes:
+        flops, gathered_bytes, shipped_bytes: as in `TaskCost`; shipped bytes with the parameters that workers keep.
+        forward_operators: graph operators of the forward pass, without those that only count (`COUNTING`).
+        backward_operators: likewise, of the backward pass.
+    """
+
+    flops: int
+    gathered_bytes: int
+    shipped_bytes: int
+    forward_operators: int
+    backward_operators: int
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ProgramCost:
+    """The cost of a program.
+
+    Attributes:
+        num_vertices, num_edges: V and E that it holds for.
+        intervals: into how many intervals rows are cut.
+        tasks: of each task, in the order of the program.
+        once: sum over the tasks that run once, before training.
+        epoch: sum over the tasks that run in every epoch.
+    """
+
+    num_vertices: int
+    num_edges: int
+    intervals: int
+    tasks: tuple[TaskCost, ...]
+    once: Totals
+    epoch: Totals
+
+
+def cost(
+    program: Program,
+    num_vertices: int | None = None,
+    num_edges: int | None = None,
+    *,
+    intervals: int = 1,
+    workers: int | None = None,
+) -> ProgramCost:
+    """Estimates what a program costs.
+
+    Args:
+        program: a program.
+        num_vertices: V (default: that of the data the model was traced on).
+        num_edges: E (default: likewise).
+        intervals: into how many intervals rows are cut: a worker gets the parameters with each.
+        workers: how many workers keep the model's parameters for an epoch, and so fetch all of them once each
+            (`dorylax.serverless.handler`); None: every call fetches those that it reads.
+
+    Raises:
+        ValueError: a size is neither given nor known, or is negative; fewer than 1 interval or worker.
+    """
+    spec = program.traced.spec
+    vertices = _size("num_vertices", "V", num_vertices, spec.num_vertices)
+    edges = _size("num_edges", "E", num_edges, spec.num_edges)
+    if intervals < 1:
+        raise ValueError(f"intervals must be ≥ 1, got {intervals}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be ≥ 1, got {workers}")
+    parameters = _parameters(program)
+    kept = frozenset() if workers is None else parameters
+    sizes = {SYMBOLS["vertex"]: vertices, SYMBOLS["edge"]: edges}
+    costs = tuple(_task_cost(program, index, sizes, intervals, kept) for index in range(len(program.tasks)))
+    pairs = list(zip(program.tasks, costs, strict=True))
+    once = _total((task, one) for task, one in pairs if task.when == "once")
+    epoch = _total((task, one) for task, one in pairs if task.when == "epoch")
+    if workers is not None:
+        fetched = workers * sum(value_bytes(var.aval, sizes) for var in parameters)
+        epoch = dataclasses.replace(epoch, shipped_bytes=epoch.shipped_bytes + fetched)
+    return ProgramCost(vertices, edges, intervals, costs, once, epoch)
+
+
+def gathered_bytes(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
+    """Bytes that a graph operator reads.
+
+    For each of the E entries: the neighbour's row (heads × columns × bytes of a number), the edge's own weight or row, 4
+    bytes of index for the neighbour, and 4 for the edge id where rows by source look up values by edge. Rows of the entry's
+    own end are read once per vertex; the V + 1 offsets do not count, nor does what is written.
+
+    Args:
+        equation: of a graph operator.
+        sizes: `{"n": V, "e": E}`.
+    """
+    name = equation.primitive.name
+    entries = num_entries(equation, sizes)
+    reads = _FUSED[name] if name in _FUSED else roles(name, equation.params)
+    total = _INDEX_BYTES * entries if "neighbour" in reads or name == "dorylax_self_loops" else 0
+    if "edge" in reads and rows_side(name, equation.params) == "out":
+        total += _INDEX_BYTES * entries
+    for k, (atom, read) in enumerate(zip(equation.invars, reads, strict=False)):
+        if read == "neighbour":
+            total += entries * row_width(equation, sizes, k) * item_bytes(atom.aval)
+        else:
+            total += value_bytes(atom.aval, sizes)
+    return total
+
+
+def is_gather(task: Task) -> bool:
+    """Whether a task is a graph operator that moves values between vertices and edges, rather than counts edges."""
+    return task.kind == "graph" and task.equations[0].primitive.name not in COUNTING
+
+
+def _size(name: str, symbol: str, given: int | None, known: int | None) -> int:
+    size = known if given is None else given
+    if size is None:
+        raise ValueError(
+            f"{name} is not known: the model was traced without it. Pass {name} ({symbol} of the graph), or trace with "
+            f"DataSpec(…, {name}=…)"
+        )
+    if size < 0:
+        raise ValueError(f"{name} must be ≥ 0, got {size}")
+    return size
+
+
+def _parameters(program: Program) -> frozenset[Var]:
+    traced = program.traced
+    entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
+    return frozenset(var for var, entry in entries if entry.role == "param")
+
+
+def _task_cost(
+    program: Program, index: int, sizes: Mapping[str, int], intervals: int, kept: frozenset[Var]
+) -> TaskCost:
+    task, interface, types = program.tasks[index], program.interfaces[index], program.facts.types
+
+    def total(values: Iterable[Var], rows: bool) -> int:
+        return sum(
+            value_bytes(var.aval, sizes)
+            for var in values
+            if isinstance(types[var], Rows) == rows and not isinstance(types[var], GraphArray)
+        )
+
+    rows_in, rows_out = total(interface.reads, True), total(interface.writes, True)
+    parameters = total(interface.reads, False) + total(interface.writes, False)
+    shipped = 0
+    if task.kind == "stage" and task.place == "worker":
+        with_call = parameters - sum(value_bytes(var.aval, sizes) for var in interface.reads if var in kept)
+        shipped = rows_in + rows_out + intervals * with_call
+    return TaskCost(
+        flops=sum(equation_flops(equation, sizes) for equation in task.equations),
+        gathered_bytes=gathered_bytes(task.equations[0], sizes) if task.kind == "graph" else 0,
+        row_bytes_in=rows_in,
+        row_bytes_out=rows_out,
+        parameter_bytes=parameters,
+        shipped_bytes=shipped,
+    )
+
+
+def _total(pairs: Iterable[tuple[Task, TaskCost]]) -> Totals:
+    chosen = list(pairs)
+    gathers = [task.phase for task, _ in chosen if is_gather(task)]
+    return Totals(
+        flops=sum(one.flops for _, one in chosen),
+        gathered_bytes=sum(one.gathered_bytes for _, one in chosen),
+        shipped_bytes=sum(one.shipped_bytes for _, one in chosen),
+        forward_operators=gathers.count("forward"),
+        backward_operators=gathers.count("backward"),
+    )

@@ -1,0 +1,250 @@
+"""A program as a table in the vocabulary of Dorylus, and as plain values for JSON.
+
+Names of tasks (Thorpe et al., "Dorylus: Affordable, Scalable, and Accurate GNN Training with Distributed CPU Servers
+and Serverless Threads", OSDI 2021): GA gathers along edges into vertices, SC scatters vertices' values to edges, AV
+is arithmetic per vertex, AE per edge; ∇ marks the backward pass. They say what a task does: a gather of the backward
+pass is ∇GA, whichever operator it is the derivative of. GS, a sum over all vertices or edges in the middle of a model, is
+ours.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from dorylax.jax_internals import Var, is_literal
+from dorylax.program.jaxpr.global_sum import GLOBAL_SUM
+from dorylax.program.program import Program
+from dorylax.program.rows.types import GraphArray
+from dorylax.program.tasks.task import Task
+from dorylax.program.tracing.flatten import GRAPH_PREFIX
+from dorylax.program.view.cost import COUNTING, ProgramCost, cost
+
+VERSION = 1
+"""Of `description`; it grows when a field changes its meaning or disappears."""
+
+_WIDTH = 120
+_BYTES = ("gathered_bytes", "shipped_bytes")
+_UNITS = "kMGTPE"
+_SHAPES = 6  # so many different shapes are listed in a cell of the table
+
+_GRAPH_TASKS = {
+    "dorylax_edge_dot": "SC",
+    "dorylax_edge_softmax": "AE",
+    "dorylax_expand": "SC",
+}
+
+
+def describe(program: Program, num_vertices: int | None = None, num_edges: int | None = None) -> str:
+    """The tasks as a table, one row each, in the order in which they run; at most 120 columns, no colours.
+
+    FLOPs and bytes are estimates (`dorylax.program.view.cost`), k, M and G steps of 1000. What a task reads and writes is
+    listed by shape, without the graph's own arrays.
+
+    Args:
+        program: a program.
+        num_vertices: V (default: that of the data the model was traced on).
+        num_edges: E (default: likewise).
+
+    Raises:
+        ValueError: a size is neither given nor known.
+    """
+    content = description(program, num_vertices, num_edges)
+    tasks, vertices, edges = content["tasks"], content["num_vertices"], content["num_edges"]
+    head = [
+        f"{content['model']}: {len(tasks)} tasks on n = {vertices:,} vertices, e = {edges:,} edges",
+        f"passes: {', '.join(content['passes']) or 'none'}",
+    ]
+    return "\n".join([*head, *_table(tasks), *_foot(content["totals"])]) + "\n"
+
+
+def description(program: Program, num_vertices: int | None = None, num_edges: int | None = None) -> dict[str, Any]:
+    """The same as plain values, for JSON (docs/command-line.md lists the fields). Arguments and errors as for `describe`."""
+    costs = cost(program, num_vertices, num_edges)
+    origins = _origins(program)
+    return {
+        "version": VERSION,
+        "model": program.traced.name,
+        "num_vertices": costs.num_vertices,
+        "num_edges": costs.num_edges,
+        "passes": list(program.passes),
+        "tasks": [_task(program, costs, origins, index) for index in range(len(program.tasks))],
+        "totals": {"once": vars(costs.once).copy(), "epoch": vars(costs.epoch).copy()},
+    }
+
+
+def task_label(program: Program, index: int) -> str:
+    """A task's name: GA, SC, AV, AE, with ∇ in the backward pass and `AV+∇AV` where both passes are one stage.
+
+    Graph operators that only count edges are "count", sums over all rows GS; the driver's tasks are "setup" (once), "begin"
+    and "end" (of an epoch), and "between" where it computes with completed sums, or with what is to be completed.
+    """
+    task = program.tasks[index]
+    if task.kind == "driver":
+        if task.when == "once":
+            return "setup"
+        written = {var for other in program.tasks[:index] if other.when == "epoch" for var in other.defined}
+        if written.isdisjoint(task.read):
+            return "begin"
+        needed = {var for other in program.tasks[index + 1 :] for var in other.read}
+        return "end" if needed.isdisjoint(task.defined) else "between"
+    if task.kind == "graph":
+        name = task.equations[0].primitive.name
+        if name in COUNTING:
+            return "count"
+        label = _GRAPH_TASKS.get(name, "GA")
+    elif task.kind == "sum":
+        label = "GS"
+    else:
+        label = "AE" if task.space == "edge" else "AV"
+    return {"forward": label, "backward": f"∇{label}", "both": f"{label}+∇{label}"}[task.phase]
+
+
+def operator_name(program: Program, index: int) -> str:
+    """What a task does: the name of a graph operator; of a stage, what stands out in it; empty for the driver."""
+    task = program.tasks[index]
+    if task.kind == "graph":
+        return task.equations[0].primitive.name.removeprefix(GRAPH_PREFIX)
+    if task.kind == "driver":
+        return ""
+    if task.kind == "sum":
+        return GLOBAL_SUM.name
+    names = [equation.primitive.name for equation in task.equations]
+    products = names.count("dot_general") + names.count("conv_general_dilated")
+    parts = ["random"] if "threefry2x32" in names or "random_bits" in names else []
+    if products:
+        parts.append("1 product" if products == 1 else f"{products} products")
+    if _computes_loss(program, task):
+        parts.append("loss")
+    return ", ".join(parts) or "elementwise"
+
+
+def shape_text(var: Var) -> str:
+    """A value's shape in symbols: `[n,16]`."""
+    return "[" + ",".join(str(dim).replace(" ", "") for dim in _dimensions(var)) + "]"
+
+
+def crossing_values(program: Program, index: int) -> tuple[list[Var], list[Var]]:
+    """What a task reads and writes, without the graph's own arrays."""
+    types, interface = program.facts.types, program.interfaces[index]
+    reads = [var for var in interface.reads if not isinstance(types[var], GraphArray)]
+    return reads, list(interface.writes)
+
+
+def sources(program: Program) -> dict[Var, int]:
+    """Which task writes each value that others read."""
+    home: dict[Var, int] = {}
+    for index, interface in enumerate(program.interfaces):
+        for var in interface.writes:
+            home.setdefault(var, index)
+    return home
+
+
+def _dimensions(var: Var) -> list[Any]:
+    aval: Any = var.aval
+    return list(aval.shape)
+
+
+def _computes_loss(program: Program, task: Task) -> bool:
+    outputs = zip(program.traced.outputs, program.traced.step.jaxpr.outvars, strict=True)
+    losses = {atom for entry, atom in outputs if entry.role == "loss" and not is_literal(atom)}
+    return not losses.isdisjoint(task.defined)
+
+
+def _origins(program: Program) -> dict[Var, int | str]:
+    """Where each value that a task may read comes from: the index of a task, or the role and name of an input."""
+    inputs = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
+    named = {
+        var: entry.name if entry.name.startswith(entry.role) else f"{entry.role} {entry.name}" for var, entry in inputs
+    }
+    return named | sources(program)
+
+
+def _task(program: Program, costs: ProgramCost, origins: Mapping[Var, int | str], index: int) -> dict[str, Any]:
+    task = program.tasks[index]
+    reads, writes = crossing_values(program, index)
+    return {
+        "index": index,
+        "task": task_label(program, index),
+        "kind": task.kind,
+        "operator": operator_name(program, index),
+        "direction": task.equations[0].params.get("direction") if task.kind == "graph" else None,
+        "when": task.when,
+        "where": task.place,
+        "phase": task.phase,
+        "space": task.space,
+        "level": task.level,
+        "equations": len(task.equations),
+        "reads": [_value(var) | {"from": origins.get(var, "constant")} for var in reads],
+        "writes": [_value(var) for var in writes],
+        **vars(costs.tasks[index]),
+    }
+
+
+def _value(var: Var) -> dict[str, Any]:
+    aval: Any = var.aval
+    shape = [dim if isinstance(dim, int) else str(dim) for dim in _dimensions(var)]
+    return {"shape": shape, "dtype": str(aval.dtype)}
+
+
+def _table(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("#", justify="right", no_wrap=True)
+    for name in ("task", "operator", "when", "where"):
+        table.add_column(name, no_wrap=True)
+    for name in ("reads", "writes"):
+        table.add_column(name)
+    for name in ("FLOPs", "gathered", "shipped"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for task in tasks:
+        operator = " ".join(filter(None, [task["operator"], task["direction"]]))
+        numbers = [quantity(task["flops"]), *(_bytes(task[name]) if task[name] else "–" for name in _BYTES)]
+        names = [str(task["index"]), task["task"], operator, task["when"], task["where"]]
+        table.add_row(*names, _shapes(task["reads"]), _shapes(task["writes"]), *numbers)
+    out = io.StringIO()
+    Console(file=out, width=_WIDTH, color_system=None, markup=False, highlight=False, legacy_windows=False).print(table)
+    return [line.rstrip() for line in out.getvalue().rstrip().splitlines()]
+
+
+def _shapes(values: Iterable[Mapping[str, Any]]) -> str:
+    """Different shapes with how many there are of each: `[n,16] 2×[n]`, those with rows first."""
+    counts: dict[str, int] = {}
+    for value in sorted(values, key=lambda value: all(isinstance(dim, int) for dim in value["shape"])):
+        text = "[" + ",".join(str(dim).replace(" ", "") for dim in value["shape"]) + "]"
+        counts[text] = counts.get(text, 0) + 1
+    words = [text if number == 1 else f"{number}×{text}" for text, number in counts.items()]
+    if len(words) > _SHAPES:
+        words[_SHAPES - 1 :] = [f"+{sum(list(counts.values())[_SHAPES - 1 :])}"]
+    return " ".join(words) or "–"
+
+
+def _foot(totals: Mapping[str, Mapping[str, int]]) -> list[str]:
+    lines = [""]
+    for name, when in (("once", "once"), ("epoch", "every epoch")):
+        of = totals[name]
+        lines.append(
+            f"{when + ':':<12} {quantity(of['flops']):>7} FLOPs, {_bytes(of['gathered_bytes']):>8} gathered, "
+            f"{_bytes(of['shipped_bytes']):>8} shipped; graph operators: "
+            f"{of['forward_operators']} forward, {of['backward_operators']} backward"
+        )
+    return lines
+
+
+def quantity(number: int) -> str:
+    """A number in steps of 1000, to three digits: `999`, `12.3 k`, `4.57 M`."""
+    if number < 1000:
+        return str(number)
+    steps = 1
+    while steps < len(_UNITS) and number / 1000**steps >= 999.5:
+        steps += 1
+    return f"{number / 1000**steps:#.3g}".rstrip(".") + f" {_UNITS[steps - 1]}"
+
+
+def _bytes(number: int) -> str:
+    text = quantity(number)
+    return f"{text}B" if " " in text else f"{text} B"

@@ -1,0 +1,275 @@
+"""The directory that a run leaves behind: where each file lies, and how small files are written.
+
+    RUN/config.yaml        the resolved configuration
+    RUN/environment.json   what it ran on
+    RUN/metrics.jsonl      one line per epoch (`dorylax.runs.metrics`)
+    RUN/summary.json       the results, once it has ended
+    RUN/trace.json         the tasks of a pipeline, once it has ended
+    RUN/checkpoints/       `dorylax.runs.checkpoint`
+
+`docs/run-directory.md` documents every field. What is *in* summary and metrics is decided by the trainer; this module
+only says where, and keeps files whole (`dorylax.durable`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import yaml
+
+from dorylax import durable
+from dorylax.errors import DorylaxError
+from dorylax.runs.differences import differences, listed
+from dorylax.runs.environment import environment
+
+SCHEMA = 1
+
+_COMPLETE = ("epochs", "target", "patience")
+# Keys that came after the first config.yaml: section, key, and what a file with that section and without the key means.
+_IMPLIED = (("single", "order", "auto"), ("single", "gathered", "float32"), ("single", "memory", "check"))
+_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json", "trace.json", "results.json")
+
+
+class RunDirectoryError(DorylaxError, RuntimeError):
+    """A path that cannot serve as this run's directory, or a file in it that is not what it should be.
+
+    Attributes:
+        user_error: whether the user asked for what cannot be (exit code 2), or the machine failed (1).
+    """
+
+    user_error: ClassVar[bool] = True
+
+
+@final
+class RunDirectoryAccessError(RunDirectoryError):
+    """The file system refuses to read or write: a full disk, a folder without permission."""
+
+    user_error: ClassVar[bool] = False
+
+
+@final
+class RunDirectory:
+    """One run's directory; make it with `create` or `open`.
+
+    Attributes:
+        path: the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, free: Collection[str] = ()
+    ) -> RunDirectory:
+        """Makes the directory, or takes up one that already belongs to a run of the same configuration.
+
+        Args:
+            path: the directory; parents are made.
+            config: nested dict of plain YAML values.
+            free: dotted keys in which a configuration that is already there may differ; config.yaml then gets the new.
+
+        Raises:
+            RunDirectoryError: as `claim`, or the file system refuses.
+        """
+        run = cls.claim(path, config, free=free)
+        run.write_start(config)
+        return run
+
+    @classmethod
+    def claim(
+        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, free: Collection[str] = ()
+    ) -> RunDirectory:
+        """The first half of `create`: all its checks, and nothing changed; `write_start` is the second.
+
+        Raises:
+            RunDirectoryError: there is something else at the path, or a run of another configuration.
+        """
+        run = cls(Path(path))
+        if run.path.exists() and not run.path.is_dir():
+            raise RunDirectoryError(f"{run.path} is a file: choose another run directory")
+        if run.path.is_dir() and any(not is_leftover(entry) for entry in _entries(run.path)):
+            if not run.config_path.is_file():
+                raise RunDirectoryError(
+                    f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
+                )
+            changed = differences(run.config, _plain(config))
+            if changed.keys() - set(free):
+                raise RunDirectoryError(
+                    f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
+                    "choose another run directory, or delete this one"
+                )
+        return run
+
+    def write_start(self, config: Mapping[str, Any]) -> None:
+        """Makes the directory, clears what a killed process left half-written, writes config.yaml, environment.json.
+
+        Raises:
+            RunDirectoryAccessError: the file system refuses.
+        """
+        _guarded(self.path.mkdir, parents=True, exist_ok=True)
+        for entry in filter(is_leftover, _entries(self.path)):
+            _guarded(entry.unlink, missing_ok=True)
+        write_text(self.config_path, yaml.safe_dump({"schema": SCHEMA, **_plain(config)}, sort_keys=False))
+        _guarded(durable.write_json, self.environment_path, {"schema": SCHEMA, **environment()})
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """An existing run.
+
+        Raises:
+            RunDirectoryError: there is none at the path.
+        """
+        run = cls(Path(path))
+        if not run.config_path.is_file():
+            raise RunDirectoryError(f"{run.path} is not a run directory: it has no config.yaml")
+        return run
+
+    @property
+    def config_path(self) -> Path:
+        """config.yaml."""
+        return self.path / "config.yaml"
+
+    @property
+    def environment_path(self) -> Path:
+        """environment.json."""
+        return self.path / "environment.json"
+
+    @property
+    def metrics_path(self) -> Path:
+        """metrics.jsonl."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        """summary.json."""
+        return self.path / "summary.json"
+
+    @property
+    def trace_path(self) -> Path:
+        """trace.json."""
+        return self.path / "trace.json"
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration in config.yaml, without its schema number; keys that came later have the value that they imply.
+
+        Raises:
+            RunDirectoryError: unreadable, or of a newer schema.
+        """
+        try:
+            content = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise RunDirectoryAccessError(f"{self.config_path} cannot be read: {error}") from error
+        except (ValueError, yaml.YAMLError) as error:
+            raise RunDirectoryError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
+        config = _checked(content, self.config_path)
+        for section, key, value in _IMPLIED:
+            if isinstance(config.get(section), dict):
+                config[section].setdefault(key, value)
+        return config
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The results in summary.json, without its schema number; None while the run has not ended.
+
+        Raises:
+            RunDirectoryError: unreadable, or of a newer schema.
+        """
+        return _read_json(self.summary_path) if self.summary_path.is_file() else None
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What the run ran on, from environment.json, without its schema number.
+
+        Raises:
+            RunDirectoryError: missing, unreadable, or of a newer schema.
+        """
+        return _read_json(self.environment_path)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its own end: all epochs, target or patience; not a signal, not diverged."""
+        summary = self.summary
+        return summary is not None and summary.get("stopped") in _COMPLETE
+
+    def write_summary(self, fields: Mapping[str, Any]) -> None:
+        """Writes summary.json: the schema number, then these fields."""
+        _guarded(durable.write_json, self.summary_path, {"schema": SCHEMA, **fields})
+
+    def write_trace(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Writes trace.json: events of Chrome's trace format, a line each, as Perfetto opens them.
+
+        Raises:
+            ValueError: a value that JSON does not know (NaN, infinity).
+            RunDirectoryAccessError: the file system refuses.
+        """
+        lines = ",\n".join(json.dumps(event, allow_nan=False, separators=(",", ":")) for event in events)
+        write_text(self.trace_path, f'{{"schema": {SCHEMA}, "displayTimeUnit": "ms", "traceEvents": [\n{lines}\n]}}\n')
+
+    def remove_summary(self) -> None:
+        """Takes an earlier summary away, when the run goes on."""
+        _guarded(self.summary_path.unlink, missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file of a run.
+
+    Raises:
+        RunDirectoryAccessError: the file system refuses (a full disk, say); the old content is still there.
+    """
+    _guarded(durable.write_file, path, text)
+
+
+def _guarded(action: Any, *args: Any, **options: Any) -> None:
+    try:
+        action(*args, **options)
+    except OSError as error:
+        raise RunDirectoryAccessError(f"the run directory cannot be written: {error}") from error
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a path has a name that only a half-written file of ours has."""
+    return durable.leftover_of(path) in _FILES
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise RunDirectoryAccessError(f"the run directory cannot be read: {error}") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
+    except ValueError as error:
+        raise RunDirectoryError(f"{path} cannot be read: {error}") from error
+    return _checked(content, path)
+
+
+def _checked(content: Any, path: Path) -> dict[str, Any]:
+    """The content without its schema number, which must be one that this version knows."""
+    if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
+        raise RunDirectoryError(f"{path} is not a file of a dorylax run: it has no schema number")
+    if content["schema"] > SCHEMA:
+        raise RunDirectoryError(
+            f"{path} has schema {content['schema']}, this version of dorylax reads up to {SCHEMA}: update dorylax"
+        )
+    return {key: value for key, value in content.items() if key != "schema"}
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """As YAML will give it back (tuples become lists), so that comparing with a file is fair."""
+    return dict(json.loads(json.dumps(config, allow_nan=False)))

@@ -1,0 +1,43 @@
+"""environment.json: what a run ran on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from typing import Any
+
+from dorylax.version import __version__
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+
+def environment() -> dict[str, Any]:
+    """What this process runs on, as JSON values; docs/run-directory.md documents them."""
+    return {
+        "dorylax": __version__,
+        "kernel": _kernel(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu_count": os.cpu_count(),
+        "jax_backend": sys.modules["jax"].default_backend() if "jax" in sys.modules else None,
+        "packages": {name: _installed(name) for name in _PACKAGES},
+    }
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _kernel() -> dict[str, Any]:
+    """Which lowering the graph operators use on the CPU: "native" or "segment", and for the latter why."""
+    from dorylax.ops import native  # late: it loads JAX, and a run's directory can be read without
+
+    status = native.status()
+    name = "native" if status.available else "segment"
+    return {"name": name, "instruction_set": status.instruction_set, "reason": status.reason}

@@ -1,0 +1,239 @@
+"""What training hands back: one record per epoch, the result of a run, and the error that ends a run.
+
+Plain data without JAX arrays on a device; nothing here trains. The definitions of the reported numbers live here and
+nowhere else: `best_epoch`, `TrainResult.test_accuracy`, `final_loss`, `seconds_per_epoch`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, final
+
+from dorylax.errors import DorylaxError
+
+Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
+Metric = Literal["accuracy", "micro_f1", "loss"]
+_EVALUATED_LOSSES = ("train_loss", "val_loss", "test_loss")
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class EpochRecord:
+    """One epoch.
+
+    Attributes:
+        epoch: counted from 0.
+        loss: masked training loss, without penalty, before the update of this epoch.
+        train_accuracy: of the exact forward without dropout after the update, as a fraction (micro-F1 for multi-label
+            data); None where the epoch was not evaluated, and where runs are judged by their loss.
+        val_accuracy: likewise; None also where the validation mask is empty.
+        test_accuracy: likewise.
+        seconds: time of training alone, without evaluation, checkpoint and compilation; wall time, but on a pipeline's
+            virtual clock simulated time.
+        dollars: US dollars that the run has cost up to its end; None where it costs nothing.
+        train_loss: mean loss over the training vertices of the exact forward without dropout after the update; None where
+            the epoch was not evaluated, and where runs are judged by accuracy.
+        val_loss: likewise; None also where the validation mask is empty.
+        test_loss: likewise.
+    """
+
+    epoch: int
+    loss: float
+    train_accuracy: float | None
+    val_accuracy: float | None
+    test_accuracy: float | None
+    seconds: float
+    dollars: float | None = None
+    train_loss: float | None = None
+    val_loss: float | None = None
+    test_loss: float | None = None
+
+    @classmethod
+    def judged(
+        cls,
+        epoch: int,
+        loss: float,
+        scores: Sequence[float | None],
+        metric: Metric,
+        *,
+        seconds: float,
+        dollars: float | None = None,
+    ) -> EpochRecord:
+        """An epoch with what an evaluation gave for the three masks: losses or accuracies, as the metric says."""
+        train, val, test = scores
+        if metric == "loss":
+            losses = {"train_loss": train, "val_loss": val, "test_loss": test}
+            return cls(epoch, loss, None, None, None, seconds, dollars, **losses)
+        return cls(epoch, loss, train, val, test, seconds, dollars)
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether this epoch ended with an evaluation (the training mask is never empty)."""
+        return self.train_accuracy is not None or self.train_loss is not None
+
+    @property
+    def validated(self) -> bool:
+        """Whether there is a number to choose an epoch by."""
+        return self.val_accuracy is not None or self.val_loss is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, in order, as JSON may carry them; `dollars` and losses of an evaluation only where there are some."""
+        left_out = {"dollars"} if self.dollars is None else set()
+        left_out |= set(_EVALUATED_LOSSES) if self.train_loss is None else set()
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in left_out}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> EpochRecord:
+        """Inverse of `to_dict`; a missing or unknown field is a ValueError."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        losses = () if _EVALUATED_LOSSES[0] in fields else _EVALUATED_LOSSES
+        if {*fields, "dollars", *losses} != names:
+            raise ValueError(f"an epoch's record has the fields {sorted(names)}, got {sorted(fields)}")
+        return cls(**fields)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Timings:
+    """Where a run's time went, in seconds, summed over all its processes if it was resumed.
+
+    Real time, but for `train` of a pipeline on the virtual clock, which is simulated.
+
+    Attributes:
+        compile: tracing the model, splitting it, compiling, ordering and partitioning the graph.
+        train: the epochs' steps, and what is computed once because it is the same in all of them.
+        evaluate: evaluations.
+        checkpoint: writing checkpoints.
+        wall: of `Trainer.fit` in the process that ended the run; real time on any clock.
+    """
+
+    compile: float = 0.0
+    train: float = 0.0
+    evaluate: float = 0.0
+    checkpoint: float = 0.0
+    wall: float = 0.0
+
+
+def improves(record: EpochRecord, best: EpochRecord | None) -> bool:
+    """Whether an epoch takes over as the best so far; see `best_epoch`."""
+    if not record.evaluated:
+        return False
+    if best is None or not record.validated or not best.validated:
+        return True
+    if record.val_loss is not None and best.val_loss is not None:
+        return record.val_loss < best.val_loss
+    return (record.val_accuracy or 0.0) > (best.val_accuracy or 0.0)
+
+
+def best_epoch(history: Sequence[EpochRecord]) -> int | None:
+    """The epoch that the run is judged by.
+
+    Returns:
+        The epoch of the highest validation accuracy, or of the lowest validation loss where that judges, the earliest of
+        equals; where the validation mask is empty, the last evaluated epoch; None before any evaluation.
+    """
+    best: EpochRecord | None = None
+    for record in history:
+        if improves(record, best):
+            best = record
+    return None if best is None else best.epoch
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+    """A run that has ended.
+
+    Attributes:
+        history: one record per epoch, from epoch 0 also where the run was resumed.
+        params: parameters after `best_epoch`, nested dict of NumPy arrays (those of `Trainer.predict`); the last ones
+            where no epoch was evaluated.
+        last_params: parameters after the last epoch, likewise.
+        best_epoch: see `best_epoch` in this module.
+        stopped: why the run ended: all "epochs" done, the "target" accuracy reached, "patience" exhausted, a "signal"
+            (SIGTERM) asked for it, or it "diverged" (only inside a `TrainingError`).
+        timings: seconds of compilation, training, evaluation and checkpoints.
+        metric: what the run is judged by: "accuracy", "micro_f1" for multi-label data (its accuracies are then that), or
+            "loss", where there are no accuracies.
+        first_epoch: the epoch that this process began with; 0 unless resumed.
+        passes: of the optimised program whose step was trained with; None where it was plain `jax.value_and_grad`.
+        pipeline: mode, staleness, servers, intervals and counters of the pipeline that trained; None where none did.
+        state: what the model keeps besides parameters (running statistics), after `best_epoch`; of a Linen module the
+            other collections: `module.apply({"params": result.params, **result.state}, …)`.
+    """
+
+    history: list[EpochRecord]
+    params: Any
+    last_params: Any
+    best_epoch: int | None
+    stopped: Stopped
+    timings: Timings
+    metric: Metric = "accuracy"
+    first_epoch: int = 0
+    passes: tuple[str, ...] | None = None
+    pipeline: dict[str, Any] | None = None
+    state: Any = None
+
+    @property
+    def val_accuracy(self) -> float | None:
+        """Validation accuracy at the best epoch, a fraction; None where the mask is empty."""
+        return None if self.best_epoch is None else self.history[self.best_epoch].val_accuracy
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """Test accuracy at the epoch of best validation, a fraction; None where the test mask is empty."""
+        return None if self.best_epoch is None else self.history[self.best_epoch].test_accuracy
+
+    @property
+    def val_loss(self) -> float | None:
+        """Mean loss over the validation vertices at the best epoch; None where the metric is an accuracy."""
+        return None if self.best_epoch is None else self.history[self.best_epoch].val_loss
+
+    @property
+    def test_loss(self) -> float | None:
+        """Mean loss over the test vertices at the epoch of best validation; None where the metric is an accuracy."""
+        return None if self.best_epoch is None else self.history[self.best_epoch].test_loss
+
+    @property
+    def final_loss(self) -> float | None:
+        """The last epoch's masked training loss, without penalty, before its update; None before any epoch."""
+        return self.history[-1].loss if self.history else None
+
+    @property
+    def seconds_per_epoch(self) -> float | None:
+        """Median of the epochs' training seconds without the first (the first itself if it is the only one)."""
+        seconds = [record.seconds for record in self.history]
+        return statistics.median(seconds[1:] or seconds) if seconds else None
+
+    def summary(self) -> dict[str, Any]:
+        """The results as plain values: summary.json without the seed (docs/run-directory.md has the fields)."""
+        losses = {"val_loss": self.val_loss, "test_loss": self.test_loss} if self.metric == "loss" else {}
+        return {
+            "stopped": self.stopped,
+            "epochs": len(self.history),
+            "metric": self.metric,
+            "best_epoch": self.best_epoch,
+            "val_accuracy": self.val_accuracy,
+            "test_accuracy": self.test_accuracy,
+            **losses,
+            "final_loss": self.final_loss,
+            "seconds_per_epoch": self.seconds_per_epoch,
+            "timings": dataclasses.asdict(self.timings),
+            "passes": None if self.passes is None else list(self.passes),
+            "pipeline": self.pipeline,
+        }
+
+
+@final
+class TrainingError(DorylaxError, RuntimeError):
+    """A run that cannot go on.
+
+    Attributes:
+        result: what it had reached, where there is something: history, best parameters, timings.
+    """
+
+    def __init__(self, message: str, result: TrainResult | None = None) -> None:
+        super().__init__(message)
+        self.result = result

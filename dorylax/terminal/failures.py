@@ -1,0 +1,76 @@
+"""How the command line says what went wrong: exceptions to one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple, final
+
+import click
+
+from dorylax.errors import DorylaxError
+from dorylax.near_matches import choose, close
+from dorylax.user_code.lines import in_one_sentence, user_line
+
+FAILED = 1
+WRONG = 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+TERMINATED = 143  # 128 + SIGTERM
+
+_LOWER = "lower model.hidden_features, model.heads or model.num_layers, or take a smaller graph"
+
+
+@final
+class CommandError(DorylaxError):
+    """An end that has been explained already: text for standard error, and the exit code."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Explained(NamedTuple):
+    """One line about an error (of the user's own code two: where, and what), and the exit code."""
+
+    line: str
+    code: int
+
+
+def explain(error: BaseException) -> Explained | None:
+    """What to tell the user about an exception; None where only a traceback helps.
+
+    Of one that comes from the user's own code (a model, an optimizer) it is the line there, and one sentence.
+
+    Our own error classes speak to users. Whether the user or the machine is to blame says their attribute `user_error`;
+    where a class has none, wrong input is a ValueError, and what a run or the machine did is not.
+    """
+    if isinstance(error, click.ClickException):
+        return Explained(_click_line(error), WRONG)
+    text = str(error).strip()
+    if isinstance(error, DorylaxError):
+        wrong = getattr(error, "user_error", isinstance(error, ValueError))
+        return Explained(text, WRONG if wrong else FAILED)
+    if isinstance(error, OSError) and error.strerror is not None:
+        place = "" if error.filename is None else f"{error.filename}: "  # a full disk comes without a name
+        return Explained(f"{place}{error.strerror}", FAILED)
+    if isinstance(error, MemoryError) or _out_of_device_memory(error):
+        reason = " ".join(text.removeprefix("RESOURCE_EXHAUSTED:").split("\n")[0].split()).rstrip(".")
+        return Explained(f"this does not fit in memory{f' ({reason})' if reason else ''}: {_LOWER}", FAILED)
+    if (line := user_line(error)) is not None:
+        return Explained(f"{line}\n{in_one_sentence(error)}", FAILED)
+    return None
+
+
+def _out_of_device_memory(error: BaseException) -> bool:
+    """Whether XLA could not allocate an array."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
+
+
+def _click_line(error: click.ClickException) -> str:
+    """The message of click in one line, with near matches of what exists."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, click.NoSuchOption):
+        names = [name for param in context.command.params for name in param.opts] if context else []
+        return f"no such option {error.option_name}: {choose(close(error.option_name, names), names)}"
+    line = " ".join(error.format_message().split())
+    return line[:1].lower() + line[1:].rstrip(".")

@@ -1,0 +1,194 @@
+"""The jitted work of an epoch: one training step, one evaluation, one prediction.
+
+Everything large is an argument: a graph or features that a jitted function closed over would become constants, which
+XLA folds for minutes. The epoch and the seed are arguments too, so that nothing is compiled again for them. Functions
+and their compiled forms are kept per (model structure, optimizer), and in them per (data's shapes, gradient): many
+seeds of one configuration are traced, split and compiled once.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Hashable
+from typing import Any, cast, final
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dorylax.program.model.base import ModelParts, Structure, Tree, signature
+from dorylax.program.program import Gathered
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.compiled import Compiled
+from dorylax.trainer.step.forward import Forward, forward_of
+from dorylax.trainer.step.gradient import Gradient, PlainGradient, ProgramGradient
+from dorylax.trainer.step.objective import CLASSES, Objective
+
+
+@final
+class StepFunctions:
+    """What the trainer runs for one model structure and optimizer.
+
+    Args:
+        structure: of the model.
+        optimizer: its optimizer.
+        objective: what is minimised.
+
+    Attributes:
+        objective: likewise.
+        plain: the gradient as JAX differentiates the model.
+        start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
+    """
+
+    def __init__(
+        self, structure: Structure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
+    ) -> None:
+        self._structure = structure
+        self.objective = objective
+        self._optimizer = optax.with_extra_args_support(optimizer)
+        self._outputs: dict[Any, tuple[Any, Any]] = {}
+        self._optimised: dict[Any, ProgramGradient] = {}
+        self._steps: dict[Gradient, Compiled] = {}
+        self.plain = PlainGradient(structure, objective.rows)
+        self.start = Compiled(self._start)
+        self._forwards: dict[Any, Forward] = {}
+        self._evaluations: dict[Forward, Compiled] = {}
+        self._predictions: dict[Forward, Compiled] = {}
+
+    def output_shapes(self, *args: Any) -> tuple[Any, Any]:
+        """Abstract `(output, new state)` of a training forward: traced once per argument shapes, never computed.
+
+        Args:
+            args: params, streams, state, graph, features, and further inputs by name.
+        """
+
+        def call(*args: Any) -> tuple[Any, Tree]:
+            return self._structure.apply_train(*args[:-1], **args[-1])
+
+        key = signature(args)
+        if key not in self._outputs:
+            self._outputs[key] = jax.eval_shape(call, *args)
+        return self._outputs[key]
+
+    def optimised(
+        self, parts: ModelParts, spec: DataSpec, *, gathered: Gathered = "float32"
+    ) -> tuple[ProgramGradient, float]:
+        """The gradient by the optimised program, and the seconds spent on tracing it now (0 if it was there).
+
+        Args:
+            parts: the model, of this structure.
+            spec: the data that it will run on.
+            gathered: how an epoch stores the rows that it sums over neighbours.
+
+        Raises:
+            SplitError: the model cannot be split.
+        """
+        key = (spec, gathered, signature((parts.params, parts.streams, parts.state)))
+        if key in self._optimised:
+            return self._optimised[key], 0.0
+        begin = time.perf_counter()
+        self._optimised[key] = ProgramGradient.of(parts, spec, gathered, self.objective.rows)
+        return self._optimised[key], time.perf_counter() - begin
+
+    def forward(self, parts: ModelParts, spec: DataSpec) -> Forward:
+        """How a model is evaluated that something else trains: by its program, or as it is where that cannot be split."""
+        key = (spec, signature((parts.params, parts.streams, parts.state)))
+        if key not in self._forwards:
+            self._forwards[key] = forward_of(parts, spec, ())
+        return self._forwards[key]
+
+    def step(self, gradient: Gradient) -> Compiled:
+        """`((params, opt_state, state), inputs) -> ((params, opt_state, state), loss)` with this gradient.
+
+        Donates its first argument; the inputs are `EpochInputs`, the loss is that before the update.
+        """
+        if gradient not in self._steps:
+            self._steps[gradient] = Compiled(functools.partial(self._step, gradient), donate=(0,))
+        return self._steps[gradient]
+
+    def evaluation(self, forward: Forward) -> Compiled:
+        """`(params, state, inputs) -> (sums [3, …], nan)` with this forward pass.
+
+        `inputs` are `(streams, kept, arrays)`, where `kept` is `forward.kept_of`; the results are `Objective.sums` on the
+        three masks, and whether any output is NaN.
+        """
+        if forward not in self._evaluations:
+            self._evaluations[forward] = Compiled(functools.partial(_evaluate, forward, self.objective))
+        return self._evaluations[forward]
+
+    def prediction(self, forward: Forward) -> Compiled:
+        """`(params, state, inputs) -> output`, floating arrays as float32; inputs as of `evaluation`."""
+        if forward not in self._predictions:
+            self._predictions[forward] = Compiled(functools.partial(_predict, forward))
+        return self._predictions[forward]
+
+    def _start(self, params: Tree, state: Tree) -> tuple[Tree, Tree, Tree]:
+        return _fresh(params), _fresh(self._optimizer.init(params)), _fresh(state)
+
+    def _step(
+        self, gradient: Gradient, carry: tuple[Tree, Tree, Tree], inputs: EpochInputs
+    ) -> tuple[tuple[Tree, Tree, Tree], Any]:
+        params, opt_state, state = carry
+        loss, gradients, new_state = gradient(params, state, inputs)
+
+        def value_fn(candidate: Tree) -> Any:
+            return gradient.loss(candidate, state, inputs)
+
+        # The extra arguments serve optimizers that look at the loss (line searches, reduce_on_plateau).
+        updates, new_opt_state = self._optimizer.update(
+            gradients, opt_state, params, value=loss, grad=gradients, value_fn=value_fn
+        )
+        new_params = optax.apply_updates(params, updates)
+        return _like((new_params, new_opt_state, new_state), carry), loss
+
+
+def _predict(forward: Forward, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]) -> Any:
+    return jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
+        forward(params, state, *inputs),
+    )
+
+
+def _evaluate(
+    forward: Forward,
+    objective: Objective,
+    params: Tree,
+    state: Tree,
+    inputs: tuple[Tree, tuple[Any, ...], TrainingArrays],
+) -> tuple[Any, Any]:
+    output, arrays = forward(params, state, *inputs), inputs[2]
+    floats = [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    nan = functools.reduce(jnp.logical_or, (jnp.isnan(leaf).any() for leaf in floats), jnp.bool_(False))
+    return objective.sums(output, arrays.labels, arrays.masks), nan
+
+
+def step_functions(
+    structure: Structure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
+) -> StepFunctions:
+    """The functions for a structure, an optimizer and an objective: one object for equal ones.
+
+    An optimizer is the same only if it is the same object (its functions are compared by identity), and so is a loss.
+    """
+    try:
+        return _cached(cast(Hashable, structure), optimizer, objective)
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        return StepFunctions(structure, optimizer, objective)
+
+
+@functools.lru_cache(maxsize=16)
+def _cached(structure: Any, optimizer: optax.GradientTransformation, objective: Objective) -> StepFunctions:
+    return StepFunctions(structure, optimizer, objective)
+
+
+def _fresh(tree: Tree) -> Tree:
+    """Copies with a definite dtype: outputs then share no buffer with inputs, and later steps see the same types."""
+    return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype, copy=True), tree)
+
+
+def _like(tree: Tree, template: Tree) -> Tree:
+    """Dtypes of the template (and no weak types), so that one executable serves every epoch."""
+    return jax.tree.map(lambda leaf, old: jnp.asarray(leaf, dtype=old.dtype), tree, template)

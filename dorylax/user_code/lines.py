@@ -1,0 +1,100 @@
+"""Which code is the user's own, and the line of it that an exception comes from. Without JAX, which is not always there."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, final
+
+_SITE = tuple(f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib"))
+_LIBRARIES = tuple(
+    f"{site}{name}/"
+    for site in _SITE
+    for name in (
+        *("jax", "jaxlib", "flax", "optax", "opt_einsum", "orbax", "numpy", "scipy", "pandas", "jaxtyping", "beartype"),
+        *("typeguard", "ml_dtypes", "treescope", "chex", "cloudpickle", "pydantic", "click", "rich", "dorylax"),
+    )
+)
+_PYTHON = f"{sysconfig.get_path('stdlib')}/"
+_ROOT = Path(__file__).resolve().parents[1]
+# In a checkout the package's own folders lie beside tests and examples, which are users like others.
+_OWN = (f"{_ROOT}/", *(f"{_ROOT.parent / name}/" for name in ("layers", "pipeline", "serverless", "experiments")))
+
+
+@final
+class UserLine(NamedTuple):
+    """A line of the user's own code.
+
+    Attributes:
+        file: its path.
+        line: from 1.
+        function: what it is in, as `Net.__call__`; empty where that is not known.
+        text: the source; empty where the file cannot be read.
+    """
+
+    file: str
+    line: int
+    function: str
+    text: str
+
+    def __str__(self) -> str:
+        """`models.py:75 (Net.__call__): return self.last(h)`, with the path from the current folder."""
+        path = os.path.relpath(self.file)
+        place = f"{self.file if path.startswith(os.pardir) else path}:{self.line}"
+        place += f" ({self.function})" if self.function else ""
+        return f"{place}: {self.text}" if self.text else place
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is neither of a library, nor of Python, nor ours, nor no file at all."""
+    if file.startswith("<"):
+        return False
+    of_python = file.startswith(_PYTHON) and not file.startswith(_SITE)
+    return not of_python and not file.startswith(_LIBRARIES + _OWN)
+
+
+def user_line(error: BaseException) -> UserLine | None:
+    """The innermost line of the user's own that an exception has come through; None where there is none.
+
+    Of a SyntaxError it is the line that cannot be read.
+    """
+    if isinstance(error, SyntaxError) and error.filename is not None and is_users(error.filename):
+        return UserLine(error.filename, error.lineno or 1, "", (error.text or "").strip())
+    found: UserLine | None = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if is_users(code.co_filename):
+            text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+            found = UserLine(code.co_filename, line, code.co_qualname, text)
+    return found
+
+
+def in_one_sentence(error: BaseException) -> str:
+    """`TypeError: dot_general requires …`: the exception's type and its first line, without what JAX adds to it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    name = type(error).__name__
+    # jaxtyping's first line says which function, the next three which argument, its value and what was expected.
+    said = " ".join(lines[: 4 if type(error).__module__.startswith("jaxtyping") else 1])
+    return f"{name}: {said}" if said else name
+
+
+@contextlib.contextmanager
+def user_line_noted() -> Iterator[None]:
+    """An exception that comes from the user's own code gets a note that names the line; its type stays what it is.
+
+    Our own exceptions name lines themselves.
+    """
+    try:
+        yield
+    except Exception as error:
+        line = None if type(error).__module__.partition(".")[0] == "dorylax" else user_line(error)
+        if line is not None:
+            note = f"in {line}"
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+        raise

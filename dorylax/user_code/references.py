@@ -1,0 +1,108 @@
+"""References to models and optimizers that the user wrote: `my_models.py:MyGNN` or `package.module:MyGNN`.
+
+A file is executed once in a process, as a module of its own that cloudpickle ships by value, so that an optimizer reaches
+servers that have no such file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from types import ModuleType
+from typing import Any, final
+
+from dorylax.errors import DorylaxError
+from dorylax.user_code.lines import user_line, user_line_noted
+
+
+@final
+class UserCodeError(DorylaxError, ValueError):
+    """A reference that leads nowhere, or to what cannot be used."""
+
+
+def is_reference(name: object) -> bool:
+    """Whether a name is a reference to something of the user's own."""
+    return isinstance(name, str) and ":" in name
+
+
+def load_reference(reference: str) -> Any:
+    """What a reference names.
+
+    Args:
+        reference: `FILE.py:NAME` or `MODULE:NAME`.
+
+    Raises:
+        UserCodeError: there is no such file, module or name, or it cannot be called.
+        Exception: what executing the file or the module raises.
+    """
+    place, _, name = reference.rpartition(":")
+    try:
+        with user_line_noted():
+            module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except FileNotFoundError:
+        raise UserCodeError(f"{reference!r}: there is no file {place} in {Path.cwd()}") from None
+    except Exception as error:
+        if user_line(error) is not None:  # it is the user's own code that fails
+            raise
+        raise UserCodeError(f"{reference!r} cannot be imported: {type(error).__name__}: {error}") from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        names = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
+        raise UserCodeError(f"{reference!r}: {place} has no {name!r} to call, but {', '.join(names) or 'nothing'}")
+    return found
+
+
+def options_of(reference: str, given: Collection[str], known: Collection[str]) -> dict[str, Any]:
+    """Which options a class or function takes by keyword, with their defaults; `inspect.Parameter.empty` where it has none.
+
+    Args:
+        reference: as of `load_reference`.
+        given: names that it is always called with, and must take.
+        known: names of options.
+
+    Raises:
+        UserCodeError: as `load_reference`; or it does not take what is given, or needs more than is known.
+    """
+    call = load_reference(reference)
+    # Of a class its own __init__: metaclasses, as that of nnx.Module, take anything.
+    parameters = inspect.signature(call.__init__ if inspect.isclass(call) else call).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return {}
+    named = {one.name: one.default for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    if inspect.isclass(call):
+        del named[next(iter(named))]  # self
+    if missing := [name for name in given if name not in named]:
+        raise UserCodeError(f"{reference!r} is called with {', '.join(given)}, but takes no {missing[0]}")
+    for name, default in named.items():
+        if default is inspect.Parameter.empty and name not in given and name not in known:
+            raise UserCodeError(
+                f"{reference!r} needs {name!r}, which no configuration has: give it a default, or call it one of "
+                f"{', '.join(known)}"
+            )
+    return {name: default for name, default in named.items() if name in known}
+
+
+def _from_file(path: Path) -> ModuleType:
+    import cloudpickle
+
+    path = path.resolve(strict=True)
+    name = f"dorylax_own_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UserCodeError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    cloudpickle.register_pickle_by_value(module)
+    return module

@@ -1,0 +1,39 @@
+"""What every host of a run is given, wherever it lives: nothing in it is the state of another host."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dorylax.clock import Clock
+from dorylax.cost import TimeModel
+from dorylax.pipeline.plan import Plan
+from dorylax.pipeline.stages import StageSizes
+from dorylax.pipeline.transport import Transport
+
+
+class HostContext(NamedTuple):
+    """What hosts share.
+
+    Attributes:
+        plan: the steps.
+        sizes: rows of each call of a stage.
+        edge_chunk: edges of a chunk.
+        homes: the graph server of each interval of the whole graph.
+        parameter_servers: how many there are.
+        one_at_a_time: whether a server runs only one task of any kind at a time (`no-pipe`).
+        copies_rows: whether intervals copy the rows of neighbours that they read again (asynchronous training).
+        transport: between servers.
+        clock: where time comes from.
+        times: how long things take in virtual time; None on the real clock.
+    """
+
+    plan: Plan
+    sizes: StageSizes
+    edge_chunk: int
+    homes: tuple[int, ...]
+    parameter_servers: int
+    one_at_a_time: bool
+    copies_rows: bool
+    transport: Transport
+    clock: Clock
+    times: TimeModel | None

@@ -1,0 +1,106 @@
+"""A graph host: one graph server, the gate before its epochs, and the coroutines of its intervals.
+
+An interval's life is `_live`: enter the gate, pull weights, take the plan's steps, wait for what was sent, again. Which
+tasks overlap is nobody's decision: it follows from what each coroutine awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+
+from dorylax.jax_internals import Var
+from dorylax.pipeline.driver import Driver
+from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.plan import Step
+from dorylax.pipeline.steps import RUN
+from dorylax.pipeline.visit import Visit
+from dorylax.program.rows.types import Free, Summed
+
+
+@final
+class GraphHost:
+    """The intervals of one graph server.
+
+    Args:
+        server: it.
+        constants: the data of each interval, by value; what is computed once is added.
+        report: takes what intervals have done to the ledger.
+
+    Attributes:
+        server: as given.
+    """
+
+    def __init__(
+        self, server: GraphServer, constants: Sequence[dict[Var, Any]], report: Callable[[Started | Walked], None]
+    ) -> None:
+        self.server = server
+        self._constants, self._report = constants, report
+        self._plan, self._clock = server.context.plan, server.context.clock
+        inputs = set(self._plan.program.traced.step.jaxpr.invars)
+        self._of_data = [k for k, entry in enumerate(self._plan.publications) if entry.var in inputs]
+
+    def prepare(self) -> list[asyncio.Task[None]]:
+        """Begins what comes before training: publishing data that are read through edges, and what is computed once."""
+        return self._spawn(self._prepare)
+
+    def free_values(self) -> dict[Var, Any]:
+        """The values without rows that stay the same; complete after `prepare`, and the same on every host."""
+        types, first = self._plan.program.facts.types, self._constants[0]
+        return {var: value for var, value in first.items() if isinstance(types[var], Free | Summed)}
+
+    def begin(self, driver: Driver, epoch: int) -> None:
+        """Lets all intervals come to the gate.
+
+        Args:
+            driver: what has no rows.
+            epoch: the first.
+        """
+        self._spawn(lambda interval, number: self._live(interval, number, driver, epoch))
+
+    def _spawn(self, life: Callable[[int, int], Any]) -> list[asyncio.Task[None]]:
+        first = self.server.first_interval
+        return [
+            self._clock.spawn(life(interval, first + interval), name=f"interval {first + interval}")
+            for interval in range(self.server.num_intervals)
+        ]
+
+    async def _prepare(self, interval: int, number: int) -> None:
+        visit = Visit(interval, number, -1, -1, (), {}, self._constants[interval])
+        for publication in self._of_data:
+            await self.server.publish(publication, visit)
+        for step in self._plan.once:
+            await self._run(step, visit)
+        await self.server.finish(visit)
+        self._constants[interval].update(visit.values)
+
+    async def _live(self, interval: int, number: int, driver: Driver, epoch: int) -> None:
+        while True:
+            await self.server.gate.enter(number, epoch)
+            pulled = await self.server.parameters.pull(number, epoch)
+            values = driver.values(pulled, epoch)
+            weights = tuple(jax.tree.leaves(pulled.params))
+            visit = Visit(interval, number, epoch, pulled.version, weights, values, self._constants[interval])
+            for step in self._plan.epoch:
+                await self._run(step, visit)
+            await self.server.finish(visit)
+            del visit, pulled, weights, values  # their rows and weights are not to outlive the epoch
+            self._report(Walked(number, epoch))
+            epoch += 1
+
+    async def _run(self, step: Step, visit: Visit) -> None:
+        """Runs one step of an interval, up to and including the publication of what it writes.
+
+        Boundary rows and gradients are on their way when it returns (`Visit.background`).
+        """
+        await RUN[step.kind](self.server, step, visit)
+        for number in step.publishes:
+            await self.server.publish(number, visit)
+        if step.sums and visit.epoch >= 0:
+            await self.server.push(step, visit)
+        for var in step.forget:
+            visit.values.pop(var, None)

@@ -1,0 +1,42 @@
+"""Where parameter servers compute: a thread for each, for as long as the model of their cost says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, final
+
+from dorylax.clock import Clock
+from dorylax.cost import TimeModel
+from dorylax.pipeline.recorder import Recorder
+
+T = TypeVar("T")
+
+
+@final
+class ParameterWorkers:
+    """See `endpoint.Compute`.
+
+    Args:
+        num_servers: how many compute.
+        clock: where their workers come from.
+        times: how long updates take in virtual time; None on the real clock.
+        recorder: told of what was computed.
+    """
+
+    def __init__(self, num_servers: int, clock: Clock, times: TimeModel | None, recorder: Recorder) -> None:
+        self._workers = [clock.workers(f"parameters {server}", 1) for server in range(num_servers)]
+        self._times, self._recorder = times, recorder
+
+    async def __call__(
+        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...]
+    ) -> T:
+        """See `endpoint.Compute`."""
+        seconds = 0.0 if self._times is None else self._times.update((server, *order), bytes=num_bytes)
+        timed = await self._workers[server].run(work, seconds=seconds, order=order)
+        times = (timed.start, timed.end)
+        if kind == "update":
+            self._recorder.update(server, order[0], times)
+        else:
+            epoch, _, interval = order
+            self._recorder.finish(server, interval, epoch, times)
+        return timed.value

@@ -1,0 +1,91 @@
+"""Optimizers by name: one step of each against arithmetic done by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dorylax.config import OptimizerConfig
+from dorylax.config.optimizers import OPTIMIZERS, first_layer_mask, make_optimizer
+from dorylax.config.schema import OptimizerConfig as Schema
+
+
+def _config(name: str, **options: Any) -> OptimizerConfig:
+    return Schema(name=name, **{"learning_rate": 0.1, **OPTIMIZERS[name].options, **options})
+
+
+def _steps(config: OptimizerConfig, w: float, gradients: list[float]) -> list[float]:
+    """The parameter after each step."""
+    transformation = make_optimizer(config)
+    params = {"w": jnp.float32(w)}
+    state = transformation.init(params)
+    seen = []
+    for gradient in gradients:
+        updates, state = transformation.update({"w": jnp.float32(gradient)}, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+        seen.append(float(params["w"]))
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # w = 2, gradients 0.5 and 0.5, learning rate 0.1.
+        ("sgd", [1.95, 1.9]),
+        ("momentum", [1.95, 1.95 - 0.1 * (0.5 + 0.9 * 0.5)]),
+        ("nesterov", [2 - 0.1 * (0.5 + 0.9 * 0.5), 2 - 0.095 - 0.1 * (0.5 + 0.9 * 0.95)]),
+        ("adam", [1.9, 1.8]),
+        ("adamw", [1.9, 1.8]),
+        ("rmsprop", [2 - 0.05 / math.sqrt(0.025), 2 - 0.05 / math.sqrt(0.025) - 0.05 / math.sqrt(0.0475)]),
+        # Adagrad's accumulator starts at 0.1.
+        ("adagrad", [2 - 0.05 / math.sqrt(0.35), 2 - 0.05 / math.sqrt(0.35) - 0.05 / math.sqrt(0.6)]),
+        # LAMB: Adam's direction (1) scaled to the parameter's norm.
+        ("lamb", [2 - 0.1 * 2, 1.8 - 0.1 * 1.8]),
+    ],
+)
+def test_two_steps_by_hand(name: str, expected: list[float]) -> None:
+    np.testing.assert_allclose(_steps(_config(name), 2.0, [0.5, 0.5]), expected, rtol=1e-5)
+
+
+def test_every_name_is_covered_above() -> None:
+    covered = {"sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad", "lamb"}
+    assert covered == set(OPTIMIZERS)
+
+
+def test_options_reach_the_optimizer() -> None:
+    assert _steps(_config("momentum", momentum=0.0), 2.0, [0.5, 0.5])[1] == pytest.approx(1.9)
+    assert _steps(_config("adam", epsilon=0.5), 2.0, [0.5])[0] == pytest.approx(1.95)
+    assert _steps(_config("adam", beta1=0.0, beta2=0.0), 2.0, [0.5, -0.25])[1] == pytest.approx(2.0)
+    assert _steps(_config("rmsprop", beta2=0.0), 2.0, [0.5])[0] == pytest.approx(1.9)
+
+
+def test_coupled_decay_is_the_gradient_of_half_lambda_w_squared() -> None:
+    # 2 - 0.1·(0.5 + 0.25·2)
+    assert _steps(_config("sgd", weight_decay=0.25), 2.0, [0.5]) == pytest.approx([1.9])
+    # Adam divides by the gradient's size: decay that cancels the gradient stops it.
+    assert _steps(_config("adam", weight_decay=0.25), 2.0, [-0.5]) == pytest.approx([2.0])
+
+
+def test_decoupled_decay_stays_out_of_the_moments() -> None:
+    assert _steps(_config("adamw", weight_decay=0.25), 2.0, [-0.5]) == pytest.approx([2.0 + 0.1 - 0.1 * 0.25 * 2])
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_decay_on_the_first_layer_only(name: str) -> None:
+    params = {"convs": {0: {"kernel": jnp.ones(2), "bias": jnp.ones(1)}, 1: {"kernel": jnp.ones(2)}}}
+    zero = jax.tree.map(jnp.zeros_like, params)
+    transformation = make_optimizer(_config(name, weight_decay=0.5, weight_decay_on="first"))
+    updates, _ = transformation.update(zero, transformation.init(params), params)
+    np.testing.assert_allclose(updates["convs"][0]["kernel"], -0.05)
+    np.testing.assert_allclose(updates["convs"][0]["bias"], -0.05)
+    np.testing.assert_array_equal(updates["convs"][1]["kernel"], 0)
+
+
+def test_the_mask_needs_a_first_layer() -> None:
+    with pytest.raises(ValueError, match=r"no parameter's path starts with convs/0 \(there is layers/0/kernel, …\)"):
+        first_layer_mask({"layers": {0: {"kernel": jnp.ones(2)}}})

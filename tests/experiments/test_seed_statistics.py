@@ -1,0 +1,53 @@
+"""Statistics over seeds: what is paired, and how often intervals hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dorylax.experiments.seed_statistics import Interval, band, mean_std, median, paired_difference, paired_ratio
+
+
+def test_mean_deviation_and_median_are_of_the_values_that_there_are() -> None:
+    assert mean_std([1.0, None, 3.0]) == (2.0, pytest.approx(2**0.5))
+    assert median([5.0, None, 1.0, 2.0]) == 2.0
+    assert mean_std([1.0]) == (1.0, None)
+    assert mean_std([None]) == (None, None)
+    assert median([]) is None
+
+
+def test_a_band_is_the_interval_of_the_mean_at_each_point() -> None:
+    curves = np.random.default_rng(0).normal([0.0, 10.0], [1.0, 0.0], (40, 2))
+    low, high = band(curves)
+    assert low[0] < curves[:, 0].mean() < high[0]
+    assert low[1] == high[1] == 10.0
+
+
+def test_pairs_cancel_what_seeds_have_in_common():
+    rng = np.random.default_rng(0)
+    baseline = rng.uniform(10, 100, 40)
+    found = paired_ratio(1.25 * baseline, baseline)
+    assert found.estimate == pytest.approx(1.25)
+    assert found.high - found.low < 1e-12  # unpaired, the interval would be tens of per cent wide
+    difference = paired_difference(baseline + 2, baseline)
+    assert (difference.estimate, difference.low, difference.high) == pytest.approx((2, 2, 2))
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    covered = 0
+    for k in range(100):
+        values = rng.normal(0.3, 1, 50)
+        found = paired_difference(values, np.zeros(50), seed=k)
+        covered += found.low <= 0.3 <= found.high
+    assert 88 <= covered <= 99
+
+
+def test_same_accuracy_means_that_the_whole_interval_is_near_zero():
+    assert Interval(0.0, -0.004, 0.004).inside(0.005)
+    assert not Interval(0.0, -0.004, 0.006).inside(0.005)
+
+
+def test_pairs_must_match():
+    with pytest.raises(ValueError, match="same length"):
+        paired_ratio([1, 2], [1])

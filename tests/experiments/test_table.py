@@ -1,0 +1,57 @@
+"""What the printed table of a sweep says."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from dorylax.config import RunConfig
+from dorylax.experiments.runner import RunOutcome
+from dorylax.experiments.sweep_file import read
+from dorylax.experiments.table import summary_table, time_title
+
+
+def test_times_of_two_clocks_are_told_apart() -> None:
+    single, virtual = RunConfig.resolve(), RunConfig.resolve({"pipeline.clock": "virtual"})
+    assert [time_title(configs) for configs in ([], [single], [virtual], [single, virtual])] == [
+        "time per epoch",
+        "time per epoch",
+        "virtual time per epoch",
+        "time per epoch (of either clock)",
+    ]
+
+
+def _rows(text: str, *summaries: dict[str, float | str] | None) -> list[list[str]]:
+    """The cells of the table of a sweep, of whose runs None are those that failed."""
+    sweep = read(text, "s.yaml", "s")
+    outcomes = [
+        RunOutcome(run, "failed", error="x") if summary is None else RunOutcome(run, "done", summary)
+        for run, summary in zip(sweep.runs, summaries, strict=True)
+    ]
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(summary_table(sweep, outcomes, "title"))
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith(("│", "┃"))]
+    return [[cell.strip() for cell in line[1:-1].replace("┃", "│").split("│")] for line in lines]
+
+
+_ONE = {"test_accuracy": 0.5, "final_loss": 1.0, "best_epoch": 3, "epochs": 8, "stopped": "epochs"}
+_OTHER = {"test_accuracy": 0.7, "final_loss": 1.2, "best_epoch": 5, "epochs": 6, "stopped": "patience"}
+
+
+def test_a_row_per_setting() -> None:
+    titles, gcn, gat = _rows("grid: {model.name: [gcn, gat]}\nseeds: 2\n", _ONE, _OTHER, _ONE, None)
+    assert titles[:3] == ["model.name", "runs", "test accuracy"]
+    assert gcn == ["gcn", "2/2", "60.0 ± 14.1 %", "–", "1.1000 ± 0.1414", "4", "7*", "–"]
+    assert gat == ["gat", "1/2, 1 failed", "50.0 %", "–", "1.0000", "3", "8", "–"]
+
+
+def test_where_nothing_varies_a_row_per_seed_and_one_for_all() -> None:
+    titles, *rows = _rows("seeds: [4, 5, 6]\n", _ONE, None, _OTHER)
+    assert titles[:2] == ["seed", "test accuracy"]
+    assert rows == [
+        ["4", "50.0 %", "–", "1.0000", "3", "8", "–"],
+        ["5", "failed", "", "", "", "", ""],
+        ["6", "70.0 %", "–", "1.2000", "5", "6*", "–"],
+        ["mean ± std", "60.0 ± 14.1 %", "–", "1.1000 ± 0.1414", "4", "7*", "–"],
+    ]

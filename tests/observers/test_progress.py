@@ -1,0 +1,103 @@
+"""The progress bar: what it shows on a terminal, and silence elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from dorylax.observers.progress import ProgressBar, describe_summary, duration
+from dorylax.runs.result import EpochRecord, Timings, TrainResult
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _record(epoch: int, val: float | None = 0.5) -> EpochRecord:
+    return EpochRecord(epoch, 1.25, 0.75 if val is None else None, val, None, 0.004)
+
+
+def _result(history: list[EpochRecord], best: int | None) -> TrainResult:
+    return TrainResult(history, {}, {}, best, "epochs", Timings())
+
+
+def _plain(stream: io.StringIO) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+
+
+def test_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Rich would take this for a terminal.
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    stream = io.StringIO()
+    with ProgressBar("gcn", stream) as bar:
+        bar.started(2, 0)
+        bar.epoch(_record(0))
+        bar.finished(_result([_record(0)], 0))
+    assert stream.getvalue() == ""
+
+
+def test_shows_epoch_loss_accuracy_speed_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    times = iter([100.0, 102.0])
+    stream = Terminal()
+    bar = ProgressBar("gcn on cora, seed 0", stream, clock=lambda: next(times))
+    bar.started(10, 0)
+    bar.epoch(_record(0))
+    bar.epoch(_record(1))
+    bar.close()
+    # Two seconds for the one epoch after the first; eight are left.
+    line = "epoch 2/10  loss 1.2500  accuracy 0.5000  4 ms/epoch  16 s left"
+    assert line in _plain(stream)
+    assert "gcn on cora, seed 0" in _plain(stream)
+
+
+def test_training_accuracy_stands_in_for_an_empty_validation_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    stream = Terminal()
+    with ProgressBar("gcn", stream, clock=lambda: 0.0) as bar:
+        bar.started(10, 0)
+        bar.epoch(_record(0, val=None))
+    assert "accuracy 0.7500" in _plain(stream)
+
+
+def test_leaves_the_result_behind() -> None:
+    stream = Terminal()
+    with ProgressBar("gcn", stream, clock=lambda: 0.0) as bar:
+        bar.started(1, 0)
+        bar.epoch(_record(0))
+        bar.finished(_result([_record(0)], 0))
+    last = _plain(stream).strip().splitlines()[-1]
+    assert last.endswith("gcn: validation accuracy 50.0 % (epoch 0), loss 1.2500, 1 epochs, 4 ms/epoch")
+
+
+def test_the_terminal_is_restored_after_an_error() -> None:
+    stream = Terminal()
+    bar = ProgressBar("gcn", stream, clock=lambda: 0.0)
+    bar.started(5, 0)
+    with pytest.raises(RuntimeError), bar:
+        raise RuntimeError
+    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")  # cursor shown again
+
+
+def test_describe() -> None:
+    assert describe_summary(_result([], None).summary()) == "0 epochs"
+    fields = {"metric": "micro_f1", "test_accuracy": 0.5, "epochs": 3, "stopped": "patience"}
+    assert describe_summary(fields) == "test micro-F1 50.0 %, 3 epochs, stopped early"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0032, "3.2 ms"),
+        (0.5, "500 ms"),
+        (1.239, "1.24 s"),
+        (59.9, "59.9 s"),
+        (125.0, "2 min 05 s"),
+        (11520.0, "3 h 12 min"),
+    ],
+)
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,141 @@
+"""Estimated operations against numbers counted by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+
+from dorylax.graph.graph import Graph
+from dorylax.jax_internals import JaxprEqn, make_jaxpr_of, threefry2x32_p
+from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
+from dorylax.ops.primitives.base import structure_of
+from dorylax.program.jaxpr.flops import SOFTMAX, THREEFRY, TRANSCENDENTAL, elements, equation_flops, value_bytes
+
+SIZES = {"n": 7, "e": 30}
+N, E = export.symbolic_shape("n, e")
+
+
+def array(*shape: Any, dtype: str = "float32") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def last(function: Any, *operands: jax.ShapeDtypeStruct) -> JaxprEqn:
+    """The last equation of a function."""
+    return make_jaxpr_of(function, *operands).jaxpr.eqns[-1]
+
+
+def softmax_of(kernel: Any) -> Any:
+    return lambda x: lax.scan(lambda h, _: (jnp.tanh(h @ kernel), None), x, None, length=5)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "operands", "expected"),
+    [
+        pytest.param(lax.dot, [array(N, 5), array(5, 4)], 2 * 7 * 4 * 5, id="matmul"),
+        pytest.param(jnp.inner, [array(5), array(5)], 10, id="inner"),
+        pytest.param(
+            lambda a, b: lax.dot_general(a, b, (([0], [0]), ([], []))), [array(N, 5), array(N, 4)], 280, id="xᵀy"
+        ),
+        pytest.param(lax.batch_matmul, [array(N, 2, 3), array(N, 3, 4)], 2 * 7 * 2 * 3 * 4, id="batch"),
+        pytest.param(
+            lambda x, k: lax.conv_general_dilated(x, k, (1,), "VALID", feature_group_count=2),
+            [array(N, 4, 10), array(6, 2, 3)],
+            2 * (7 * 6 * 8) * (2 * 3),
+            id="convolution",
+        ),
+        pytest.param(lax.add, [array(N, 5), array(N, 5)], 35, id="add"),
+        pytest.param(lax.exp, [array(E, 2)], 60 * TRANSCENDENTAL, id="exp"),
+        pytest.param(lax.rsqrt, [array(N)], 7 * TRANSCENDENTAL, id="rsqrt"),
+        pytest.param(lambda x: lax.reduce_sum(x, (1,)), [array(N, 5)], 35, id="sum"),
+        pytest.param(lambda x: lax.argmax(x, 1, "int32"), [array(N, 5)], 35, id="argmax"),
+        pytest.param(lambda x: lax.cumsum(x, 1), [array(N, 5)], 35, id="cumsum"),
+        pytest.param(
+            lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3), (1, 1), "VALID"), [array(N, 5)], 63, id="pool"
+        ),
+        pytest.param(lambda x: lax.sort(x, dimension=1), [array(N, 5)], 35 * 3, id="sort"),
+        pytest.param(lambda x: lax.top_k(x, 2), [array(N, 5)], 35 * 3, id="top_k"),
+        pytest.param(lambda x: lax.fft(x, "FFT", (8,)), [array(N, 8, dtype="complex64")], 5 * 56 * 3, id="fft"),
+        pytest.param(
+            lambda a, b: lax.linalg.triangular_solve(a, b, left_side=True),
+            [array(3, 3), array(3, 4)],
+            2 * 3 * 4 * 3,
+            id="solve",
+        ),
+        pytest.param(lambda x: lax.reshape(x, (x.shape[0], 1, 5)), [array(N, 5)], 0, id="reshape"),
+        pytest.param(lambda x: lax.slice_in_dim(x, 0, 2, axis=1), [array(N, 5)], 0, id="slice"),
+        pytest.param(lambda x: lax.transpose(x, (1, 0)), [array(N, 5)], 0, id="transpose"),
+        pytest.param(lambda x, i: x[i], [array(9, 5), array(N, dtype="int32")], 0, id="embedding"),
+        pytest.param(softmax_of(jnp.eye(4)), [array(N, 4)], 5 * (2 * 7 * 4 * 4 + TRANSCENDENTAL * 28), id="scan"),
+        pytest.param(
+            lambda i, x: lax.switch(i, [lax.neg, lax.exp], x), [array(dtype="int32"), array(N)], 70, id="cond"
+        ),
+        pytest.param(jax.jit(lambda x: lax.exp(x) + 1), [array(N)], 77, id="jit"),
+        pytest.param(
+            threefry2x32_p.bind,
+            [array(N, 2, dtype="uint32")] * 4,
+            14 * THREEFRY,
+            id="hash",
+        ),
+    ],
+)
+def test_operations_counted_by_hand(function: Any, operands: list[Any], expected: int) -> None:
+    assert equation_flops(last(function, *operands), SIZES) == expected
+
+
+V, EDGES, H, F = 5, 12, 2, 3
+GRAPH = Graph.from_coo(np.arange(EDGES) % V, (np.arange(EDGES) * 2) % V, num_vertices=V)
+VERTEX, EDGE, SCORES = array(V, H, F), array(EDGES, H, F), array(EDGES, H)
+
+
+@pytest.mark.parametrize(
+    ("operator", "operands", "expected"),
+    [
+        (lambda s, x: linear.gather_sum(x, s, direction="out"), [VERTEX], EDGES * 6),
+        (lambda s, x: linear.expand(x, s, direction="in"), [VERTEX], 0),
+        (lambda s, x: linear.collect(x, s, direction="in"), [EDGE], EDGES * 6),
+        (lambda s, x, w: bilinear.gather_weighted(x, w, s, direction="in"), [VERTEX, SCORES], 2 * EDGES * 6),
+        (lambda s, a, b: bilinear.edge_dot(a, b, s), [VERTEX, VERTEX], 2 * EDGES * 6),
+        (lambda s, x: extremum.gather_extremum(x, s, reduce="max"), [VERTEX], EDGES * 6),
+        (lambda s, x: extremum.collect_extremum(x, s, reduce="max"), [EDGE], EDGES * 6),
+        (lambda s, a, b, x: extremum.select_sum(a, b, x, s, direction="in"), [VERTEX] * 3, 2 * EDGES * 6),
+        (lambda s, x, y: softmax.edge_softmax(x, y, s), [SCORES, array(V, H)], SOFTMAX * (EDGES + V) * H),
+        (lambda s: counts.degrees(s, direction="in"), [], V),
+        (counts.self_loops, [], 2 * EDGES),
+    ],
+)
+def test_graph_operators(operator: Any, operands: list[Any], expected: int) -> None:
+    structure = structure_of(GRAPH)
+    specs = [jax.ShapeDtypeStruct(part.shape, part.dtype) for part in structure]
+    equation = last(lambda *a: operator(type(structure)(*a[:5]), *a[5:]), *specs, *operands)
+    assert equation.primitive.name.startswith("dorylax_")
+    assert equation_flops(equation, {}) == expected
+
+
+def test_every_graph_operator_has_a_rule() -> None:
+    """One without would count as elementwise, in silence."""
+    from dorylax.program.jaxpr import flops
+
+    modules = (bilinear, counts, extremum, linear, softmax)
+    operators = {
+        value.primitive.name for module in modules for value in vars(module).values() if hasattr(value, "primitive")
+    }
+    assert len(operators) == 11
+    assert operators <= flops._RULES.keys()
+
+
+def test_what_an_unknown_primitive_counts() -> None:
+    assert equation_flops(last(lambda x: lax.nextafter(x, x), array(N, 5)), SIZES) == 35
+
+
+def test_bytes() -> None:
+    assert elements(array(N, 5), SIZES) == 35
+    assert value_bytes(array(N, 5), SIZES) == 140
+    assert value_bytes(array(E, 2, dtype="bool"), SIZES) == 60
+    assert value_bytes(array(N + 1, 2, dtype="uint32"), SIZES) == 64
+    assert value_bytes(array(dtype="float32"), SIZES) == 4
+    assert value_bytes(jax.typeof(jax.random.key(0)), SIZES) == 8

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import resource
+import threading
+from pathlib import Path
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from dorylax.runs import checkpoint
+from dorylax.runs.checkpoint import CheckpointError, Checkpoints, CheckpointWarning
+
+ARRAYS = {
+    "params": {
+        "convs.0.kernel": np.arange(12, dtype=np.float32).reshape(3, 4) / 7,
+        "half": np.array([1.5, -2.25], ml_dtypes.bfloat16),
+        "empty": np.zeros((0, 5), np.float32),
+        "a/b": np.array([np.nan, np.inf, -0.0], np.float32),
+    },
+    "opt_state": {"count": np.array(4, np.int32), "key": np.array([1, 2**32 - 1], np.uint32)},
+    "state": {},
+}
+RECORD = {"history": [0.1, 1 / 3], "best": None}
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def test_round_trip_is_bit_identical(tmp_path):
+    store = Checkpoints(tmp_path / "checkpoints")
+    assert store.restore() is None
+    path = store.save(7, ARRAYS, RECORD)
+    read = store.restore()
+    assert (read.epochs, read.path, read.record) == (7, path, RECORD)
+    assert {group: sorted(named) for group, named in read.arrays.items()} == {
+        group: sorted(named) for group, named in ARRAYS.items()
+    }
+    for group, named in ARRAYS.items():
+        for name, array in named.items():
+            back = read.arrays[group][name]
+            assert (back.dtype, back.shape, back.tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
+def test_jax_arrays_are_saved(tmp_path):
+    store = Checkpoints(tmp_path)
+    store.save(1, {"params": {"w": jnp.arange(3.0)}}, {})
+    np.testing.assert_array_equal(store.restore().arrays["params"]["w"], [0, 1, 2])
+
+
+def test_only_the_newest_stay(tmp_path):
+    store = Checkpoints(tmp_path, keep=2)
+    for epochs in (1, 2, 10, 11):
+        store.save(epochs, ARRAYS, {})
+    assert store.epochs() == [10, 11]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-00000010", "epoch-00000011"]
+    assert store.restore().epochs == 11
+
+
+def test_going_back_drops_later_ones(tmp_path):
+    for epochs in (5, 10):
+        Checkpoints(tmp_path).save(epochs, ARRAYS, {})
+    Checkpoints(tmp_path).save(7, ARRAYS, {"again": True})
+    assert Checkpoints(tmp_path).epochs() == [5, 7]
+    Checkpoints(tmp_path).save(7, ARRAYS, {"again": 2})
+    assert Checkpoints(tmp_path).restore().record == {"again": 2}
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def test_any_damage_to_any_file_is_found(tmp_path):
+    store = Checkpoints(tmp_path)
+    store.save(1, ARRAYS, {"which": 1})
+    store.save(2, ARRAYS, {"which": 2})
+    for path in files(store.path(2)):
+        content = path.read_bytes()
+        for harm in (flip, cut, Path.unlink):
+            if path.name == "manifest.json" and harm is not Path.unlink:
+                path.write_bytes(content[: len(content) // 2])
+            else:
+                harm(path)
+            with pytest.warns(CheckpointWarning, match="epoch-00000002 is damaged and not used") as seen:
+                assert Checkpoints(tmp_path).restore().record == {"which": 1}
+            assert len(seen) == 1
+            path.write_bytes(content)
+    assert Checkpoints(tmp_path).restore().record == {"which": 2}
+
+
+def test_damaged_ones_do_not_count_as_kept(tmp_path):
+    for epochs in (1, 2):
+        Checkpoints(tmp_path).save(epochs, ARRAYS, {})
+    flip(tmp_path / "epoch-00000002" / "record.json")
+    store = Checkpoints(tmp_path)
+    with pytest.warns(CheckpointWarning):
+        store.restore()
+    store.save(3, ARRAYS, {})
+    assert store.epochs() == [1, 3]
+
+
+def test_all_damaged_is_an_error(tmp_path):
+    store = Checkpoints(tmp_path)
+    store.save(1, ARRAYS, {})
+    flip(tmp_path / "epoch-00000001" / "record.json")
+    with pytest.warns(CheckpointWarning), pytest.raises(CheckpointError, match=r"every checkpoint.*damaged"):
+        store.restore()
+
+
+def test_unfinished_saves_are_ignored_and_cleared(tmp_path):
+    (tmp_path / ".epoch-00000009.0123abcd" / "new" / "arrays").mkdir(parents=True)
+    store = Checkpoints(tmp_path)
+    assert store.restore() is None
+    store.save(1, ARRAYS, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000001"]
+
+
+def test_real_write_failure_keeps_the_one_before(tmp_path):
+    store = Checkpoints(tmp_path)
+    store.save(1, ARRAYS, {"which": 1})
+    noise = np.random.default_rng(0).integers(0, 2**32, 200_000, dtype=np.uint32)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # a write past this fails as on a full disk
+    try:
+        with pytest.raises(CheckpointError, match=r"after 2 epochs could not be written.*untouched: .*epoch-00000001"):
+            store.save(2, {"params": {"noise": noise}}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000001"]
+    assert store.restore().record == {"which": 1}
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("RESOURCE_EXHAUSTED")])
+def test_failure_anywhere_keeps_the_one_before(tmp_path, monkeypatch, error):
+    store = Checkpoints(tmp_path)
+    store.save(1, ARRAYS, {"which": 1})
+
+    def fail(*args):
+        raise error
+
+    monkeypatch.setattr(checkpoint, "_sha256", fail)
+    with pytest.raises(CheckpointError, match="could not be written"):
+        store.save(1, ARRAYS, {"which": 2})
+    monkeypatch.undo()
+    assert store.restore().record == {"which": 1}
+
+
+def test_no_thread_is_left_behind(tmp_path):
+    before = threading.enumerate()
+    store = Checkpoints(tmp_path)
+    store.save(1, ARRAYS, {})
+    store.restore()
+    assert threading.enumerate() == before
+
+
+def test_keep_is_checked(tmp_path):
+    with pytest.raises(ValueError, match="keep must be ≥ 1, got 0"):
+        Checkpoints(tmp_path, keep=0)

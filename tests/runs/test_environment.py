@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import json
+import os
+
+from dorylax.runs.directory import RunDirectory
+
+CONFIG = {"train": {"epochs": 3}}
+
+
+def test_environment(tmp_path):
+    RunDirectory.create(tmp_path, CONFIG)
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    assert environment["schema"] == 1
+    assert environment["cpu_count"] == os.cpu_count()
+    assert environment["kernel"]["name"] in {"native", "segment"}
+    assert environment["packages"]["jax"].startswith("0.")
+    assert set(environment) == {
+        *("schema", "dorylax", "kernel", "python", "platform", "machine", "cpu_count", "jax_backend", "packages")
+    }

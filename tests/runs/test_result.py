@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from dorylax.runs.result import EpochRecord, Timings, TrainResult, best_epoch
+
+
+def history(values, seconds=None):
+    seconds = seconds or [1.0] * len(values)
+    return [
+        EpochRecord(i, 1.0 + i, None if v == "-" else 0.5, None if v == "-" else v, None if v == "-" else i / 10, s)
+        for i, (v, s) in enumerate(zip(values, seconds, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "best"),
+    [
+        ([], None),
+        (["-", "-"], None),
+        ([0.1, 0.3, 0.2], 1),
+        ([0.3, 0.1, 0.3], 0),
+        (["-", 0.2, "-", 0.4, "-"], 3),
+        ([None, None, None, "-"], 2),
+    ],
+)
+def test_best_epoch(values, best):
+    assert best_epoch(history(values)) == best
+
+
+def result(records):
+    return TrainResult(records, None, None, best_epoch(records), "epochs", Timings())
+
+
+def test_accuracy_is_at_the_best_epoch():
+    assert result(history([0.1, 0.3, 0.3])).test_accuracy == 0.1
+    assert result(history([0.1, 0.3, 0.3])).val_accuracy == 0.3
+    assert result(history(["-"])).test_accuracy is None
+
+
+def test_seconds_per_epoch_is_the_median_without_the_first():
+    assert result(history([0.1] * 4, [90.0, 1.0, 8.0, 2.0])).seconds_per_epoch == 2.0
+    assert result(history([0.1], [90.0])).seconds_per_epoch == 90.0
+    assert result([]).seconds_per_epoch is None
+    assert result([]).final_loss is None
+
+
+def test_record_round_trip():
+    record = history([0.25])[0]
+    assert EpochRecord.from_dict(record.to_dict()) == record
+    with pytest.raises(ValueError, match="fields"):
+        EpochRecord.from_dict({**record.to_dict(), "more": 1})

@@ -1,0 +1,158 @@
+"""Models and optimizers of the user's own, by name."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from dorylax.config import ConfigError, RunConfig
+from dorylax.trainer import Trainer
+from dorylax.user_code.references import UserCodeError, is_reference, load_reference, options_of
+
+_FILE = """\
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from dorylax import ops
+
+
+class Own(nnx.Module):
+    def __init__(self, in_features, out_features, *, hidden_features=24, dropout=None, rngs):
+        self.hidden_features = hidden_features
+        self.first = nnx.Linear(in_features, hidden_features, rngs=rngs)
+        self.second = nnx.Linear(2 * hidden_features, out_features, rngs=rngs)
+
+    def __call__(self, graph, x):
+        h = nnx.relu(self.first(x))
+        return self.second(jnp.concatenate([h, ops.gather(graph, h, reduce="mean")], axis=-1))
+
+
+def lion(learning_rate, beta1=0.8):
+    return optax.lion(learning_rate, b1=beta1)
+
+
+class NoRngs:
+    def __init__(self, in_features, out_features):
+        pass
+
+
+def needs_more(learning_rate, spin):
+    pass
+
+
+def nothing(learning_rate):
+    pass
+
+
+number = 3
+"""
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that the process is in, with the file."""
+    (tmp_path / "mine.py").write_text(_FILE)
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_what_is_a_reference() -> None:
+    assert is_reference("mine.py:Own")
+    assert is_reference("package.module:Own")
+    assert not is_reference("gcn")
+    assert not is_reference(3)
+
+
+def test_a_file_is_executed_once_and_leaves_no_name_that_others_could_take(there: Path) -> None:
+    assert load_reference("mine.py:Own") is load_reference(f"{there / 'mine.py'}:Own")
+    assert "mine" not in sys.modules
+
+
+def test_a_module(there: Path) -> None:
+    assert load_reference("pathlib:Path") is Path
+
+
+def test_options_are_what_the_configuration_knows_of_the_signature(there: Path) -> None:
+    config = RunConfig.resolve({"model.name": "mine.py:Own", "optimizer.name": "mine.py:lion"})
+    assert config.model.hidden_features == 24  # its own default
+    assert config.model.dropout == 0.5  # None is no value of a configuration: the usual one
+    assert config.model.num_layers is None
+    assert config.optimizer.beta1 == 0.8
+    assert config.optimizer.momentum is None
+    with pytest.raises(ConfigError, match=r"model\.num_layers is not an option of model mine\.py:Own"):
+        RunConfig.resolve({"model.name": "mine.py:Own", "model.num_layers": 3})
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "message"),
+    [
+        ("model.name", "none.py:Own", r"model\.name = 'none\.py:Own': there is no file none\.py in "),
+        (
+            "model.name",
+            "mine.py:Owm",
+            r"'mine\.py:Owm': mine\.py has no 'Owm' to call, but Own, lion, NoRngs, needs_more, nothing",
+        ),
+        ("model.name", "mine.py:number", "has no 'number' to call"),
+        ("model.name", "no_such_module_at_all:Own", "cannot be imported: ModuleNotFoundError"),
+        ("model.name", "mine.py:NoRngs", "is called with in_features, out_features, rngs, but takes no rngs"),
+        (
+            "optimizer.name",
+            "mine.py:needs_more",
+            r"optimizer\.name = 'mine\.py:needs_more' needs 'spin', which no config",
+        ),
+    ],
+)
+def test_mistakes(there: Path, key: str, name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RunConfig.resolve({key: name})
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "line"),
+    [
+        ("1 / 0\n", ZeroDivisionError, r"in broken\.py:1 \(<module>\): 1 / 0"),
+        ("import math\nx = maths.pi\n", NameError, r"in broken\.py:2 \(<module>\): x = maths\.pi"),
+        ("import no_such_module_at_all\n", ModuleNotFoundError, r"in broken\.py:1 \(<module>\): import no_such"),
+        ("def f(:\n    pass\n", SyntaxError, r"in broken\.py:1: def f\(:"),
+    ],
+)
+def test_what_a_file_raises_stays_what_it_is_and_has_its_line(there: Path, text: str, kind: type, line: str) -> None:
+    (there / "broken.py").write_text(text)
+    with pytest.raises(kind) as caught:
+        RunConfig.resolve({"model.name": "broken.py:Own"})
+    assert len(caught.value.__notes__) == 1
+    assert re.match(line, caught.value.__notes__[0])
+
+
+def test_an_optimizer_must_be_one(there: Path) -> None:
+    config = RunConfig.resolve({"model.name": "mine.py:Own", "optimizer.name": "mine.py:nothing", "data.size": "tiny"})
+    with pytest.raises(UserCodeError, match=r"'mine\.py:nothing' must return an optax transformation, got NoneType"):
+        Trainer.from_config(config)
+
+
+def test_without_names_for_its_options_it_gets_none(there: Path) -> None:
+    (there / "loose.py").write_text("def make(**options): return options\n")
+    assert options_of("loose.py:make", ("rngs",), ("dropout",)) == {}
+    with pytest.raises(UserCodeError, match="there is no file"):
+        options_of("lost.py:make", (), ())
+
+
+def test_it_trains_and_goes_on(there: Path) -> None:
+    given = {
+        "model.name": "mine.py:Own",
+        "model.hidden_features": 8,
+        "optimizer.name": "mine.py:lion",
+        "optimizer.learning_rate": 0.003,
+        "optimizer.weight_decay": 0.001,
+        "data.size": "tiny",
+        "train.epochs": 2,
+    }
+    first = Trainer.from_config(RunConfig.resolve(given), run_directory=there / "run")
+    assert first.model.hidden_features == 8
+    first.fit()
+    again = Trainer.from_config(RunConfig.load(there / "run" / "config.yaml"), run_directory=there / "run", resume=True)
+    assert len(again.fit().history) == 2
