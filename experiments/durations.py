@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dorylax.experiments.runner import RunOutcome
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.seed_statistics import median
 from dorylax.experiments.sweep import Run
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias, final
 
 from dorylax.experiments.jobs import execute_side_by_side
-from dorylax.experiments.runner import USUAL, DataCache, RunOptions, RunOutcome, execute, inspect
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import USUAL, DataCache, RunOptions, execute, inspect
 from dorylax.experiments.sweep import Sweep
 from dorylax.experiments.table import write_tables
 from dorylax.experiments.watcher import Watcher

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from dorylax.config import ConfigError
 from dorylax.durable import write_json
-from dorylax.experiments.runner import RunOutcome, inspect
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.directory import SCHEMA

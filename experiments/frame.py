@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dorylax.config.schema import KEYS
 from dorylax.experiments.folder import Study, read_study
-from dorylax.experiments.runner import RunOutcome, directory
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import directory
 from dorylax.experiments.table import RESULTS, TIMINGS, row
 from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory

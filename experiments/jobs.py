@@ -24,7 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
-from dorylax.experiments.runner import USUAL, DataCache, RunOptions, RunOutcome, fail, run_one
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import USUAL, DataCache, RunOptions, fail, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
 
@@ -52,13 +53,13 @@ def execute_side_by_side(
         An outcome after each run, in the order in which they end.
     """
     todo = deque(runs)
-    with _Crew(folder, min(jobs, len(todo)), options) as crew:
-        while todo or crew.busy:
-            while todo and crew.has_room:
+    with _Pool(folder, min(jobs, len(todo)), options) as pool:
+        while todo or pool.busy:
+            while todo and pool.has_room:
                 run = todo.popleft()
                 watcher.begins(run)
-                crew.give(run)
-            yield from crew.listen(watcher)
+                pool.give(run)
+            yield from pool.listen(watcher)
 
 
 @final
@@ -94,14 +95,14 @@ class _Worker:
 
 
 @final
-class _Crew:
+class _Pool:
     """The processes that there are."""
 
     def __init__(self, folder: Path, size: int, options: RunOptions) -> None:
         self._folder, self._size, self._options = folder, size, options
         self._workers: list[_Worker] = []
 
-    def __enter__(self) -> _Crew:
+    def __enter__(self) -> _Pool:
         return self
 
     def __exit__(
@@ -218,7 +219,7 @@ def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, 
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     cache = DataCache()
     while (run := connection.recv()) is not None:
-        connection.send(run_one(run, folder, _Teller(connection), cache, options))
+        connection.send(run_one(run, folder, _MessageObserver(connection), cache, options))
 
 
 def _end_with(parent: int) -> None:
@@ -230,7 +231,7 @@ def _end_with(parent: int) -> None:
 
 
 @final
-class _Teller:
+class _MessageObserver:
     """An observer that tells the parent."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:

@@ -6,16 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import TaskID
 
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
-from dorylax.observers.progress import Stream, describe_summary, dollars, duration
+from dorylax.observers.progress import Stream, describe_summary, dollars, duration, terminal_bars
 
 if TYPE_CHECKING:
-    from dorylax.experiments.runner import RunOutcome
     from dorylax.runs.result import EpochRecord
 
 
@@ -52,17 +51,10 @@ class SweepProgress:
         self._done, self._failed = len(runs) - len(todo), 0
         self._begun: dict[str, float] = {}
         self._taken: list[float] = []
-        self._progress: Progress | None = None
+        self._progress = terminal_bars(self._stream)
         self._lines: dict[str, TaskID] = {}
         self._totals: dict[str, int] = {}
-        if self._stream.isatty():
-            console = Console(file=cast("IO[str]", self._stream), force_terminal=True)
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=20),
-                TextColumn("{task.fields[state]}", markup=False),
-            )
-            self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=5)
+        if self._progress is not None:
             self._whole = self._progress.add_task("sweep", total=len(runs), completed=self._done, state="")
             self._progress.start()
             self._refresh()

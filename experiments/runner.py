@@ -13,12 +13,13 @@ import dataclasses
 import traceback
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, final
 
 from dorylax.config import ConfigError, DataConfig, RunConfig
 from dorylax.durable import write_file
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
-from dorylax.experiments.watcher import Told, Watcher
+from dorylax.experiments.watcher import RunObserver, Watcher
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
 from dorylax.runs.differences import differences
@@ -28,27 +29,6 @@ from dorylax.user_code.lines import in_one_sentence, user_line
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
     from dorylax.observers.base import Observer
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class RunOutcome:
-    """What became of one run.
-
-    Attributes:
-        run: the run.
-        status: "done" (has come to its own end), "failed", or "open" (not run, or stopped by a signal).
-        summary: the content of its summary.json; empty unless done.
-        error: the last line of its traceback, which names the user's own line where it is to blame, or what is wrong with
-            its directory; None unless failed.
-        environment: the content of its environment.json; empty unless done.
-    """
-
-    run: Run
-    status: Literal["done", "failed", "open"]
-    summary: dict[str, Any] = dataclasses.field(default_factory=dict)
-    error: str | None = None
-    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @final
@@ -151,7 +131,7 @@ def execute(
     cache = DataCache() if cache is None else cache
     for index, run in enumerate(runs):
         watcher.begins(run)
-        outcome = run_one(run, folder, Told(watcher, run), cache, options)
+        outcome = run_one(run, folder, RunObserver(watcher, run), cache, options)
         yield outcome
         if outcome.status == "open":
             return
@@ -218,7 +198,7 @@ class DataCache:
             ValueError, OSError: as `prepare_data` does.
         """
         from dorylax.trainer import prepare_data
-        from dorylax.trainer.footprint import check_config
+        from dorylax.trainer.footprint.of_config import check_config
 
         if config.data not in self._loaded:
             check_config(config)

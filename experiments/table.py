@@ -18,7 +18,7 @@ from dorylax.config import RunConfig
 from dorylax.config.schema import KEYS
 from dorylax.durable import write_file
 from dorylax.experiments.names import metric_name
-from dorylax.experiments.runner import RunOutcome
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Sweep
 from dorylax.observers.progress import duration

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 
 if TYPE_CHECKING:
-    from dorylax.experiments.runner import RunOutcome
     from dorylax.runs.result import EpochRecord, TrainResult
 
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Told of runs; several may be under way at a time."""
+    """RunObserver of runs; several may be under way at a time."""
 
     def begins(self, run: Run) -> None:
         """A run is next; it loads its data and compiles."""
@@ -29,7 +29,7 @@ class Watcher(Protocol):
 
 
 @final
-class Told:
+class RunObserver:
     """An observer of the trainer that tells a watcher which run it is."""
 
     def __init__(self, watcher: Watcher, run: Run) -> None:

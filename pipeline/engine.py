@@ -152,7 +152,7 @@ class Pipeline:
             The run, to be closed by whoever asked for it.
 
         Raises:
-            TensorConfigError: the backend cannot be used on this machine.
+            ConfigError: the backend cannot be used on this machine.
         """
         config, plan = self.config, self.prepared.plan
         sizes = stage_sizes(self.pieces, config.edge_chunk)

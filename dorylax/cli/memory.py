@@ -15,7 +15,7 @@ from dorylax.memory.phases import WORK
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_json, print_table
 from dorylax.trainer import prepare_data
-from dorylax.trainer.footprint import estimate, remedies
+from dorylax.trainer.footprint.of_config import estimate, remedies
 
 
 def show_memory(config: RunConfig, *, as_json: bool) -> None:

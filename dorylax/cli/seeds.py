@@ -15,12 +15,13 @@ from dorylax.config import RunConfig
 from dorylax.experiments.execution import Stopped, carry_out, known_outcomes
 from dorylax.experiments.folder import locked, write_sweep
 from dorylax.experiments.names import title
-from dorylax.experiments.runner import DataCache, RunOptions, RunOutcome
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
-from dorylax.trainer.footprint import check_config
+from dorylax.trainer.footprint.of_config import check_config
 
 
 def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], Stopped | None]:

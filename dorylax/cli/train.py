@@ -114,11 +114,10 @@ def _check_folder(folder: Path, resume: bool) -> None:
     entries = [one for one in folder.iterdir() if not is_leftover(one) and one.name != LOCK] if folder.is_dir() else []
     # A run that was ended before it wrote anything has made at most empty folders.
     ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)
-    seeds = bool(entries) and (ours or any(folder.glob("seed-*/config.yaml")))
-    used = bool(entries)
-    if resume and not seeds and not (folder.is_dir() and ours):
+    seeds = folder.is_dir() and (ours or any(folder.glob("seed-*/config.yaml")))
+    if resume and not seeds:
         raise ConfigError(f"--out {folder} holds no run to continue: omit --resume to start one")
-    if used and not resume:
+    if entries and not resume:
         hint = "add --resume to continue it, or choose another folder" if seeds else "choose another folder"
         raise ConfigError(f"--out {folder} is not empty: {hint}")
 

@@ -27,27 +27,6 @@ Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Rows:
-    """Compressed rows in local numbering.
-
-    Attributes:
-        offsets: row r's entries are `offsets[r]:offsets[r+1]`, from 0; int64 `[R+1]`.
-        neighbours: what each entry points to, int32 `[N]`.
-        edges: the local edge of each entry, int32 `[N]`; None where entry k is edge k, or where edges are of no interest.
-    """
-
-    offsets: np.ndarray
-    neighbours: np.ndarray
-    edges: np.ndarray | None = None
-
-    @property
-    def num_rows(self) -> int:
-        """R."""
-        return len(self.offsets) - 1
-
-
-@final
-@dataclasses.dataclass(frozen=True, eq=False)
 class Merge:
     """How the partial sums of a server's intervals, and those it receives, become sums per source.
 
@@ -67,8 +46,8 @@ class Merge:
     starts: np.ndarray
     received: tuple[tuple[int, int, int], ...]
     size: int
-    rows: Rows
-    contributors: Rows
+    rows: Adjacency
+    contributors: Adjacency
 
 
 @final
@@ -98,8 +77,8 @@ class Shard:
         edges: tuple[int, int],
         bounds: tuple[int, ...],
         edge_bounds: tuple[int, ...],
-        incoming: Rows,
-        outgoing: Rows,
+        incoming: Adjacency,
+        outgoing: Adjacency,
         ghosts: dict[Direction, np.ndarray],
         ghost_bounds: dict[Direction, np.ndarray],
         sends: dict[Direction, Sends],
@@ -117,8 +96,8 @@ class Shard:
         self.sends = sends
         self._pushes = pushes  # (peer, own local rows that it pushes sums for)
         self._sources: dict[int, np.ndarray] = {}
-        self._compact: dict[int, Rows] = {}
-        self._transposed: dict[int, Rows] = {}
+        self._compact: dict[int, Adjacency] = {}
+        self._transposed: dict[int, Adjacency] = {}
         self._merge: Merge | None = None
 
     @property
@@ -136,17 +115,17 @@ class Shard:
         self.compact(interval)
         return self._sources[interval]
 
-    def compact(self, interval: int) -> Rows:
+    def compact(self, interval: int) -> Adjacency:
         """The in-edges of an interval by target: n_I rows, neighbours are places in `unique_sources`."""
         if interval not in self._compact:
             bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
             neighbours = self.incoming.neighbours[bounds[0] : bounds[-1]]
             sources, places = _numbered(neighbours, self.num_rows + len(self.ghosts["in"]))
             self._sources[interval] = sources
-            self._compact[interval] = Rows(bounds - bounds[0], places)
+            self._compact[interval] = Adjacency(bounds - bounds[0], places)
         return self._compact[interval]
 
-    def transposed(self, interval: int) -> Rows:
+    def transposed(self, interval: int) -> Adjacency:
         """The in-edges of an interval by source: a row for each of `unique_sources`.
 
         Neighbours are rows of the interval, 0 … n_I-1, and `edges` its in-edges, 0 … e_I-1, both ascending inside a row.
@@ -154,7 +133,7 @@ class Shard:
         if interval not in self._transposed:
             rows = self.compact(interval)
             sources = len(self.unique_sources(interval))
-            self._transposed[interval] = Rows(*transpose(rows.offsets, rows.neighbours, sources))
+            self._transposed[interval] = Adjacency(*transpose(rows.offsets, rows.neighbours, sources))
         return self._transposed[interval]
 
     def merge(self) -> Merge:
@@ -182,8 +161,8 @@ class Shard:
             starts=starts,
             received=received,
             size=len(ids),
-            rows=Rows(offsets, places),
-            contributors=Rows(of_ghosts - of_ghosts[0], owners.astype(np.int32)),
+            rows=Adjacency(offsets, places),
+            contributors=Adjacency(of_ghosts - of_ghosts[0], owners.astype(np.int32)),
         )
 
 
@@ -204,7 +183,7 @@ def shards(graph: CompressedGraph, layout: Layout) -> tuple[Shard, ...]:
     # In a symmetric graph both directions are the same rows, whose edge ids, costly to make, nobody asks for.
     incoming = [_local_rows(graph.incoming, *bounds[s]) for s in servers]
     outgoing = incoming if graph.symmetric else [_local_rows(graph.outgoing, *bounds[s]) for s in servers]
-    by_direction: dict[Direction, list[tuple[Rows, np.ndarray]]] = {"in": incoming, "out": outgoing}
+    by_direction: dict[Direction, list[tuple[Adjacency, np.ndarray]]] = {"in": incoming, "out": outgoing}
     directions: tuple[Direction, ...] = ("in", "out")
     all_bounds = layout.all_bounds
     offsets = as_int64(graph.incoming.offsets)
@@ -250,7 +229,7 @@ def _wanted(
     )
 
 
-def _local_rows(rows: Adjacency, first: int, last: int) -> tuple[Rows, Int64[np.ndarray, " G"]]:
+def _local_rows(rows: Adjacency, first: int, last: int) -> tuple[Adjacency, Int64[np.ndarray, " G"]]:
     """Rows `first:last` in local numbering, and their ghosts."""
     offsets = as_int64(rows.offsets)[first : last + 1]
     neighbours = np.asarray(rows.neighbours)[offsets[0] : offsets[-1]]
@@ -261,7 +240,7 @@ def _local_rows(rows: Adjacency, first: int, last: int) -> tuple[Rows, Int64[np.
     local = np.empty(rows.num_rows, np.int32)
     local[first:last] = np.arange(last - first, dtype=np.int32)
     local[ghosts] = np.arange(last - first, last - first + len(ghosts), dtype=np.int32)
-    return Rows(offsets - offsets[0], local[neighbours]), ghosts
+    return Adjacency(offsets - offsets[0], local[neighbours]), ghosts
 
 
 def _numbered(values: Int32[np.ndarray, " N"], size: int) -> tuple[Int32[np.ndarray, " U"], Int32[np.ndarray, " N"]]:

@@ -82,6 +82,10 @@ class Estimate:
         ways = ", ".join([*saved, f"a machine with {machine_gibibytes(peak.total)} GiB would do"])
         return f"does not fit: needs {need}, {there}; {ways}"
 
+    def refusal(self, remedies: Sequence[Remedy]) -> str:
+        """Why a run that does not fit is not begun; arguments as of `verdict`."""
+        return f"the run {self.verdict(remedies)}. To try all the same: single.memory=ignore"
+
     def to_dict(self, remedies: Sequence[Remedy] = ()) -> dict[str, Any]:
         """The estimate as JSON values; bytes."""
         return {

@@ -80,17 +80,10 @@ class ProgressBar:
     def started(self, total_epochs: int, first_epoch: int) -> None:
         """Shows the line, unless the stream is not a terminal."""
         self._total = total_epochs
-        if not self._stream.isatty():
-            return
-        console = Console(file=cast("IO[str]", self._stream), force_terminal=True)
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[state]}", markup=False),
-        )
-        self._progress = Progress(*columns, console=console, transient=True, refresh_per_second=5)
-        self._progress.add_task(self._label, total=total_epochs, completed=first_epoch, state="compiling …")
-        self._progress.start()
+        self._progress = terminal_bars(self._stream)
+        if self._progress is not None:
+            self._progress.add_task(self._label, total=total_epochs, completed=first_epoch, state="compiling …")
+            self._progress.start()
 
     def epoch(self, record: EpochRecord) -> None:
         """Updates the line."""
@@ -130,6 +123,19 @@ class ProgressBar:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+
+def terminal_bars(stream: Stream) -> Progress | None:
+    """Lines of a terminal with description, bar and a field `state`, which go away at the end; None elsewhere."""
+    if not stream.isatty():
+        return None
+    console = Console(file=cast("IO[str]", stream), force_terminal=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[state]}", markup=False),
+    )
+    return Progress(*columns, console=console, transient=True, refresh_per_second=5)
 
 
 def _judged(record: EpochRecord) -> str:

@@ -11,6 +11,7 @@ from flax import nnx
 from dorylax.config.optimizers import OptimizerConfig, make_optimizer
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig
+from dorylax.graph import datasets
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
@@ -27,12 +28,10 @@ def prepare_data(config: DataConfig) -> Dataset:
     Raises:
         ValueError, OSError: as `dorylax.graph.datasets.load` does.
     """
-    from dorylax.graph.datasets import load
-
     options: dict[str, Any] = {"split_seed": config.split_seed}
     if config.size is not None:
         options["size"] = config.size
-    data = load(config.name, **options)
+    data = datasets.load(config.name, **options)
     return data.row_normalised() if config.row_normalise else data
 
 

@@ -15,6 +15,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.trainer.footprint.of_trainer import check_trainer
 from dorylax.trainer.step.arrays import TrainingArrays
 from dorylax.trainer.step.forward import Forward
 from dorylax.trainer.step.functions import StepFunctions
@@ -139,10 +140,8 @@ class OneMachine:
         Raises:
             MemoryLimitError: training will need more memory than there is.
         """
-        if self._single.memory == "ignore" or "arrays" in self.__dict__:
+        if self._evaluates_only or self._single.memory == "ignore" or "arrays" in self.__dict__:
             return 0.0
-        from dorylax.trainer.footprint import check_trainer
-
         gradient, _ = self.choose_gradient()
         community = self.order == "community"
         return check_trainer(

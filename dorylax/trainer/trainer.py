@@ -1,14 +1,13 @@
 """`Trainer`: the whole graph, trained epoch by epoch, on one machine or by a pipeline.
 
-It decides the order of things in a run: epoch, record, observers, checkpoint, stop. What trains an epoch is one of
-`runners`; what one machine computes with is in `one_machine`, its mathematics in `step` and `gradient`, numbers and
-definitions in `result`, saving in `loop_state` and `dorylax.runs.checkpoint`.
+What users call: arguments, `fit`, `predict`. The order of things in a run is `loop`'s, what trains an epoch is one of
+`runners`, what one machine computes with is in `one_machine`, its mathematics in `step`, numbers and definitions in
+`dorylax.runs.result`, and what goes into the run's directory in `saving`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import time
 import warnings
@@ -21,23 +20,23 @@ from flax import nnx
 
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.mapped import release
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.directory import RunDirectory
-from dorylax.runs.metrics import MetricsWriter
-from dorylax.runs.result import Stopped, TrainingError, TrainResult
-from dorylax.trainer.epoch import run_epoch
-from dorylax.trainer.evaluation import Evaluation
-from dorylax.trainer.loop_state import LoopState, describe_run, to_host
+from dorylax.runs.result import TrainingError, TrainResult
+from dorylax.trainer import from_config
+from dorylax.trainer.loop import TrainingLoop
+from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.model_parts import parts_of
 from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.options import free_settings, stop_reason
-from dorylax.trainer.run_files import RunFiles
+from dorylax.trainer.options import free_settings
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
+from dorylax.trainer.saving.description import describe_run
+from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.step.objective import Loss, Objective
@@ -99,7 +98,7 @@ class Trainer:
             may hold rows in that order, and always trains in it.
         gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
             bytes to read and rounded (`program.narrow`). What is computed once, evaluations and `predict` are exact.
-        memory: "check": refuse to train where it will need more memory than there is (`footprint.check_trainer`);
+        memory: "check": refuse to train where it will need more memory than there is (`footprint.of_trainer.check_trainer`);
             "ignore": try. Of one machine's step only.
         pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
 
@@ -162,7 +161,6 @@ class Trainer:
         self._observers = tuple(observers)
         self._config: dict[str, Any] | None = None
         self._optimizer = optimizer
-        self._begun = 0.0  # of `fit`, on the machine's clock
         self._pipeline = pipeline
         free = free_settings(pipeline)
         of_pipeline = {} if pipeline is None else pipeline.dotted()
@@ -216,8 +214,6 @@ class Trainer:
         Raises:
             ValueError, OSError: as `Trainer` and loading data do.
         """
-        from dorylax.trainer import from_config
-
         loaded = from_config.prepare_data(config.data) if data is None else data
         trainer = cls(
             from_config.build_model(config, loaded),
@@ -260,7 +256,7 @@ class Trainer:
             OrderError: `order="community"`, and the model cannot be split.
             SplitError, ConfigError: the pipeline cannot train this model on these data.
         """
-        self._begun = time.perf_counter()
+        begun = time.perf_counter()
         fresh = self._fresh()
         files = None
         with contextlib.ExitStack() as stack:
@@ -282,7 +278,24 @@ class Trainer:
                 if not loop.diverged:
                     loop.go_on(self.options)
                 files.start(self._written_config())
-            result = self._train(loop, runner, files, requests)
+            if loop.diverged:
+                raise TrainingError(
+                    f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot go on. Give a run with "
+                    "other settings a directory of its own"
+                )
+            result = TrainingLoop(
+                self._functions,
+                self._parts,
+                self.data,
+                self._machine,
+                runner,
+                train=self.options,
+                observers=self._observers,
+                files=files,
+                requests=requests,
+                trained=self._take,
+                begun=begun,
+            ).run(loop)
         if requests is not None:
             requests.pass_on(stopped=result.stopped == "signal")
         return result
@@ -329,99 +342,11 @@ class Trainer:
             self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds
         )
 
-    def _train(
-        self,
-        loop: LoopState,
-        runner: EpochRunner,
-        files: RunFiles | None,
-        requests: StopRequests | None,
-    ) -> TrainResult:
-        if loop.diverged:
-            raise TrainingError(
-                f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot go on. Give a run with "
-                "other settings a directory of its own"
-            )
-        first_epoch = loop.epochs
-        observers = self._observers
-        if files is not None:
-            observers = (MetricsWriter(files.directory.metrics_path, loop.history), *observers)
-        for observer in observers:
-            observer.started(self.options.epochs, first_epoch)
-
-        stopped = self._stop_reason(loop)
-        if stopped is None:
-            if self._pipeline is None:
-                loop.spend("compile", self._machine.check_memory())
-            if files is not None:
-                files.directory.remove_summary()
-            arrays = self._machine.arrays
-            loop.spend("compile", self._machine.order_seconds)
-            self._machine.order_seconds = 0.0
-            runner.start(loop, arrays)
-            only_evaluated = () if runner.reads_features else (self.data.features,)
-            release(*only_evaluated)
-            evaluation = Evaluation(
-                self._functions,
-                self._machine.forward,
-                runner.kept,
-                arrays,
-                self._parts.streams,
-                loop=loop,
-                only_here=only_evaluated,
-            )
-        last: int | None = None  # where a signal stops, once one has come
-        while stopped is None:
-            try:
-                record = run_epoch(runner, evaluation, self.options, loop)
-            except TrainingError as error:
-                result = self._end(loop, runner, files, "diverged", first_epoch)
-                raise TrainingError(str(error), result) from None
-            for observer in observers:
-                observer.epoch(record)
-            stopped = self._stop_reason(loop)
-            if stopped is None and requests is not None and requests.any:
-                last = runner.drain(loop.epochs) if last is None else last
-                stopped = "signal" if loop.epochs >= last else None
-            if stopped is None and files is not None and self.options.saves(record.epoch):
-                loop.carried = runner.carried()
-                files.save(loop)
-        result = self._end(loop, runner, files, stopped, first_epoch)
-        for observer in observers:
-            observer.finished(result)
-        return result
-
-    def _end(
-        self, loop: LoopState, runner: EpochRunner, files: RunFiles | None, stopped: Stopped, first_epoch: int
-    ) -> TrainResult:
-        """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
+    def _take(self, loop: LoopState, params: Tree, state: Tree) -> None:
+        """A state that was trained, with the values of the best epoch on the host: for `predict` and the user's model."""
         self._trained = loop
-        params, state = (to_host(tree) for tree in loop.chosen)
         if isinstance(self.model, nnx.Module):
             put_back(self.model, params, state)
-        if files is not None:
-            loop.carried = None if loop.diverged else runner.carried()
-            files.save(loop)
-        result = TrainResult(
-            history=loop.history,
-            params=params,
-            last_params=to_host(loop.params),
-            best_epoch=None if loop.best is None else loop.best.epoch,
-            stopped=stopped,
-            timings=dataclasses.replace(loop.timings, wall=time.perf_counter() - self._begun),
-            metric=self._functions.objective.metric,
-            first_epoch=first_epoch,
-            passes=runner.passes,
-            pipeline=runner.report(),
-            state=state,
-        )
-        if files is not None:
-            files.summarise(result, self.options.seed)
-            if (events := runner.trace()) is not None:
-                files.directory.write_trace(events)
-        return result
-
-    def _stop_reason(self, loop: LoopState) -> Stopped | None:
-        return stop_reason(self.options, loop.history, None if loop.best is None else loop.best.epoch)
 
     def _fresh(self) -> LoopState:
         parts = self._parts

@@ -17,6 +17,7 @@ import numpy as np
 
 from dorylax.config.schema import Order
 from dorylax.errors import DorylaxError
+from dorylax.graph import partition
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
@@ -76,11 +77,9 @@ def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Datas
         return data, 0.0
     if data in _reordered:
         return _reordered[data], 0.0
-    from dorylax.graph.partition import cached_locality_order
-
     begin = time.perf_counter()
     release(data.features)  # resident since they were checked, and not needed to find communities
-    _reordered[data] = data.reorder(cached_locality_order(data.graph))
+    _reordered[data] = data.reorder(partition.cached_locality_order(data.graph))
     data.release()
     return _reordered[data], time.perf_counter() - begin
 

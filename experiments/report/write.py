@@ -10,6 +10,7 @@ from dorylax.durable import write_file
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.folder import Study
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.report import figures
 from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.figures import NamedFigure
@@ -18,7 +19,7 @@ from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
 from dorylax.experiments.report.tables import comparison_table, markdown, results_table
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds
-from dorylax.experiments.runner import RunOutcome, directory
+from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
 from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory

@@ -15,6 +15,9 @@ import pytest
 
 from dorylax.cli import seeds
 from dorylax.config import RunConfig
+from dorylax.experiments import load as load_sweeps
+from dorylax.experiments.folder import locked, read_study
+from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.datasets import load
 from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
@@ -50,6 +53,41 @@ def test_it_is_what_python_gives(dorylax) -> None:
     assert content["final_loss"] == [result.final_loss]
 
 
+def test_seeds_are_a_sweep_of_one_setting(dorylax, tmp_path: Path) -> None:
+    """Its folder is one of a sweep: of the seeds from `train.seed` on, with tables, and read by report and frame."""
+    folder = tmp_path / "run"
+    words = ("--model", "mlp", "--seeds", "2", "--set", "train.seed=3", "--json")
+    content = json.loads(dorylax("train", *TINY, *words, "--out", str(folder)).out)
+    assert content["seeds"] == [3, 4]
+    study = read_study(folder)
+    assert [(one.run.label, one.status) for one in study.outcomes] == [("mlp, seed 3", "done"), ("mlp, seed 4", "done")]
+    frame = load_sweeps(folder, level="runs").sort_values("train.seed")
+    assert list(frame["test_accuracy"]) == content["test_accuracy"]["per_seed"]
+    assert list(frame["sweep"]) == ["communities-mlp"] * 2
+    assert dorylax("report", str(folder)).code == 0
+    assert "| mlp | 2 |" in (folder / "report.md").read_text()
+    (tmp_path / "again.yaml").write_text(study.sweep.text)
+    assert run_sweep(["--sweep", str(tmp_path / "again.yaml"), "--out", str(tmp_path / "again"), "--no-report"]) == 0
+    assert (tmp_path / "again" / "results.csv").read_bytes() == (folder / "results.csv").read_bytes()
+
+
+def test_another_process_in_the_same_folder_is_refused(dorylax, trained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(trained, tmp_path / "run")
+    with locked(folder):
+        code, _, err = dorylax("train", *TINY, "--seeds", "3", "--resume", "--out", str(folder))
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"another process runs a sweep in {folder}" in err
+    assert not (folder / "seed-2").exists()
+
+
+def test_more_epochs_for_seeds_that_are_done(dorylax, trained: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(trained, tmp_path / "run")
+    words = (*TINY[:2], "--epochs", "3", "--seeds", "2", "--json")
+    content = json.loads(dorylax("train", *words, "--resume", "--out", str(folder)).out)
+    assert content["epochs"] == [3, 3]
+    assert content["final_loss"] == json.loads(dorylax("train", *words, "--no-save").out)["final_loss"]
+
+
 def test_table_for_people(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = dorylax("train", *TINY, "--seeds", "2")
@@ -80,7 +118,7 @@ def test_flags_beat_the_file_and_the_file_the_recipe(dorylax, tmp_path: Path) ->
         (["--seeds", "-1"], "--seeds must be a whole number ≥ 1, got '-1'"),
         (
             ["--seeds", "2", "--set", "train.seed=2147483647"],
-            "communities-gcn:3: train.seed must be ≥ 0 and < 2147483648, got 2147483648",
+            "train.seed must be ≥ 0 and < 2147483648, got 2147483648",
         ),
         (["--set", "train.epochs"], "--set takes key=value, as in train.epochs=100, got 'train.epochs'"),
         (["--set", "train.epoch=3"], "unknown key 'train.epoch': did you mean train.epochs?"),

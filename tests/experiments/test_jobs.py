@@ -16,7 +16,8 @@ from support.leftovers import children
 
 from dorylax.experiments import jobs
 from dorylax.experiments.jobs import execute_side_by_side
-from dorylax.experiments.runner import RunOutcome, error_file, inspect
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import error_file, inspect
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
 from dorylax.trainer import EpochRecord

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
-from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
-from dorylax.experiments.watcher import Told, Watcher
+from dorylax.experiments.watcher import RunObserver, Watcher
 from dorylax.trainer import EpochRecord, Observer
 
 _RUNS = read("grid: {model.name: [gcn, gat]}\nseeds: 2\n", "s.yaml", "s").runs
@@ -73,7 +73,7 @@ def _run(progress: SweepProgress, clock: _Clock, run: Run, seconds: float, statu
 
 def test_it_is_a_watcher() -> None:
     assert isinstance(_progress(_Clock(), io.StringIO()), Watcher)
-    assert isinstance(Told(_progress(_Clock(), io.StringIO()), _RUNS[0]), Observer)
+    assert isinstance(RunObserver(_progress(_Clock(), io.StringIO()), _RUNS[0]), Observer)
 
 
 def test_a_line_for_the_whole_and_one_for_each_run_under_way(clock: _Clock) -> None:

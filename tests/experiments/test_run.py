@@ -19,9 +19,9 @@ from support.leftovers import children
 from dorylax.experiments import execution, table
 from dorylax.experiments import run as run_module
 from dorylax.experiments.folder import read_study
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.run import _jobs, main
-from dorylax.experiments.runner import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import load, read
 from dorylax.runs.directory import RunDirectory

@@ -9,7 +9,7 @@ import pytest
 from dorylax.experiments.runner import DataCache, error_file, run_one
 from dorylax.experiments.sweep_file import read
 from dorylax.memory.limit import Limit
-from dorylax.trainer import footprint
+from dorylax.trainer.footprint import of_config
 
 
 class Silent:
@@ -27,10 +27,10 @@ def test_a_run_that_does_not_fit_fails_before_its_data_are_loaded(
 ) -> None:
     text = "base: {train.epochs: 1, model.name: mlp}\ngrid: {data.size: [tiny, friendster]}\n"
     runs = {run.config.data.size: run for run in read(text, "s.yaml", "s").runs}
-    monkeypatch.setattr(footprint, "memory_limit", lambda: Limit(24 * 2**30, "machine"))
+    monkeypatch.setattr(of_config, "memory_limit", lambda: Limit(24 * 2**30, "machine"))
     cache, checked = DataCache(), []
-    check = footprint.check_config
-    monkeypatch.setattr(footprint, "check_config", lambda config: (checked.append(config.data.size), check(config)))
+    check = of_config.check_config
+    monkeypatch.setattr(of_config, "check_config", lambda config: (checked.append(config.data.size), check(config)))
 
     outcome = run_one(runs["friendster"], tmp_path, Silent(), cache)
     assert outcome.status == "failed"

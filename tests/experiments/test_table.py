@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from dorylax.config import RunConfig
-from dorylax.experiments.runner import RunOutcome
+from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep_file import read
 from dorylax.experiments.table import summary_table, time_title
 

@@ -21,7 +21,8 @@ from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.runs.directory import RunDirectoryError
-from dorylax.trainer import Trainer, footprint
+from dorylax.trainer import Trainer
+from dorylax.trainer.footprint import of_config
 from dorylax.trainer.step.arrays import EpochInputs
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.validate import check_gathered
@@ -198,7 +199,7 @@ def test_estimates_of_memory_compile_the_same_step(monkeypatch, gathered):
         raise SplitError("enough is known")
 
     monkeypatch.setattr(StepFunctions, "optimised", optimised)
-    footprint.estimate(RunConfig.resolve({"data.size": "tiny", "single.gathered": gathered}))
+    of_config.estimate(RunConfig.resolve({"data.size": "tiny", "single.gathered": gathered}))
     assert asked == [gathered]
 
 

@@ -15,7 +15,8 @@ from flax import nnx
 from dorylax.ops.gather import gather
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.checkpoint import CheckpointMismatchError
-from dorylax.trainer import footprint, vertex_order
+from dorylax.trainer import vertex_order
+from dorylax.trainer.footprint import of_config
 from dorylax.trainer.vertex_order import OrderError
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
@@ -218,15 +219,15 @@ def test_an_estimate_reaches_the_same_decision(tmp_path, split) -> None:
     (tmp_path / "rows.py").write_text(OWN)
     name = "gcn" if split else f"{tmp_path / 'rows.py'}:Rows"
     config = RunConfig.resolve({}, {"data.name": "communities", "data.size": "tiny", "model.name": name})
-    auto = footprint.estimate(config)
+    auto = of_config.estimate(config)
     phases = {phase.name for phase in auto.phases}
     assert ("order" in phases) == split
     explicit = RunConfig.resolve(config.to_dict(), {"single.order": "community"})
     if split:
-        assert {phase.name for phase in footprint.estimate(explicit).phases} == phases
+        assert {phase.name for phase in of_config.estimate(explicit).phases} == phases
     else:
         with pytest.raises(OrderError, match=r"single\.order=given"):
-            footprint.estimate(explicit)
+            of_config.estimate(explicit)
 
 
 def test_rows_are_those_of_the_data_that_were_given(trainer, data) -> None:

@@ -11,7 +11,7 @@ from dorylax.config import SingleConfig
 from dorylax.layers import GCN
 from dorylax.memory.estimate import MemoryLimitError
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.trainer import footprint
+from dorylax.trainer import one_machine
 from dorylax.trainer.one_machine import OneMachine
 from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.validate import Checked
@@ -45,7 +45,7 @@ def test_one_gradient(optimize: bool) -> None:
 
 def test_memory_is_checked_before_there_are_arrays_and_not_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        footprint, "check_trainer", lambda *_, **__: (_ for _ in ()).throw(MemoryLimitError("too much"))
+        one_machine, "check_trainer", lambda *_, **__: (_ for _ in ()).throw(MemoryLimitError("too much"))
     )
     with pytest.raises(MemoryLimitError, match="too much"):
         machine().check_memory()

@@ -21,7 +21,8 @@ from dorylax.runs import checkpoint, metrics
 from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, CheckpointWarning
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.trainer import Trainer, TrainingError
-from dorylax.trainer.loop_state import LoopState, _digest
+from dorylax.trainer.loop_state import LoopState
+from dorylax.trainer.saving.description import _digest
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")

@@ -11,7 +11,8 @@ from typing import Any, final
 from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.runs.result import TrainResult
-from dorylax.trainer.loop_state import LoopState, from_checkpoint, to_checkpoint
+from dorylax.trainer.loop_state import LoopState
+from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
 
 
 @final
@@ -101,9 +102,8 @@ class RunFiles:
     def summarise(self, result: TrainResult, seed: int) -> None:
         """Writes summary.json; docs/run-directory.md documents its fields."""
         pipeline = result.pipeline
-        if (
-            pipeline is None
-        ):  # perhaps nothing was trained now, and what is there says what was; damaged, it says nothing
+        if pipeline is None:
+            # Perhaps nothing was trained now, and what is there says what was; damaged, it says nothing.
             with contextlib.suppress(RunDirectoryError):
                 pipeline = (self.directory.summary or {}).get("pipeline")
         first = {"stopped": result.stopped, "seed": seed}

@@ -1,8 +1,4 @@
-"""What a run would hold in memory, with what XLA assigns to its functions, and the check before a run.
-
-The functions compiled here are those that training calls, on shapes instead of arrays, and they are kept: a run that
-is let through does not compile them again.
-"""
+"""What the run of a configuration would hold in memory, what would make it fit, and the check before its data are there."""
 
 from __future__ import annotations
 
@@ -12,36 +8,29 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import jax
-import numpy as np
-
 from dorylax.config.resolve import RunConfig
 from dorylax.graph.abstract import AbstractData
-from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
 from dorylax.memory.limit import memory_limit, resident_bytes
-from dorylax.memory.phases import Compiled, Process, XlaBytes, held, phases
+from dorylax.memory.phases import Process, phases
 from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.memory.sources import shape_of
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
 from dorylax.trainer.from_config import build_model, build_optimizer
-from dorylax.trainer.model_parts import further_inputs
-from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions, step_functions
 from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.validate import check_model
-from dorylax.trainer.vertex_order import effective_order, is_ordered
+from dorylax.trainer.vertex_order import effective_order
 
-# Where a generous guess is below this share of the limit, nothing is compiled to know better.
-_CLEARLY = 0.5
 _FEWEST_HIDDEN = 8
 # Models that are to be compiled to know what they would need are tried for so many seconds.
-_PATIENCE = 20.0
+_TRIAL_SECONDS = 20.0
 _PARTIAL = ("single.order", "data.row_normalise")
 _HOST = ("load", "order")  # phases that no model changes
 
@@ -74,7 +63,7 @@ def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
     settled: set[str] = set()
     for change, like in _changes(config, found):
         ((key, value),) = change.items()
-        late = like.compiled is None and time.perf_counter() - begin + found.seconds > _PATIENCE
+        late = like.compiled is None and time.perf_counter() - begin + found.seconds > _TRIAL_SECONDS
         if key in settled or late:
             continue
         other = estimate(config.resolve(config.to_dict(), change), like)
@@ -99,60 +88,11 @@ def check_config(config: RunConfig) -> None:
     if shape is None:
         return
     _, parts, shape = _model(config, shape)
-    if _clearly_fits(shape, parts, limit.bytes):
+    if clearly_fits(shape, parts, limit.bytes):
         return
     found = _estimate(config, shape)
     if not found.fits:
-        raise MemoryLimitError(_refusal(found, remedies(config, found)))
-
-
-def check_trainer(
-    functions: StepFunctions,
-    gradient: Gradient,
-    parts: ModelParts,
-    data: Dataset,
-    *,
-    community: bool,
-    edge_ids: bool,
-) -> float:
-    """Refuses to train on data that are there already, if what is to come does not fit.
-
-    Args:
-        functions: of the model and the optimizer.
-        gradient: how gradients are computed.
-        parts: the model.
-        data: the data set.
-        community: whether it will be reordered.
-        edge_ids: whether the model reads edge ids.
-
-    Returns:
-        Seconds spent on compiling what training will use.
-
-    Raises:
-        MemoryLimitError: what the process holds and what training adds to it is more than there is.
-    """
-    limit, shape = memory_limit(), dataclasses.replace(DataShape.of(data), edge_ids=edge_ids)
-    if limit is None or _clearly_fits(shape, parts, limit.bytes - resident_bytes()):
-        return 0.0
-    # The data are counted apart: those that are there are no part of the libraries.
-    data.release()
-    ordered = community and is_ordered(data)
-    libraries = max(0, resident_bytes() - held(shape, ordered=ordered))
-    compiled, code, seconds = _compiled(functions, gradient, parts, shape, community=community)
-    process = Process(libraries, code)
-    parted = phases(shape, process, community=community, loads=False, orders=not ordered, compiled=compiled)
-    found = Estimate(shape, parted, limit, process, compiled)
-    if found.fits:
-        return seconds
-    ways = []
-    if community:
-        given = phases(shape, process, community=False, loads=False, compiled=compiled)
-        ways = [Remedy("single.order=given", max(phase.total for phase in given))]
-    raise MemoryLimitError(_refusal(found, ways))
-
-
-def _refusal(found: Estimate, ways: list[Remedy]) -> str:
-    return f"the run {found.verdict(ways)}. To try all the same: single.memory=ignore"
+        raise MemoryLimitError(found.refusal(remedies(config, found)))
 
 
 def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None) -> Estimate:
@@ -166,7 +106,7 @@ def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None)
     libraries = resident_bytes()
     compiled, code = None if like is None else like.compiled, 0
     if compiled is None:
-        compiled, code, _ = _compiled(
+        compiled, code, _ = compiled_on_shapes(
             functions, _gradient(functions, parts, data, config), parts, shape, community=community
         )
     seconds = 0.0 if like is not None and like.compiled is not None else time.perf_counter() - begin
@@ -193,57 +133,6 @@ def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, c
         return functions.optimised(parts, spec, gathered=config.single.gathered)[0]
     except SplitError:
         return functions.plain
-
-
-def _compiled(
-    functions: StepFunctions, gradient: Gradient, parts: ModelParts, shape: DataShape, *, community: bool
-) -> tuple[Compiled | None, int, float]:
-    """What the functions take, how much compiling them has added to this process, and the seconds it took.
-
-    Nothing is known where JAX does not compute on the CPU: the memory is then another one.
-    """
-    if jax.default_backend() != "cpu":
-        return None, 0, 0.0
-    before = resident_bytes()
-    data = abstract_data(shape, reordered=True if community else None)
-    V = shape.num_vertices
-    masks, weights = jax.ShapeDtypeStruct((3, V), bool), jax.ShapeDtypeStruct((V,), np.float32)
-    named = further_inputs(data, parts.keywords)
-    arrays = TrainingArrays(data.graph, data.features, data.labels, masks, weights, named)
-    start, _ = functions.start.prepare(parts.params, parts.state)
-    carry = start(parts.params, parts.state)
-    hoist, kept, seconds = gradient.prepare(arrays)
-    inputs = EpochInputs(parts.streams, kept, arrays, np.uint32(0), np.uint32(0))
-    step, step_seconds = functions.step(gradient).prepare(carry, inputs)
-    evaluate, evaluate_seconds = functions.evaluation(gradient.forward).prepare(
-        carry[0], carry[2], (parts.streams, gradient.forward.kept_of(kept), arrays)
-    )
-    # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
-    parameters = _size(carry) + 3 * _size(parts.params)
-    compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters, gradient.reads_features)
-    return compiled, max(0, resident_bytes() - before), seconds + step_seconds + evaluate_seconds
-
-
-def _assigned(executable: Any) -> XlaBytes:
-    if executable is None:
-        return XlaBytes(0, 0)
-    found = executable.memory_analysis()
-    return XlaBytes(found.temp_size_in_bytes, max(0, found.output_size_in_bytes - found.alias_size_in_bytes))
-
-
-def _size(tree: Any) -> int:
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
-
-
-def _clearly_fits(shape: DataShape, parts: ModelParts, there: int) -> bool:
-    """Whether a generous guess is far below what is there.
-
-    It is six copies of the data and, of the width of all parameters together, twice an array with a row per edge
-    (messages and attention, with their gradients) and eight times one with a row per vertex.
-    """
-    widths = sum(leaf.shape[-1] if leaf.ndim else 1 for leaf in jax.tree.leaves(parts.params))
-    rows = 4 * (2 * widths * shape.num_edges + 8 * (widths + shape.num_features) * shape.num_vertices)
-    return resident_bytes() + 6 * sum(shape.copy(reordered=True).values()) + rows < _CLEARLY * there
 
 
 def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, Any], Estimate]]:

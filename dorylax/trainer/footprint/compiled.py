@@ -1,0 +1,76 @@
+"""What XLA assigns to the functions of a run, and the guess that spares compiling them.
+
+The functions compiled here are those that training calls, on shapes instead of arrays, and they are kept: a run that
+is let through does not compile them again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from dorylax.memory.limit import resident_bytes
+from dorylax.memory.phases import Compiled, XlaBytes
+from dorylax.memory.shapes import DataShape, abstract_data
+from dorylax.program.model.base import ModelParts
+from dorylax.trainer.model_parts import further_inputs
+from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
+from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.step.gradient import Gradient
+
+# Where a generous guess is below this share of the limit, nothing is compiled to know better.
+_CLEARLY = 0.5
+
+
+def compiled_on_shapes(
+    functions: StepFunctions, gradient: Gradient, parts: ModelParts, shape: DataShape, *, community: bool
+) -> tuple[Compiled | None, int, float]:
+    """What the functions take, how much compiling them has added to this process, and the seconds it took.
+
+    Nothing is known where JAX does not compute on the CPU: the memory is then another one.
+    """
+    if jax.default_backend() != "cpu":
+        return None, 0, 0.0
+    before = resident_bytes()
+    data = abstract_data(shape, reordered=True if community else None)
+    V = shape.num_vertices
+    masks, weights = jax.ShapeDtypeStruct((3, V), bool), jax.ShapeDtypeStruct((V,), np.float32)
+    named = further_inputs(data, parts.keywords)
+    arrays = TrainingArrays(data.graph, data.features, data.labels, masks, weights, named)
+    start, _ = functions.start.prepare(parts.params, parts.state)
+    carry = start(parts.params, parts.state)
+    hoist, kept, seconds = gradient.prepare(arrays)
+    inputs = EpochInputs(parts.streams, kept, arrays, np.uint32(0), np.uint32(0))
+    step, step_seconds = functions.step(gradient).prepare(carry, inputs)
+    evaluate, evaluate_seconds = functions.evaluation(gradient.forward).prepare(
+        carry[0], carry[2], (parts.streams, gradient.forward.kept_of(kept), arrays)
+    )
+    # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
+    parameters = _size(carry) + 3 * _size(parts.params)
+    compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters, gradient.reads_features)
+    return compiled, max(0, resident_bytes() - before), seconds + step_seconds + evaluate_seconds
+
+
+def _assigned(executable: Any) -> XlaBytes:
+    if executable is None:
+        return XlaBytes(0, 0)
+    found = executable.memory_analysis()
+    return XlaBytes(found.temp_size_in_bytes, max(0, found.output_size_in_bytes - found.alias_size_in_bytes))
+
+
+def _size(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def clearly_fits(shape: DataShape, parts: ModelParts, there: int) -> bool:
+    """Whether a generous guess is far below what is there.
+
+    It is six copies of the data and, of the width of all parameters together, twice an array with a row per edge
+    (messages and attention, with their gradients) and eight times one with a row per vertex.
+    """
+    widths = sum(leaf.shape[-1] if leaf.ndim else 1 for leaf in jax.tree.leaves(parts.params))
+    rows = 4 * (2 * widths * shape.num_edges + 8 * (widths + shape.num_features) * shape.num_vertices)
+    return resident_bytes() + 6 * sum(shape.copy(reordered=True).values()) + rows < _CLEARLY * there

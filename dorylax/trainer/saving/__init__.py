@@ -1,0 +1,1 @@
+"""How a run is saved and brought back bit for bit."""

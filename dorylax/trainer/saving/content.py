@@ -1,0 +1,116 @@
+"""What a checkpoint holds of a run's state, and the state that comes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dorylax.program.model.base import Tree
+from dorylax.runs.checkpoint import Checkpoint, CheckpointMismatchError
+from dorylax.runs.differences import differences, listed
+from dorylax.runs.result import EpochRecord, Timings
+from dorylax.trainer.loop_state import Carried, LoopState, is_key
+from dorylax.trainer.saving.description import path_name
+
+# Of what `describe_run` says, what parameters need to be of use: the data may be others.
+_OF_PARAMETERS = ("model", "parameters.", "state.", "optimizer_state.", "settings.model.")
+# Of a checkpoint: a group of arrays and an entry of the record, where a pipeline had something to carry.
+_CARRIED = "pipeline"
+
+
+def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The arrays and the record to save; `run` is from `describe_run`."""
+    trees = {
+        "params": loop.params,
+        "opt_state": loop.opt_state,
+        "state": loop.state,
+        "best_params": loop.best_params,
+        "best_state": loop.best_state,
+    }
+    record = {
+        "run": dict(run),
+        "history": [entry.to_dict() for entry in loop.history],
+        "best_epoch": None if loop.best is None else loop.best.epoch,
+        "best_is_last": loop.best_is_last,
+        "timings": dataclasses.asdict(loop.timings),
+        "diverged": loop.diverged,
+    }
+    arrays = {group: _named(tree) for group, tree in trees.items()}
+    if loop.carried is not None:
+        arrays[_CARRIED] = loop.carried.arrays
+        record[_CARRIED] = loop.carried.record
+    return arrays, record
+
+
+def from_checkpoint(
+    checkpoint: Checkpoint, like: LoopState, run: Mapping[str, Any], *, to_predict: bool = False
+) -> LoopState:
+    """The state that was saved.
+
+    Args:
+        checkpoint: read and verified.
+        like: a state of this run (a fresh one), for structure.
+        run: from `describe_run`.
+        to_predict: only the parameters are wanted, perhaps for other data: compare only what they need.
+
+    Raises:
+        CheckpointMismatchError: it belongs to another run; names what differs.
+    """
+    record = checkpoint.record
+    changed = differences(record["run"], run)
+    if to_predict:
+        changed = {name: values for name, values in changed.items() if name.startswith(_OF_PARAMETERS)}
+        if changed:
+            _check_widths(checkpoint, run)
+    if changed:
+        raise CheckpointMismatchError(
+            f"{checkpoint.path} belongs to another run ({listed(changed)}): "
+            "give this run a directory of its own, or the model, data and settings of the other"
+        )
+    arrays = checkpoint.arrays
+    history = [EpochRecord.from_dict(entry) for entry in record["history"]]
+    best = record["best_epoch"]
+    return LoopState(
+        params=_restored(like.params, arrays["params"], jnp.array),
+        opt_state=_restored(like.opt_state, arrays["opt_state"], jnp.array),
+        state=_restored(like.state, arrays["state"], jnp.array),
+        best_params=_restored(like.best_params, arrays["best_params"], np.asarray),
+        best_state=_restored(like.best_state, arrays["best_state"], np.asarray),
+        history=history,
+        best=None if best is None else history[best],
+        best_is_last=record["best_is_last"],
+        timings=Timings(**record["timings"]),
+        diverged=record["diverged"],
+        carried=Carried(arrays.get(_CARRIED, {}), record[_CARRIED]) if _CARRIED in record else None,
+    )
+
+
+def _check_widths(checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
+    """Says in the user's terms why parameters do not fit a data set."""
+    there, here = checkpoint.record["run"]["data"], run["data"]
+    if any(there[width] != here[width] for width in ("features", "classes")):
+        raise CheckpointMismatchError(
+            f"the run was trained on data with {there['features']} features and {there['classes']} classes, "
+            f"{here['name']} has {here['features']} and {here['classes']}: they must be the same to predict"
+        )
+
+
+def _named(tree: Tree) -> dict[str, Any]:
+    """Path → array; random keys as their words."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {path_name(path): jax.random.key_data(leaf) if is_key(leaf) else leaf for path, leaf in leaves}
+
+
+def _restored(like: Tree, arrays: Mapping[str, np.ndarray], make: Any) -> Tree:
+    def leaf(path: Any, old: Any) -> Any:
+        array = arrays[path_name(path)]
+        if is_key(old):
+            return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(old))
+        return make(array)
+
+    return jax.tree_util.tree_map_with_path(leaf, like)

@@ -1,0 +1,128 @@
+"""The memory of a run against the run, and a configuration that does not fit is refused before its data are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dorylax
+from dorylax.cli import main
+from dorylax.config import RunConfig
+from dorylax.memory.estimate import Estimate
+from dorylax.trainer import Trainer
+from dorylax.trainer.footprint import of_config, of_trainer
+
+_GIB = 2**30
+_HERE = Path(__file__).parents[3]
+
+
+def _config(**overrides: object) -> RunConfig:
+    return RunConfig.resolve(
+        {"data.size": "tiny", "train.epochs": 1}, {k.replace("__", "."): v for k, v in overrides.items()}
+    )
+
+
+def test_a_large_graph_is_estimated_without_it(memory_of) -> None:
+    memory_of(24)
+    config = _config(data__size="friendster")
+    found = of_config.estimate(config)
+    assert found is not None
+    assert not found.fits
+    assert [phase.name for phase in found.phases] == ["load", "order", "hoist", "step", "evaluation"]
+    ways = {way.setting: way.peak for way in of_config.remedies(config, found)}
+    assert ways["single.order=given"] < found.peak.total
+    assert ways["data.size=reddit-large"] < 24 * _GIB
+    assert "model.hidden_features" not in " ".join(ways), "ordering does not fit however narrow the model is"
+
+
+def test_a_narrower_model_is_named_where_it_fits(memory_of) -> None:
+    config = _config(data__size="medium", model__hidden_features=4096)
+    memory_of(1000)
+    wide = of_config.estimate(config)
+    assert wide is not None
+    memory_of(wide.peak.total / _GIB * 0.7)
+    found = of_config.estimate(config)
+    assert found is not None
+    assert wide.peak.name == "step"
+    hidden = [way for way in of_config.remedies(config, found) if way.setting.startswith("model.hidden_features=")]
+    assert [way.setting for way in hidden] == ["model.hidden_features=2048"]
+
+
+def test_a_run_that_does_not_fit_is_refused_before_its_data_are_there(
+    memory_of, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def load(*_: object) -> None:
+        raise AssertionError("the data set was generated")
+
+    monkeypatch.setattr("dorylax.graph.datasets.load", load)
+    memory_of(24)
+    words = ["train", "--data", "communities", "--set", "data.size=friendster", "--out", str(tmp_path / "run")]
+    assert main(words) == 1
+    text = capsys.readouterr().err
+    for part in ("does not fit", "(order)", "has 24.0 GiB", "single.order=given needs", "single.memory=ignore"):
+        assert part in text
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_is_compiled_where_a_run_clearly_fits(memory_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_(*_: object, **__: object) -> None:
+        raise AssertionError("compiled to know the memory of a small run")
+
+    memory_of(64)
+    for module in (of_config, of_trainer):
+        monkeypatch.setattr(module, "compiled_on_shapes", compile_)
+    of_config.check_config(_config())
+    Trainer.from_config(_config()).fit()
+
+
+def test_what_takes_long_to_compile_is_not_tried_as_a_remedy(memory_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory_of(0.1)
+    config = _config(data__size="medium", single__order="community")
+    found = of_config.estimate(config)
+    assert found is not None
+    assert found.seconds > 0
+    tried = []
+
+    def estimate(other: RunConfig, like: Estimate) -> Estimate:
+        tried.append(like.compiled is None)
+        return dataclasses.replace(found, phases=found.phases[:1])
+
+    monkeypatch.setattr(of_config, "estimate", estimate)
+    of_config.remedies(config, dataclasses.replace(found, seconds=0.0))
+    assert True in tried
+    tried.clear()
+    of_config.remedies(config, dataclasses.replace(found, seconds=60.0))
+    assert tried == [False], "only what needs no compiling"
+
+
+_CHILD = """
+import sys
+from dorylax.cli import main
+main(["info", "--json", *sys.argv[1:]])
+code = main(["train", "--no-save", "--epochs", "1", *sys.argv[1:]])
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+print(1024 * int(peak.split()[1]), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_the_estimate_is_within_15_percent_of_a_run(tmp_path: Path) -> None:
+    """In one process, which compiles once; estimating leaves nothing that training would not have."""
+    data = dorylax.load("communities", num_vertices=100_000, num_edges=1_000_000, num_features=300, num_classes=8)
+    path = tmp_path / "data.npz"
+    data.save_npz(path)
+    settings = ["model.hidden_features=64", "data.row_normalise=false", "single.order=given", "model.dropout=0"]
+    words = ["--data", str(path), "--model", "gcn", *(word for setting in settings for word in ("--set", setting))]
+    del data
+    line = [sys.executable, "-c", _CHILD, *words]
+    child = subprocess.run(line, check=True, capture_output=True, text=True, cwd=_HERE)
+    estimated = json.JSONDecoder().raw_decode(child.stdout)[0]["peak"]["bytes"]
+    measured = int(child.stderr.split()[-1])
+    assert measured > 2**29, "the run is too small to say anything about arrays"
+    assert estimated == pytest.approx(measured, rel=0.15)
