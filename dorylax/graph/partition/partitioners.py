@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from jaxtyping import Int32
 
-from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.errors import PartitionError
 
 if TYPE_CHECKING:
+    from dorylax.graph.compressed import CompressedGraph
     from dorylax.graph.partition.base import Partition
 
 Method = Literal["metis", "ldg", "range", "random"]
