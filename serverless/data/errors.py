@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dorylax.errors import DorylaxError
 
-class DataError(Exception):
+
+class DataError(DorylaxError):
     """A transfer that was tried as often as it may be, or that the server refuses."""
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import final
 
+from dorylax.errors import DorylaxError
 
-class WireError(ValueError):
+
+class WireError(DorylaxError, ValueError):
     """Bytes, or a message to be encoded, that are not what the format says; the text tells what was expected."""
 
 

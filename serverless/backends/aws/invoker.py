@@ -46,7 +46,7 @@ class LambdaFunctions:
             long as the function lets it.
 
     Raises:
-        TensorConfigError: what is no function's name.
+        ConfigError: what is no function's name.
     """
 
     def __init__(
