@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dorylax.clock import RealClock
-from dorylax.serverless.controller import Call, Controller, Limit, Stragglers
+from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers
 from dorylax.serverless.task import TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 MEDIAN, SIGMA = 2.0, math.log(2.0) / 1.645
@@ -126,7 +126,7 @@ def measure(case: Case, *, tasks: int, slots: int, scale: float) -> Measured:
             Controller(
                 sandboxes,
                 clock,
-                limit=Limit(slots // case.controllers),
+                limit=SlotLimit(slots // case.controllers),
                 stragglers=Stragglers(),
                 attempts=10,
                 deadline=None,

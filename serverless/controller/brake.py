@@ -7,7 +7,7 @@ import logging
 from typing import final
 
 from dorylax.clock import Clock
-from dorylax.serverless.controller.limit import Limit
+from dorylax.serverless.controller.slot_limit import SlotLimit
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.task import TaskKey
 
@@ -24,7 +24,7 @@ class Brake:
         clock: on which pauses pass.
     """
 
-    def __init__(self, throttle: Throttle, limit: Limit, clock: Clock) -> None:
+    def __init__(self, throttle: Throttle, limit: SlotLimit, clock: Clock) -> None:
         self._throttle, self._limit, self._clock = throttle, limit, clock
         self._pause: asyncio.Task[None] | None = None
         self._told = False

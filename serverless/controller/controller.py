@@ -1,6 +1,6 @@
 """The controller: every tensor task is answered once, whatever becomes of the calls that it takes.
 
-How many calls run at a time is `dorylax.serverless.controller.limit`'s, which calls are late
+How many calls run at a time is `dorylax.serverless.controller.slot_limit`'s, which calls are late
 `dorylax.serverless.controller.stragglers`'s, what refusals change `dorylax.serverless.controller.throttle`'s, and who waits
 for what `dorylax.serverless.controller.race`'s; where they run is the backend's.
 """
@@ -17,8 +17,8 @@ from dorylax.clock import Clock
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.controller.brake import Brake
 from dorylax.serverless.controller.call import Call, Outcome
-from dorylax.serverless.controller.limit import Limit
 from dorylax.serverless.controller.race import Attempt, Race
+from dorylax.serverless.controller.slot_limit import SlotLimit
 from dorylax.serverless.controller.stragglers import Stragglers
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.controller.watch import Watch
@@ -76,7 +76,7 @@ class Controller:
         backend: Backend,
         clock: Clock,
         *,
-        limit: Limit,
+        limit: SlotLimit,
         stragglers: Stragglers | None,
         relaunches: int = 1,
         attempts: int,

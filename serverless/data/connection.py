@@ -28,7 +28,7 @@ class _Message(NamedTuple):
     contents: Sequence[frames.Buffer]
 
 
-class _Layout(NamedTuple):
+class _OfferLayout(NamedTuple):
     serial: int
     chunk_bytes: int
     credit: int
@@ -164,14 +164,14 @@ class Connection:
         fields = {"transfer": self._transfer, "name": name, "offer": serial, "first": first, "count": count}
         self._tell(protocol.GET, fields)
 
-    def _layout(self, name: str) -> _Layout:
+    def _layout(self, name: str) -> _OfferLayout:
         message = self._receive()
         kind, fields = message.header.kind, message.header.fields
         if kind == protocol.ABSENT:
             raise NotOfferedError(f"{self._address} offers nothing as {name!r}: it was answered or withdrawn")
         if kind != protocol.LAYOUT:
             raise LostError(f"got {kind!r}, expected a layout")
-        layout = _Layout(
+        layout = _OfferLayout(
             serial=fields.integer("offer", least=protocol.ANY_OFFER + 1),
             chunk_bytes=fields.integer("chunk_bytes", least=protocol.MIN_CHUNK_BYTES, most=protocol.MAX_CHUNK_BYTES),
             credit=fields.integer("credit", least=1),

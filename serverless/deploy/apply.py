@@ -12,8 +12,8 @@ from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.clients import Clients, in_time, unless
 from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.eventual_consistency import CHANGING, NEW_ROLE, PROPAGATING, NotYet, until_consistent
 from dorylax.serverless.deploy.names import Names
-from dorylax.serverless.deploy.patience import CHANGING, NEW_ROLE, SPREADING, NotYet, patiently
 from dorylax.serverless.deploy.plan import CODE, Action, Wanted
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.state import (
@@ -150,7 +150,7 @@ class Applier:
             put = functools.partial(
                 iam.put_role_policy, RoleName=names.role, PolicyName=name, PolicyDocument=json.dumps(document)
             )
-            self._patiently(put, NEW_ROLE)
+            self._until_consistent(put, NEW_ROLE)
         for name in self._inline_policies():
             if name not in wanted:
                 iam.delete_role_policy(RoleName=names.role, PolicyName=name)
@@ -174,7 +174,7 @@ class Applier:
     def _create_function(self, _: Action) -> None:
         deployment, names = self._target.deployment, self._names
         function = self._clients("lambda")
-        self._patiently(
+        self._until_consistent(
             lambda: function.create_function(
                 FunctionName=names.name,
                 PackageType="Image",
@@ -183,7 +183,7 @@ class Applier:
                 Tags=names.tags,
                 **_configuration(deployment, names),
             ),
-            SPREADING,
+            PROPAGATING,
             CHANGING,
         )
         self._wait("function_active_v2")
@@ -193,20 +193,20 @@ class Applier:
         function = self._clients("lambda")
         # An update of before is not waited for: one that has failed never comes to a good end, and this one may mend it.
         if action.changes & CODE:
-            self._patiently(
+            self._until_consistent(
                 lambda: function.update_function_code(
                     FunctionName=names.name, ImageUri=self._target.image, Architectures=[deployment.architecture]
                 ),
-                SPREADING,
+                PROPAGATING,
                 CHANGING,
             )
             self._wait("function_updated_v2")
         if action.changes - CODE:
-            self._patiently(
+            self._until_consistent(
                 lambda: function.update_function_configuration(
                     FunctionName=names.name, **_configuration(deployment, names)
                 ),
-                SPREADING,
+                PROPAGATING,
                 CHANGING,
             )
             self._wait("function_updated_v2")
@@ -219,7 +219,7 @@ class Applier:
 
     def _delete_function(self, _: Action) -> None:
         function = self._clients("lambda")
-        self._patiently(
+        self._until_consistent(
             lambda: unless(
                 {"ResourceNotFoundException"}, lambda: function.delete_function(FunctionName=self._names.name)
             ),
@@ -228,7 +228,7 @@ class Applier:
 
     def _put_concurrency(self, _: Action) -> None:
         reserved = self._target.deployment.reserved_concurrency
-        self._patiently(
+        self._until_consistent(
             lambda: self._clients("lambda").put_function_concurrency(
                 FunctionName=self._names.name, ReservedConcurrentExecutions=reserved
             ),
@@ -236,7 +236,7 @@ class Applier:
         )
 
     def _delete_concurrency(self, _: Action) -> None:
-        self._patiently(
+        self._until_consistent(
             lambda: self._clients("lambda").delete_function_concurrency(FunctionName=self._names.name), CHANGING
         )
 
@@ -263,8 +263,8 @@ class Applier:
         assert self._wanted is not None
         return self._wanted
 
-    def _patiently(self, call: Callable[[], object], *reasons: NotYet) -> None:
-        patiently(call, *reasons, now=self._now, sleep=self._sleep)
+    def _until_consistent(self, call: Callable[[], object], *reasons: NotYet) -> None:
+        until_consistent(call, *reasons, now=self._now, sleep=self._sleep)
 
     def _wait(self, name: str) -> None:
         waiter = self._clients("lambda").get_waiter(name)

@@ -22,7 +22,7 @@ _MEMORY = re.compile(r"Max Memory Used: ([0-9]+) MB")
 
 
 @final
-class Call(NamedTuple):
+class TimedInvocation(NamedTuple):
     """One invocation.
 
     Attributes:
@@ -41,7 +41,9 @@ def warm_invocation() -> bytes:
     return Invocation(SandboxSettings(RunKeys.make()), None).encode()
 
 
-def invoke_test(names: Names, clients: Clients, count: int, now: Callable[[], float] = time.perf_counter) -> list[Call]:
+def invoke_test(
+    names: Names, clients: Clients, count: int, now: Callable[[], float] = time.perf_counter
+) -> list[TimedInvocation]:
     """Invokes the function one time after the other.
 
     Args:
@@ -57,7 +59,7 @@ def invoke_test(names: Names, clients: Clients, count: int, now: Callable[[], fl
     return [_invoke(names, clients, payload, now) for _ in range(count)]
 
 
-def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], float]) -> Call:
+def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], float]) -> TimedInvocation:
     client = clients("invoke")
     start = now()
     answer = client.invoke(FunctionName=names.name, Payload=payload, LogType="Tail")
@@ -71,7 +73,7 @@ def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], fl
         raise DeployError(f"the function is not of this release ({error}): run `dorylax aws deploy` again") from None
     tail = base64.b64decode(answer.get("LogResult", "")).decode(errors="replace")
     init, memory = _INIT.search(tail), _MEMORY.search(tail)
-    return Call(1000 * seconds, float(init[1]) if init else None, int(memory[1]) if memory else None)
+    return TimedInvocation(1000 * seconds, float(init[1]) if init else None, int(memory[1]) if memory else None)
 
 
 def _failure(content: bytes) -> str:

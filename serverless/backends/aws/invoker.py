@@ -9,11 +9,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
-from dorylax.serverless.backends.aws.callers import Callers
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.serverless.backends.aws.errors import AwsError
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
 from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.function.invocation import MAX_INVOCATION_BYTES, Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
@@ -54,7 +54,7 @@ class LambdaFunctions:
     ) -> None:
         self._client, self._settings, self._deadline = client, settings, deadline
         self._function = FunctionName.of(function)
-        self._callers = callers = Callers(calls)
+        self._callers = callers = Callers(calls, "the functions")
 
         def close() -> None:
             callers.close(_GRACE_SECONDS)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Literal, final
 
 from dorylax.serverless.backends.base import InvokeError
-from dorylax.serverless.backends.crew import has_ended
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
+from dorylax.serverless.backends.process_slots import has_ended
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 Reason = Literal["died", "timeout", "refused"]

@@ -37,7 +37,7 @@ json.dump({{"seconds": seconds, "resident": resident, "response": response, "fil
 
 
 @final
-class Size(NamedTuple):
+class RootSize(NamedTuple):
     """How much a root holds.
 
     Attributes:
@@ -52,7 +52,7 @@ class Size(NamedTuple):
 
 
 @final
-class Started(NamedTuple):
+class StartMeasurement(NamedTuple):
     """What a fresh interpreter did with a root.
 
     Attributes:
@@ -88,7 +88,7 @@ def build(context: Context, root: Path) -> Path:
     return target
 
 
-def size(target: Path) -> Size:
+def size(target: Path) -> RootSize:
     """How much a root holds."""
     parts: dict[str, int] = {}
     count = 0
@@ -97,10 +97,10 @@ def size(target: Path) -> Size:
             count += 1
             part = path.relative_to(target).parts[0]
             parts[part] = parts.get(part, 0) + path.stat().st_size
-    return Size(count, sum(parts.values()), dict(sorted(parts.items(), key=lambda entry: -entry[1])))
+    return RootSize(count, sum(parts.values()), dict(sorted(parts.items(), key=lambda entry: -entry[1])))
 
 
-def start(target: Path, invocation: bytes) -> Started:
+def start(target: Path, invocation: bytes) -> StartMeasurement:
     """Imports the entry point in a fresh interpreter that sees nothing else, and has it answer.
 
     Args:
@@ -127,7 +127,7 @@ def start(target: Path, invocation: bytes) -> Started:
     answer = json.loads(done.stdout)
     files = tuple(Path(file).relative_to(target.absolute()).as_posix() for file in answer["files"])
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-    return Started(answer["seconds"], unit * answer["resident"], answer["response"], files)
+    return StartMeasurement(answer["seconds"], unit * answer["resident"], answer["response"], files)
 
 
 def _copy(name: str, target: Path) -> None:

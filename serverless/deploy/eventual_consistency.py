@@ -24,7 +24,7 @@ class NotYet(NamedTuple):
     seconds: float
 
 
-SPREADING = NotYet(
+PROPAGATING = NotYet(
     {"InvalidParameterValueException", "AccessDeniedException"},
     ("cannot be assumed", "does not have permission"),
     60.0,
@@ -38,7 +38,7 @@ CHANGING = NotYet({"ResourceConflictException"}, ("cannot be performed at this t
 """The function is being made or changed. (That there is one already has the same code and another text.)"""
 
 
-def patiently(
+def until_consistent(
     call: Callable[[], object], *reasons: NotYet, now: Callable[[], float], sleep: Callable[[float], None]
 ) -> None:
     """Makes a call, again and again while AWS has one of the reasons; then its refusal is raised.

@@ -8,7 +8,7 @@ from typing import final
 
 
 @final
-class Limit:
+class SlotLimit:
     """Slots on one asyncio loop.
 
     There are two queues. Spare slots, for work that need not be done, go to the second queue only where nobody stands in

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dorylax.serverless.deploy.patience import CHANGING, SPREADING, patiently
+from dorylax.serverless.deploy.eventual_consistency import CHANGING, PROPAGATING, until_consistent
 
 errors = pytest.importorskip("botocore.exceptions", reason="needs boto3")
 
@@ -40,15 +40,15 @@ def refusing(clock: Clock, *answers: tuple[str, str, float]) -> Callable[[], Non
 def test_one_reason_after_the_other_passes() -> None:
     clock = Clock()
     call = refusing(clock, (*CHANGES, 9.0), (*SPREADS, 30.0), (*CHANGES, 50.0))
-    patiently(call, SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+    until_consistent(call, PROPAGATING, CHANGING, now=clock.now, sleep=clock.sleep)
     assert clock.time == 50.0
 
 
-@pytest.mark.parametrize(("answer", "seconds"), [(SPREADS, SPREADING.seconds), (CHANGES, CHANGING.seconds)])
+@pytest.mark.parametrize(("answer", "seconds"), [(SPREADS, PROPAGATING.seconds), (CHANGES, CHANGING.seconds)])
 def test_each_has_its_time(answer: tuple[str, str], seconds: float) -> None:
     clock = Clock()
     with pytest.raises(errors.ClientError, match=answer[0]):
-        patiently(refusing(clock, (*answer, 1e9)), SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+        until_consistent(refusing(clock, (*answer, 1e9)), PROPAGATING, CHANGING, now=clock.now, sleep=clock.sleep)
     assert clock.time == seconds
 
 
@@ -64,5 +64,5 @@ def test_each_has_its_time(answer: tuple[str, str], seconds: float) -> None:
 def test_other_refusals_are_final(answer: tuple[str, str]) -> None:
     clock = Clock()
     with pytest.raises(errors.ClientError, match=answer[0]):
-        patiently(refusing(clock, (*answer, 1.0)), SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+        until_consistent(refusing(clock, (*answer, 1.0)), PROPAGATING, CHANGING, now=clock.now, sleep=clock.sleep)
     assert clock.time == 0.0
