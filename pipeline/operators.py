@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from dorylax import aligned
-from dorylax.graph.shard import Rows as CompressedRows
+from dorylax.graph.compressed import Adjacency
 from dorylax.jax_internals import Var, size_at, type_of
 from dorylax.ops import row_operators
 from dorylax.ops.row_operators import Role, RowRange
@@ -41,7 +41,7 @@ class Piece:
         self.bytes = gathered_bytes(step.equations[0], sizes)
 
 
-def row_range(rows: CompressedRows, first: int, last: int) -> RowRange:
+def row_range(rows: Adjacency, first: int, last: int) -> RowRange:
     """Rows `first:last` of compressed rows, without copying."""
     return RowRange(rows.offsets[first : last + 1], rows.neighbours, rows.edges, first)
 

@@ -7,8 +7,9 @@ import pytest
 from support.graphs import messy_graph
 
 from dorylax.graph import Graph
+from dorylax.graph.compressed import Adjacency
 from dorylax.graph.partition import Layout, lay_out, partition
-from dorylax.graph.shard import Rows, Shard, shards
+from dorylax.graph.shard import Shard, shards
 
 CASES = [(servers, intervals) for servers in range(1, 6) for intervals in (1, 2, 3, 6)]
 
@@ -26,7 +27,7 @@ def _edges(graph: Graph) -> list[tuple[int, int]]:
     return list(zip(graph.incoming.neighbours.tolist(), targets.tolist(), strict=True))
 
 
-def _rows(rows: Rows) -> list[list[int]]:
+def _rows(rows: Adjacency) -> list[list[int]]:
     assert rows.offsets.dtype == np.int64
     assert rows.neighbours.dtype == np.int32
     assert rows.offsets[0] == 0
