@@ -17,7 +17,7 @@ Request = tuple[Callable[[], Any], Future[Any]]
 
 @final
 class Callers:
-    """At most so many threads, started as they are needed. First come, first served.
+    """A limited number of threads, started as they are needed. First come, first served.
 
     They are daemons: the process ends even if nobody has closed them, or if a call takes a quarter of an hour.
 
@@ -43,12 +43,12 @@ class Callers:
         return self._most
 
     def lower(self, most: int) -> None:
-        """Starts no more than so many, ≥ 1, from now on."""
+        """Lowers the number of threads that may be started from now on, to ≥ 1."""
         with self._changed:
             self._most = min(self._most, max(1, most))
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Has something done by the next thread that is free.
+        """Has the next free thread do something.
 
         Raises:
             InvokeError: it is closed, or the system starts no more threads.
@@ -64,7 +64,7 @@ class Callers:
         return future
 
     def submit_to_each(self, work: Callable[[], T]) -> list[Future[T]]:
-        """Starts all threads that may be, and has something done by each of them.
+        """Starts all threads, and has each of them do something.
 
         Raises:
             InvokeError: as `submit`.
@@ -81,7 +81,7 @@ class Callers:
         return futures
 
     def refuse_if_closed(self) -> None:
-        """Raises an InvokeError where it is closed."""
+        """Raises an InvokeError if it is closed."""
         if self._closed:
             raise self._refusal()
 

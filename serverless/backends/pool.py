@@ -1,4 +1,4 @@
-"""`Pool`: sandboxes in processes of this machine, as an `Invoker`; `local` and `emulator` say what the processes are."""
+"""`Pool`: sandboxes in processes of this machine, as an `Invoker`; `local` and `emulator` say which processes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dorylax.serverless.backends.process_slots import ProcessSlots, Sandboxed
 
 @final
 class Pool:
-    """A number of sandboxes that take events one after the other; an `Invoker`.
+    """Sandboxes that each take one event at a time; an `Invoker`.
 
-    They start when they are needed, or with `warm`, and end when nobody has the pool any more.
+    They start when they are needed, or with `warm`, and end when the pool is no longer referenced.
 
     Args:
         workers: how many, ≥ 1.
         start: makes one.
-        start_seconds: that one may take to be ready.
+        start_seconds: how long one may take to be ready.
 
     Raises:
         ValueError: fewer than 1 worker.
@@ -28,12 +28,12 @@ class Pool:
         if workers < 1:
             raise ValueError(f"workers must be ≥ 1, got {workers}")
         self._slots = ProcessSlots(workers, start, start_seconds)
-        # Also when nobody closes it: at the end of the process, or when nobody has it any more.
+        # Also if nobody closes it: at the end of the process, or when it is no longer referenced.
         self._close = weakref.finalize(self, self._slots.close)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the sandboxes that run now; what they have started is below them."""
+        """Process ids of the sandboxes that run now; their children are not listed."""
         return self._slots.pids
 
     async def invoke(self, event: bytes, timeout: float) -> bytes:

@@ -65,16 +65,16 @@ class Sandboxed(Protocol):
         ...
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it has ended; whether it has."""
+        """Waits until it has ended; says whether it has."""
         ...
 
     def end(self) -> None:
-        """Ends it, if it has not, and gives back all that it held; a second call does nothing."""
+        """Ends it, if it has not ended, and frees all that it held; a second call does nothing."""
         ...
 
 
 def has_ended(process: subprocess.Popen[bytes], timeout: float) -> bool:
-    """Waits until a process has ended; whether it has."""
+    """Waits until a process has ended; says whether it has."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout)
         return True
@@ -88,7 +88,7 @@ class ProcessSlots:
     Args:
         size: how many processes, ≥ 1. They start when they are needed, or with `warm`.
         start: makes one; it may be starting for as long as `wait_ready` waits.
-        start_seconds: that one may take to be ready.
+        start_seconds: how long one may take to be ready.
     """
 
     def __init__(self, size: int, start: Callable[[], Sandboxed], start_seconds: float) -> None:
@@ -115,7 +115,7 @@ class ProcessSlots:
         return await asyncio.wrap_future(self._callers.submit(lambda: self._ask(event, timeout)))
 
     async def warm(self) -> None:
-        """Starts all that do not run, at once, and waits until they are ready.
+        """Starts all that do not run, side by side, and waits until they are ready.
 
         Raises:
             InvokeError: one could not be started.

@@ -1,4 +1,4 @@
-"""Has tensor tasks run: how many at a time, which again, and which answer counts."""
+"""Decides how many tensor tasks run at a time, which are repeated, and which answer counts."""
 
 from dorylax.serverless.controller.autotuner import Autotuner
 from dorylax.serverless.controller.call import Call

@@ -1,4 +1,4 @@
-"""How tensors are cut into chunks: as one run of bytes, so that many small ones travel together."""
+"""How tensors are cut into chunks: as one run of bytes, so that many small tensors travel together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ByteRange(NamedTuple):
 
 @final
 class Chunks:
-    """The chunks of some tensors. There is always one, of no pieces where there are no bytes.
+    """The chunks of some tensors: at least one, which has no pieces if there are no bytes.
 
     Args:
         sizes: of the tensors, bytes.

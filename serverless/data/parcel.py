@@ -1,4 +1,4 @@
-"""Arrays to be sent, chunk by chunk, from where they lie."""
+"""Arrays to be sent, chunk by chunk, without a copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dorylax.serverless.wire.tensors import MAX_TENSORS, bytes_of, spec_of, tota
 
 @final
 class Parcel:
-    """Arrays to be sent; they are not to be written to meanwhile.
+    """Arrays to be sent; nobody may write to them meanwhile.
 
     Args:
         arrays: of any layout; those that are not contiguous are copied.

@@ -24,10 +24,10 @@ from dorylax.serverless.data.refusals import Refusals
 
 @final
 class DataServer:
-    """All data endpoints of one process: sockets on one thread of their own. May be called by any thread.
+    """All data endpoints of one process: sockets on one thread of their own. Any thread may call it.
 
-    Arrays are sent from where they lie; they must not be written to while they are offered. Withdraw them when nobody
-    waits for what is computed from them: a worker that is reading them just then may find old and new bytes.
+    Arrays are sent without a copy; do not write to them while they are offered. Withdraw them when nobody waits for what is
+    computed from them: a worker that is reading them at that moment may find old and new bytes.
 
     Args:
         keys: of the run. Peers without them are turned away, with a line in the log "dorylax.data".

@@ -1,4 +1,4 @@
-"""Carries out the steps of a plan. Each may be carried out again: one that was done before does no harm."""
+"""Carries out the steps of a plan. Repeating one does no harm."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Applier:
     Args:
         clients: of the region.
         names: of the deployment.
-        wanted: what is to be there; None for nothing.
+        wanted: what should exist; None for nothing.
         push: builds the image and pushes it to an address.
-        artefacts: where stages lie that are to be deleted; None: nowhere.
-        now, sleep: the time and waiting, in seconds.
+        artefacts: where to delete stages; None: nowhere.
+        now, sleep: the time, and how to wait, in seconds.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Applier:
 
         Args:
             actions: of a plan.
-            report: is told each step before it is carried out.
+            report: called with each step before it is carried out.
 
         Raises:
-            DeployError: one could not be; the same command goes on from there.
+            DeployError: one failed; the same command continues from there.
         """
         steps: dict[tuple[str, str], Callable[[Action], None]] = {
             ("create", "repository"): self._put_repository,
@@ -161,7 +161,7 @@ class Applier:
             return
         for name in self._inline_policies():
             iam.delete_role_policy(RoleName=role, PolicyName=name)
-        # Not of ours, but a role with any cannot be deleted; the policies themselves stay.
+        # These are not ours, but a role with any cannot be deleted; the policies themselves stay.
         for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=role):
             for policy in page["AttachedPolicies"]:
                 iam.detach_role_policy(RoleName=role, PolicyArn=policy["PolicyArn"])
@@ -191,7 +191,7 @@ class Applier:
     def _update_function(self, action: Action) -> None:
         deployment, names = self._target.deployment, self._names
         function = self._clients("lambda")
-        # An update of before is not waited for: one that has failed never comes to a good end, and this one may mend it.
+        # Does not wait for an earlier update: one that has failed never succeeds, and this one may repair it.
         if action.changes & CODE:
             self._until_consistent(
                 lambda: function.update_function_code(
@@ -279,7 +279,7 @@ def _configuration(deployment: Deployment, names: Names) -> dict[str, Any]:
         "Role": names.role_arn,
         "MemorySize": deployment.memory_mb,
         "Timeout": deployment.timeout_seconds,
-        # Empty lists take a function out of its VPC; nothing at all would leave it there.
+        # Empty lists take a function out of its VPC; leaving the key out would keep it there.
         "VpcConfig": {"SubnetIds": list(deployment.subnets), "SecurityGroupIds": list(deployment.security_groups)},
     }
 

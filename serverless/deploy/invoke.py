@@ -1,4 +1,4 @@
-"""Invokes the deployed function without a task: does it start, how fast, is it of this release."""
+"""Invokes the deployed function without a task: whether it starts, how fast, and whether it is of this release."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class TimedInvocation(NamedTuple):
     """One invocation.
 
     Attributes:
-        milliseconds: until its answer was here.
-        init_milliseconds: that AWS took to start a sandbox for it; None where it says of none.
-        memory_mb: that the sandbox has held at most; None where AWS does not say.
+        milliseconds: until its answer arrived.
+        init_milliseconds: that AWS took to start a sandbox for it; None if it used one that was there.
+        memory_mb: the sandbox's peak; None if AWS does not say.
     """
 
     milliseconds: float
@@ -44,16 +44,16 @@ def warm_invocation() -> bytes:
 def invoke_test(
     names: Names, clients: Clients, count: int, now: Callable[[], float] = time.perf_counter
 ) -> list[TimedInvocation]:
-    """Invokes the function one time after the other.
+    """Invokes the function several times in a row.
 
     Args:
         names: of the deployment.
         clients: of the region.
-        count: how often, ≥ 1; the first may start a sandbox.
+        count: how often, ≥ 1; the first invocation may start a sandbox.
         now: the time, seconds.
 
     Raises:
-        DeployError: it failed, or answers as another release.
+        DeployError: it failed, or is of another release.
     """
     payload = warm_invocation()
     return [_invoke(names, clients, payload, now) for _ in range(count)]

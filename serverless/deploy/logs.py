@@ -16,7 +16,7 @@ class LogLine(NamedTuple):
 
     Attributes:
         milliseconds: when, since 1970.
-        text: without its end.
+        text: without its newline.
         id: CloudWatch's.
     """
 
@@ -26,7 +26,7 @@ class LogLine(NamedTuple):
 
 
 def lines_since(names: Names, clients: Clients, milliseconds: int) -> list[LogLine]:
-    """All lines of all sandboxes since some time, oldest first.
+    """The lines of all sandboxes since a time, oldest first.
 
     Raises:
         DeployError: there is no log.

@@ -1,6 +1,6 @@
 """The Dockerfile's steps without a container engine and without a network: the image's files in an empty folder.
 
-Distributions are copied from this installation, so that the root is one for this machine, whatever the architecture.
+Distributions are copied from this installation, so the root is for this machine, whatever the architecture.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RootSize(NamedTuple):
     Attributes:
         files: how many.
         nbytes: bytes of all.
-        parts: bytes by folder or file on the top, largest first.
+        parts: bytes by top-level folder or file, largest first.
     """
 
     files: int
@@ -57,7 +57,7 @@ class StartMeasurement(NamedTuple):
 
     Attributes:
         seconds: to import the entry point, XLA started.
-        resident_bytes: that the process has held at most.
+        resident_bytes: the process's peak.
         response: to a warm invocation.
         files: of the modules that were imported from the root, relative to it.
     """
@@ -69,7 +69,7 @@ class StartMeasurement(NamedTuple):
 
 
 def build(context: Context, root: Path) -> Path:
-    """Makes the image's own files in a folder that is empty or not there.
+    """Makes the image's own files in a folder that is empty or does not exist.
 
     Returns:
         The folder in it that Python imports from.
@@ -101,16 +101,16 @@ def size(target: Path) -> RootSize:
 
 
 def start(target: Path, invocation: bytes) -> StartMeasurement:
-    """Imports the entry point in a fresh interpreter that sees nothing else, and has it answer.
+    """Has a fresh interpreter that sees nothing else import the entry point and answer an invocation.
 
     Args:
-        target: what `build` gave.
+        target: from `build`.
         invocation: `Invocation`, encoded.
 
     Raises:
         DeployError: it cannot be imported, or does not answer.
     """
-    # As on Lambda: no home, nothing written, no site-packages.
+    # As on Lambda: no home directory, nothing written, no site-packages.
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", _PROBE, str(target.absolute())],
