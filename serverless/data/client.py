@@ -89,7 +89,7 @@ class DataClient:
             arrays: of any layout; those that are not contiguous are copied.
 
         Raises:
-            WireError: a dtype that does not travel, or more than `max_bytes`.
+            WireError: a dtype that cannot be sent, or more than `max_bytes`.
             DataError: no attempt succeeded, or the server refuses.
             RuntimeError: the client is closed.
         """

@@ -30,7 +30,7 @@ class Parcel:
         chunks: how they are cut.
 
     Raises:
-        WireError: a dtype that does not travel, or too many arrays or bytes.
+        WireError: a dtype that cannot be sent, or too many arrays or bytes.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], chunk_bytes: int, max_bytes: int) -> None:

@@ -102,8 +102,8 @@ class EmulatedProcess:
         """Waits until it listens, and calls it without an event, so that the runtime starts and imports everything.
 
         Raises:
-            InvokeError: it took longer than `timeout` seconds ("timeout"), or could not be set up ("refused"); the last lines
-                that it printed are logged.
+            InvokeError: it took longer than `timeout` seconds ("timeout"), or could not be set up ("refused"); its last
+                lines are logged.
         """
         deadline = time.monotonic() + timeout
         try:
