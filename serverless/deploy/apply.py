@@ -19,6 +19,7 @@ from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.state import (
     artefact_keys,
     count_network_interfaces,
+    inline_policies,
     read_function,
     read_repository_policy,
 )
@@ -151,7 +152,7 @@ class Applier:
                 iam.put_role_policy, RoleName=names.role, PolicyName=name, PolicyDocument=json.dumps(document)
             )
             self._until_consistent(put, NEW_ROLE)
-        for name in self._inline_policies():
+        for name in inline_policies(self._names, self._clients):
             if name not in wanted:
                 iam.delete_role_policy(RoleName=names.role, PolicyName=name)
 
@@ -159,17 +160,13 @@ class Applier:
         iam, role = self._clients("iam"), self._names.role
         if unless({"NoSuchEntity"}, lambda: iam.get_role(RoleName=role)) is None:
             return
-        for name in self._inline_policies():
+        for name in inline_policies(self._names, self._clients):
             iam.delete_role_policy(RoleName=role, PolicyName=name)
         # These are not ours, but a role with any cannot be deleted; the policies themselves stay.
         for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=role):
             for policy in page["AttachedPolicies"]:
                 iam.detach_role_policy(RoleName=role, PolicyArn=policy["PolicyArn"])
         iam.delete_role(RoleName=role)
-
-    def _inline_policies(self) -> list[str]:
-        pages = self._clients("iam").get_paginator("list_role_policies").paginate(RoleName=self._names.role)
-        return [name for page in pages for name in page["PolicyNames"]]
 
     def _create_function(self, _: Action) -> None:
         deployment, names = self._target.deployment, self._names

@@ -58,6 +58,12 @@ def read_function(names: Names, clients: Clients) -> FoundFunction | None:
     )
 
 
+def inline_policies(names: Names, clients: Clients) -> list[str]:
+    """Names of the role's inline policies."""
+    pages = clients("iam").get_paginator("list_role_policies").paginate(RoleName=names.role)
+    return [name for page in pages for name in page["PolicyNames"]]
+
+
 def count_network_interfaces(names: Names, clients: Clients) -> int:
     """How many network interfaces Lambda has in VPCs for the function."""
     # Only the description says whose they are; Lambda appends an id to it.
@@ -74,11 +80,6 @@ def _role(names: Names, clients: Clients) -> FoundRole | None:
     if content is None:
         return None
     role = content["Role"]
-    inline = [
-        name
-        for page in iam.get_paginator("list_role_policies").paginate(RoleName=names.role)
-        for name in page["PolicyNames"]
-    ]
     attached = [
         policy["PolicyArn"]
         for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=names.role)
@@ -86,7 +87,10 @@ def _role(names: Names, clients: Clients) -> FoundRole | None:
     ]
     return FoundRole(
         trust=role["AssumeRolePolicyDocument"],
-        policies={name: iam.get_role_policy(RoleName=names.role, PolicyName=name)["PolicyDocument"] for name in inline},
+        policies={
+            name: iam.get_role_policy(RoleName=names.role, PolicyName=name)["PolicyDocument"]
+            for name in inline_policies(names, clients)
+        },
         attached=tuple(attached),
         tags=_by_key(role.get("Tags", ())),
     )
