@@ -92,7 +92,7 @@ def test_data_read_through_edges_are_published_once() -> None:
 @pytest.mark.parametrize("reorder", [False, True])
 def test_every_value_is_there_when_it_is_read_and_forgotten_afterwards(model: str, reorder: bool) -> None:
     found = plan(model, reorder=reorder)
-    types = found.program.facts.types
+    types = found.program.analysis.types
     there = set(found.constants)
     published = {number for number, one in enumerate(found.publications) if one.constant}
     for step in found.epoch:

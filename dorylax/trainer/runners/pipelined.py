@@ -13,7 +13,7 @@ from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
-from dorylax.program.tracing.trace import RowFunction
+from dorylax.program.model.loss import RowFunction
 from dorylax.runs.result import EpochRecord
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch

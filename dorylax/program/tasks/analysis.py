@@ -8,9 +8,9 @@ from typing import Any, final
 
 from dorylax.jax_internals import JaxprEqn, Var, is_key, is_literal
 from dorylax.program.jaxpr.global_sum import is_global_sum
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.types import Rows, RowType, Summed
-from dorylax.program.tracing.flatten import is_graph_operator
 from dorylax.program.tracing.traced import Traced
 
 # Row-free results of these are made again in each stage that reads them: cheaper than to ship them.
@@ -90,7 +90,7 @@ _CHEAP = frozenset(
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Facts:
+class StepAnalysis:
     """Analyses of `traced.step`, each made when first asked for.
 
     Args:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.graphs import messy_graph
+from support.reference import Intervals
 
 from dorylax.graph.graph import Graph
-from dorylax.program.single.intervals import Intervals
 
 GRAPH = messy_graph(20, 50)
 

@@ -8,9 +8,10 @@ from support.graphs import messy_graph
 
 from dorylax import ops
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, make_jaxpr_of
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.jaxpr.simplify import simplify
-from dorylax.program.tracing.flatten import flatten, is_graph_operator
-from dorylax.program.tracing.views import share_views
+from dorylax.program.tracing.flatten import flatten
+from dorylax.program.tracing.shared_reshapes import share_reshapes
 
 GRAPH = messy_graph(8, 14)
 X = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
@@ -18,7 +19,7 @@ X = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
 
 def shared(fun: Any) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     before = simplify(flatten(make_jaxpr_of(fun, X), custom=True))
-    after = share_views(before)
+    after = share_reshapes(before)
     for a, b in zip(*(eval_jaxpr(one.jaxpr, one.consts, X) for one in (after, before)), strict=True):
         np.testing.assert_array_equal(a, b)
     return before, after

@@ -5,20 +5,24 @@ What a pipeline does with servers and workers is here a loop; no other way to ru
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
 import numpy as np
 
+from dorylax.graph.compressed import CompressedGraph, as_int64
 from dorylax.jax_internals import ClosedJaxpr, Var, eval_jaxpr, is_literal, size_at, type_of
+from dorylax.program.artefact import stage_file
+from dorylax.program.artefact.export import StageSet
+from dorylax.program.artefact.stage_file import Stage
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.model.base import Tree
-from dorylax.program.program import Program
 from dorylax.program.rows.types import Rows, RowType, Summed
-from dorylax.program.single.intervals import Intervals
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
 from dorylax.program.tracing.arguments import RunData, StepResult, data_values, step_values, unpack, unpack_output
 
@@ -38,6 +42,70 @@ def compile_whole(closed: ClosedJaxpr, sizes: dict[str, int]) -> StageFunction:
     return jax.jit(interpret(closed, sizes))
 
 
+def artefact_compiler(program: SplitModel, stage_set: StageSet, others: Compile | None = None) -> Compile:
+    """Lets a `ReferenceExecutor` run the stages through their artefacts.
+
+    Args:
+        program: the program that the executor runs.
+        stage_set: its stages.
+        others: what makes the functions of other tasks (default: `compile_whole`).
+    """
+    make_other = compile_whole if others is None else others
+    task_of = {program.interfaces[k].writes[0]: k for k in stage_set.stages}
+    loaded: dict[str, Stage] = {}
+
+    def compile_task(closed: ClosedJaxpr, sizes: dict[str, int]) -> StageFunction:
+        index = task_of.get(closed.jaxpr.outvars[0])
+        if index is None:
+            return make_other(closed, sizes)
+        reference = stage_set.stages[index]
+        sha256 = reference.sha256
+        if sha256 not in loaded:
+            loaded[sha256] = stage_file.load(stage_set.artefacts[sha256], sha256)
+        stage = loaded[sha256]
+        (rows,) = sizes.values()
+        return lambda *values: reference.call(stage, values, rows)
+
+    return compile_task
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Intervals:
+    """A cut of the rows of both spaces.
+
+    Attributes:
+        bounds: interval k is rows `bounds[space][k]:bounds[space][k + 1]`.
+    """
+
+    bounds: dict[Space, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, graph: CompressedGraph, vertex_bounds: Sequence[int]) -> Intervals:
+        """Those between the given vertices: `[0, 10, 25, V]` makes three.
+
+        Raises:
+            ValueError: the bounds do not ascend from 0 to V.
+        """
+        bounds = tuple(int(bound) for bound in vertex_bounds)
+        if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != graph.num_vertices or list(bounds) != sorted(bounds):
+            raise ValueError(f"bounds of intervals must ascend from 0 to {graph.num_vertices}, got {list(bounds)}")
+        offsets = as_int64(graph.incoming.offsets)
+        return cls({"vertex": bounds, "edge": tuple(int(offsets[bound]) for bound in bounds)})
+
+    @classmethod
+    def even(cls, graph: CompressedGraph, count: int) -> Intervals:
+        """`count` intervals of as many vertices each as the division allows."""
+        return cls.of(graph, [int(bound) for bound in np.linspace(0, graph.num_vertices, count + 1).round()])
+
+    def __len__(self) -> int:
+        return len(self.bounds["vertex"]) - 1
+
+    def largest(self, space: Space) -> int:
+        """Rows of the largest interval: what all calls of a stage are padded to."""
+        return int(np.diff(self.bounds[space]).max())
+
+
 @final
 class ReferenceExecutor:
     """Runs a program on data, interval by interval.
@@ -55,7 +123,7 @@ class ReferenceExecutor:
 
     def __init__(
         self,
-        program: Program,
+        program: SplitModel,
         data: RunData,
         intervals: Intervals,
         *,
@@ -113,7 +181,7 @@ class ReferenceExecutor:
     def _stage(self, index: int, task: Task, operands: list[Any]) -> list[Any]:
         """All intervals, each padded to the same number of rows, so that the stage is compiled once."""
         assert task.space is not None
-        interface, facts = self._program.interfaces[index], self._program.facts
+        interface, analysis = self._program.interfaces[index], self._program.analysis
         bounds, size = self._intervals.bounds[task.space], self._rows[task.space]
         if bounds[-1] == 0:  # a graph without edges
             empty = {SYMBOLS[task.space]: 0}
@@ -127,15 +195,15 @@ class ReferenceExecutor:
             padding = np.arange(size) >= last - first
             given = []
             for var, value in zip(interface.reads, operands, strict=True):
-                row_type = facts.types[var]
+                row_type = analysis.types[var]
                 if isinstance(row_type, Rows):
-                    given.append(_cut(value, row_type, places, padding if var in facts.weighted else None))
+                    given.append(_cut(value, row_type, places, padding if var in analysis.weighted else None))
                 else:
                     given.append(value)
             results = zip(interface.writes, function(*given), strict=True)
-            parts.append([_head(result, facts.types[var], last - first) for var, result in results])
+            parts.append([_head(result, analysis.types[var], last - first) for var, result in results])
         pieces = zip(interface.writes, zip(*parts, strict=True), strict=True)
-        return [_together(list(results), facts.types[var]) for var, results in pieces]
+        return [_together(list(results), analysis.types[var]) for var, results in pieces]
 
     def _function(self, index: int, sizes: dict[str, int]) -> StageFunction:
         if index not in self._functions:

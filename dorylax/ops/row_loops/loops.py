@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from dorylax.ops.native import Reduction
-from dorylax.ops.row_operators.rows import Entries
+from dorylax.ops.row_loops.rows import Entries
+
+Arrays = list[np.ndarray]
 
 
 class Loops(ABC):

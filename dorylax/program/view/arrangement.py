@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, final
 
 from dorylax.jax_internals import Var
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.view.boxes import BOX_HEIGHT, BOX_WIDTH, Box, place_in_columns, place_in_rows, ties_of
 from dorylax.program.view.svg import Point
 
@@ -51,7 +51,7 @@ class Net(NamedTuple):
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class Arrangement:
     """A drawing's geometry.
 
     Attributes:
@@ -72,14 +72,14 @@ class Layout:
     centre: float
 
 
-def arrange(program: Program, top: float) -> Layout:
+def arrange(program: SplitModel, top: float) -> Arrangement:
     """Places all tasks of a program.
 
     Args:
         program: any.
         top: height that the drawing begins at.
     """
-    return _Arrangement(program, top).layout()
+    return _Arranger(program, top).arrangement()
 
 
 class _Trunk(NamedTuple):
@@ -88,8 +88,8 @@ class _Trunk(NamedTuple):
     centre: bool  # in the channel between the halves, or that at the right
 
 
-class _Arrangement:
-    def __init__(self, program: Program, top: float) -> None:
+class _Arranger:
+    def __init__(self, program: SplitModel, top: float) -> None:
         self._top = top
         self._ties = ties_of(program)
         self._boxes, self._above = place_in_rows(program.tasks, self._ties)
@@ -114,7 +114,7 @@ class _Arrangement:
             for writer, readers in far.items()
         ]
 
-    def layout(self) -> Layout:
+    def arrangement(self) -> Arrangement:
         rows = 1 + max(box.row for box in self._boxes)
         channel_tracks = self._channel_tracks()
         gap_tracks = self._gap_tracks(channel_tracks)
@@ -153,7 +153,7 @@ class _Arrangement:
         nets = self._nets(track_x, track_y)
         once = gap_tops[self._above] + (tops[self._above] - gap_tops[self._above]) - _ZONE - 6 if self._above else None
         middle = channel + (middle_width + 28 - (_PITCH - BOX_WIDTH)) / 2
-        return Layout(tuple(self._boxes), tuple(self._lines()), tuple(nets), width, y + _MARGIN, once, middle)
+        return Arrangement(tuple(self._boxes), tuple(self._lines()), tuple(nets), width, y + _MARGIN, once, middle)
 
     def _stops(self, trunk: _Trunk) -> list[tuple[int, bool]]:
         """The boxes that a trunk joins, and whether it leaves them."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from dorylax.ops import native
 from dorylax.ops.native import Kernel, Reduction
-from dorylax.ops.row_operators.loops import Loops
-from dorylax.ops.row_operators.rows import Entries
+from dorylax.ops.row_loops.loops import Loops
+from dorylax.ops.row_loops.rows import Entries
 
 
 @final

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse
 
 from dorylax.ops.native import Reduction
-from dorylax.ops.row_operators.loops import Loops
-from dorylax.ops.row_operators.rows import Entries
+from dorylax.ops.row_loops.loops import Loops
+from dorylax.ops.row_loops.rows import Entries
 
 _NARROW = frozenset([np.dtype(np.float16), jnp.dtype(jnp.bfloat16)])
 _FLOATS = _NARROW | {np.dtype(np.float32)}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.graphs import messy_graph
 from support.oracle import assert_same, distances, oracle
+from support.reference import Intervals, ReferenceExecutor, compile_whole, interpret
 
 from dorylax import ops
 from dorylax.graph.graph import Graph
@@ -20,12 +21,9 @@ from dorylax.graph.reorder import reorder
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.passes import PASSES, optimise
-from dorylax.program.program import Program
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, compile_whole, interpret
+from dorylax.program.program import Program, trace
 from dorylax.program.tracing.arguments import RunData, StepResult, training_weights
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 
 V, E, F = 12, 20, 3
 GRAPH = messy_graph(V, E)

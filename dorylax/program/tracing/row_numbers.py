@@ -1,9 +1,9 @@
-"""What depends on a row's place is said to it, so that it is the same wherever the row is computed.
+"""What depends on a row's number reads it from an input, so that it is the same wherever the row is computed.
 
-Its place is that in the user's arrays: of a vertex its id, of an edge its rank among the ids of edges.
+Its number is its place in the user's arrays: of a vertex its id, of an edge its rank among the ids of edges.
 
-- Random bits for rows are hashed from the row's place: bit-identical to `jax.random.bits` on the graph as it was given.
-- `iota` over rows (`jnp.arange(num_vertices)`) becomes their places.
+- Random bits for rows are hashed from the row's number: bit-identical to `jax.random.bits` on the graph as it was given.
+- `iota` over rows (`jnp.arange(num_vertices)`) becomes their numbers.
 - A number of rows as a value (`x.shape[0]` in arithmetic) becomes that of the whole graph, an input of the program.
 """
 
@@ -25,18 +25,18 @@ from dorylax.program.tracing.traced import Input
 Replacement = tuple[Callable[..., Any], list[Any]]
 
 
-class Places(NamedTuple):
-    """Which inputs of the traced function stand for places."""
+class RowNumbers(NamedTuple):
+    """Which inputs of the traced function are the numbers of rows, and how many rows there are."""
 
-    places: Mapping[Space, int]  # int32 [n] and [e]
+    numbers: Mapping[Space, int]  # int32 [n] and [e]
     counts: Mapping[Space, int]  # int32 []
 
     @classmethod
-    def of(cls, inputs: Sequence[Input]) -> Places:
+    def of(cls, inputs: Sequence[Input]) -> RowNumbers:
         """Those among the inputs of a traced model."""
         found = {(entry.role, entry.space): k for k, entry in enumerate(inputs)}
         return cls(
-            places={"vertex": found["ids", "vertex"], "edge": found["places", "edge"]},
+            numbers={"vertex": found["ids", "vertex"], "edge": found["places", "edge"]},
             counts={space: found["count", space] for space in SYMBOLS},
         )
 
@@ -76,11 +76,11 @@ class Places(NamedTuple):
         axis = axes[0]
         rest = (*shape[:axis], *shape[axis + 1 :])
 
-        def draw(key: Any, places: Any) -> Any:
-            rows = row_bits(key, places, math.prod(rest), bit_width)
-            return jnp.moveaxis(rows.reshape(places.shape[0], *rest), 0, axis)
+        def draw(key: Any, numbers: Any) -> Any:
+            rows = row_bits(key, numbers, math.prod(rest), bit_width)
+            return jnp.moveaxis(rows.reshape(numbers.shape[0], *rest), 0, axis)
 
-        return draw, [key, inputs[self.places[space]]]
+        return draw, [key, inputs[self.numbers[space]]]
 
     def _iota(self, equation: JaxprEqn, inputs: Sequence[Any]) -> Replacement | None:
         params = equation.params
@@ -88,10 +88,10 @@ class Places(NamedTuple):
         if found is None or found[1] != 1:
             return None
 
-        def number(places: Any) -> Any:
-            return jax.lax.broadcast_in_dim(places.astype(params["dtype"]), params["shape"], (params["dimension"],))
+        def number(numbers: Any) -> Any:
+            return jax.lax.broadcast_in_dim(numbers.astype(params["dtype"]), params["shape"], (params["dimension"],))
 
-        return number, [inputs[self.places[found[0]]]]
+        return number, [inputs[self.numbers[found[0]]]]
 
     def _count(self, equation: JaxprEqn, inputs: Sequence[Any]) -> Replacement:
         dim, dtype = equation.params["dim"], type_of(equation.outvars[0]).dtype

@@ -15,13 +15,13 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
 from dorylax.program.tracing.flatten import flatten
-from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.row_numbers import RowNumbers
 from dorylax.program.tracing.traced import Input
 
 V, E = 11, 17
 ROWS = np.array([7, 0, 3, 3, 10], np.int32)  # an interval's rows: some, in any order, one twice
 EDGES = np.array([16, 2], np.int32)
-PLACES = Places(places={"vertex": 0, "edge": 1}, counts={"vertex": 2, "edge": 3})
+NUMBERS = RowNumbers(numbers={"vertex": 0, "edge": 1}, counts={"vertex": 2, "edge": 3})
 
 
 def replaced(fun: Callable[[Any, Dimensions], Any], *, custom: bool = True) -> Callable[..., Any]:
@@ -35,7 +35,7 @@ def replaced(fun: Callable[[Any, Dimensions], Any], *, custom: bool = True) -> C
         jax.eval_shape(lambda: jax.random.key(0)),
     ]
     closed = make_jaxpr_of(lambda *inputs: fun(inputs[4], sizes), *specs)
-    part = instantiate(flatten(closed, custom=custom, places=PLACES), {"n": len(ROWS), "e": len(EDGES)})
+    part = instantiate(flatten(closed, custom=custom, row_numbers=NUMBERS), {"n": len(ROWS), "e": len(EDGES)})
 
     def run(key: Any) -> Any:
         inputs = (ROWS, EDGES, np.int32(V), np.int32(E), key)
@@ -129,4 +129,4 @@ def test_inputs_are_found_by_role() -> None:
         Input("ids", "vertex ids", "vertex"),
         Input("count", "vertices", "vertex"),
     ]
-    assert Places.of(inputs) == Places(places={"vertex": 3, "edge": 0}, counts={"vertex": 4, "edge": 2})
+    assert RowNumbers.of(inputs) == RowNumbers(numbers={"vertex": 3, "edge": 0}, counts={"vertex": 4, "edge": 2})

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, close, fresh_var, is_literal, replace_equation
-from dorylax.program.tracing.flatten import is_graph_operator
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 
 
-def share_views(closed: ClosedJaxpr) -> ClosedJaxpr:
+def share_reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same function, in which a value that is reshaped for a graph operator is derived from the reshaped one."""
     jaxpr = closed.jaxpr
     makers = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
