@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dorylax.clock import RealClock
-from dorylax.serverless.controller import Call, Controller, Limit, Stragglers
+from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers
 from dorylax.serverless.task import TaskKey, TaskThrottledError, TensorResult, TensorTask
 from harness.command_line import parsed, parser_of, write_json
 
@@ -125,7 +125,7 @@ def measure(case: Case, *, tasks: int, slots: int, scale: float) -> Measured:
             Controller(
                 sandboxes,
                 clock,
-                limit=Limit(slots // case.controllers),
+                limit=SlotLimit(slots // case.controllers),
                 stragglers=Stragglers(),
                 attempts=10,
                 deadline=None,

@@ -30,9 +30,9 @@ from dorylax.serverless.backends.emulator.pool import RUNTIME, emulated_function
 from dorylax.serverless.backends.emulator.process import EmulatedProcess
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.backends.local.pool import local_workers
-from dorylax.serverless.config import TensorConfigError
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
+from dorylax.settings.errors import ConfigError
 from harness.command_line import parsed, parser_of, write_json
 from harness.eight_rows import call
 
@@ -104,7 +104,7 @@ def main() -> None:
     try:
         find_emulator(os.environ)
         starts_and_calls(options.starts, options.calls, found)
-    except TensorConfigError as error:
+    except ConfigError as error:
         print(f"left out: {error}")
         del kinds["emulator"]
     for name, make in kinds.items():

@@ -16,7 +16,7 @@ import pytest
 from support.scripts import run_script
 
 from dorylax.serverless.backends.emulator.installed import find_emulator
-from dorylax.serverless.config import TensorConfigError
+from dorylax.settings.errors import ConfigError
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 BENCHMARKS = sorted(path for path in FOLDER.glob("*.py") if 'if __name__ == "__main__":' in path.read_text())
@@ -80,7 +80,7 @@ def lacks_something(name: str) -> bool:
     if name == "sandboxes":
         try:
             find_emulator(os.environ)
-        except TensorConfigError:
+        except ConfigError:
             return True
     compilers = ("c++", "g++", "clang++")
     if name == "gather" and not any(map(shutil.which, (os.environ.get("CXX", ""), *compilers))):
