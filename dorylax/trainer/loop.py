@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import final
 
+from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
 from dorylax.observers.base import Observer
@@ -17,7 +18,7 @@ from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.loop_state import LoopState, to_host
 from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.options import TrainOptions
+from dorylax.trainer.options import stop_reason
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
@@ -35,7 +36,7 @@ class TrainingLoop:
         data: the data set, as the user gave it.
         machine: what evaluates, and trains where no pipeline does.
         runner: what trains the epochs.
-        options: of the run.
+        train: its settings of training.
         observers: told about each epoch.
         files: the run's directory; None where there is none.
         requests: signals that ask for an end; None where they are not watched.
@@ -48,7 +49,7 @@ class TrainingLoop:
     data: Dataset
     machine: OneMachine
     runner: EpochRunner
-    options: TrainOptions
+    train: TrainConfig
     observers: Sequence[Observer]
     files: RunFiles | None
     requests: StopRequests | None
@@ -63,7 +64,7 @@ class TrainingLoop:
         if files is not None:
             observers = (MetricsWriter(files.directory.metrics_path, loop.history), *observers)
         for observer in observers:
-            observer.started(self.options.epochs, first_epoch)
+            observer.started(self.train.epochs, first_epoch)
 
         stopped = self._stop_reason(loop)
         if stopped is None:
@@ -88,7 +89,7 @@ class TrainingLoop:
         last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:
-                record = run_epoch(runner, evaluation, self.options, loop)
+                record = run_epoch(runner, evaluation, self.train, loop)
             except TrainingError as error:
                 result = self._end(loop, "diverged", first_epoch)
                 raise TrainingError(str(error), result) from None
@@ -98,7 +99,7 @@ class TrainingLoop:
             if stopped is None and requests is not None and requests.any:
                 last = runner.drain(loop.epochs) if last is None else last
                 stopped = "signal" if loop.epochs >= last else None
-            if stopped is None and files is not None and self.options.saves(record.epoch):
+            if stopped is None and files is not None and self.train.saves(record.epoch):
                 loop.carried = runner.carried()
                 files.save(loop)
         result = self._end(loop, stopped, first_epoch)
@@ -128,10 +129,10 @@ class TrainingLoop:
             state=state,
         )
         if files is not None:
-            files.summarise(result, self.options.seed)
+            files.summarise(result, self.train.seed)
             if (events := runner.trace()) is not None:
                 files.directory.write_trace(events)
         return result
 
     def _stop_reason(self, loop: LoopState) -> Stopped | None:
-        return self.options.stop_reason(loop.history, None if loop.best is None else loop.best.epoch)
+        return stop_reason(self.train, loop.history, None if loop.best is None else loop.best.epoch)
