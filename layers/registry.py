@@ -63,6 +63,21 @@ def _recipe(*unused: str, **changes: Any) -> Mapping[str, Any]:
     return MappingProxyType({key: value for key, value in recipe.items() if key.removeprefix("model.") not in unused})
 
 
+def _attention_recipe(**changes: Any) -> Mapping[str, Any]:
+    """Veličković et al.'s recipe, with changes."""
+    return _recipe(
+        model__hidden_features=8,
+        model__heads=8,
+        model__output_heads=1,
+        model__dropout=0.6,
+        model__attention_dropout=0.6,
+        optimizer__learning_rate=0.005,
+        optimizer__weight_decay_on="all",
+        train__epochs=1000,
+        **changes,
+    )
+
+
 MODELS: Mapping[str, ModelSpec] = MappingProxyType(
     {
         spec.name: spec
@@ -79,16 +94,7 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                 name="gat",
                 make=GAT,
                 options=_SHARED | {"heads", "output_heads", "attention_dropout"},
-                recipe=_recipe(
-                    model__hidden_features=8,
-                    model__heads=8,
-                    model__output_heads=1,
-                    model__dropout=0.6,
-                    model__attention_dropout=0.6,
-                    optimizer__learning_rate=0.005,
-                    optimizer__weight_decay_on="all",
-                    train__epochs=1000,
-                ),
+                recipe=_attention_recipe(),
                 source="Veličković et al., ICLR 2018, section 3.3 (transductive, cora). The paper trains until neither "
                 "validation loss nor accuracy has improved for 100 epochs; here, 1000 epochs and the best by accuracy.",
             ),
@@ -96,17 +102,7 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                 name="gatv2",
                 make=GATv2,
                 options=_SHARED | {"heads", "output_heads", "attention_dropout", "share_weights"},
-                recipe=_recipe(
-                    model__hidden_features=8,
-                    model__heads=8,
-                    model__output_heads=1,
-                    model__dropout=0.6,
-                    model__attention_dropout=0.6,
-                    model__share_weights=False,
-                    optimizer__learning_rate=0.005,
-                    optimizer__weight_decay_on="all",
-                    train__epochs=1000,
-                ),
+                recipe=_attention_recipe(model__share_weights=False),
                 source="Brody et al., ICLR 2022. The paper has no recipe for citation graphs: all is as gat, with a "
                 "matrix for each end of an edge.",
             ),

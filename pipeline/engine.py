@@ -93,7 +93,7 @@ class Pipeline:
             seed: of dropout, of the partition and of virtual latencies.
 
         Raises:
-            PipelineConfigError: the configuration does not fit the graph or the optimizer; names the key.
+            ConfigError: the configuration does not fit the graph or the optimizer; names the key.
             SplitError: the model cannot be split.
         """
         billed = config.clock == "virtual" or config.tensor.backend != "inline"
@@ -151,7 +151,7 @@ class Pipeline:
             The run, to be closed by whoever asked for it.
 
         Raises:
-            TensorConfigError: the backend cannot be used on this machine.
+            ConfigError: the backend cannot be used on this machine.
         """
         config, plan = self.config, self.prepared.plan
         sizes = stage_sizes(self.pieces, config.edge_chunk)

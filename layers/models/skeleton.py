@@ -18,9 +18,9 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.dropout import Dropout
-from dorylax.layers.initializers import glorot_uniform
 from dorylax.layers.inputs import follow_input
 from dorylax.layers.jumping import JumpingKnowledge, JumpKind, check_jk
+from dorylax.layers.linear import linear
 from dorylax.layers.norm import NormKind, check_norm, make_norm
 from dorylax.ops.row_random import vertex_ids
 
@@ -143,16 +143,7 @@ class Shortcut(nnx.Module):
         self.projection = nnx.data(
             None
             if in_features == out_features
-            else nnx.Linear(
-                in_features,
-                out_features,
-                use_bias=False,
-                kernel_init=glorot_uniform,
-                dtype=dtype,
-                param_dtype=param_dtype,
-                promote_dtype=follow_input,
-                rngs=rngs,
-            )
+            else linear(in_features, out_features, use_bias=False, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
         )
 
     def __call__(self, x: Float[Array, "V F"]) -> Float[Array, "V C"]:

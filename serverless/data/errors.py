@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dorylax.errors import DorylaxError
 
-class DataError(Exception):
-    """A transfer that was tried as often as it may be, or that the server refuses."""
+
+class DataError(DorylaxError):
+    """A transfer whose attempts have all failed, or that the server refuses."""
 
 
 class NotOfferedError(DataError):
@@ -12,4 +14,4 @@ class NotOfferedError(DataError):
 
 
 class LostError(DataError):
-    """One attempt of a transfer came to nothing; a client tries again before anybody sees this."""
+    """One attempt of a transfer failed; the client tries again before anybody sees this."""

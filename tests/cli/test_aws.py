@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
 
-from dorylax.config import strict_yaml
 from dorylax.serverless.deploy.image import builder, root
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.function.invocation import Invocation, response
+from dorylax.settings import strict_yaml
 
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
 
@@ -351,9 +351,9 @@ def test_the_image(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (folder / "function" / "small.py").write_bytes(bytes(100))
         return folder / "function"
 
-    def start(target: Path, invocation: bytes) -> root.Started:
+    def start(target: Path, invocation: bytes) -> root.StartMeasurement:
         assert Invocation.read(json.loads(invocation)).event is None
-        return root.Started(0.5, 2**27, response(None), ())
+        return root.StartMeasurement(0.5, 2**27, response(None), ())
 
     monkeypatch.setattr(root, "build", build)
     monkeypatch.setattr(root, "start", start)

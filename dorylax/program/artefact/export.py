@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
@@ -27,6 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
+from dorylax.durable import write_file
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, is_key, symbols_of, without_locations
 from dorylax.program.artefact.canonical import ROWS, share
 from dorylax.program.artefact.stage_file import SUFFIX, StageFileError, StageReference, read_artefact, sha256_of
@@ -117,7 +117,7 @@ def save(stage_set: StageSet, directory: str | os.PathLike[str]) -> None:
     for sha256, content in stage_set.artefacts.items():
         path = folder / (sha256 + SUFFIX)
         if not path.is_file() or path.read_bytes() != content:
-            _write(path, content)
+            write_file(path, content)
     stages = [
         {"task": task} | dataclasses.asdict(reference) | {"literals": [value.hex() for value in reference.literals]}
         for task, reference in stage_set.stages.items()
@@ -129,7 +129,7 @@ def save(stage_set: StageSet, directory: str | os.PathLike[str]) -> None:
         "artefacts": {sha256: len(content) for sha256, content in stage_set.artefacts.items()},
         "stages": stages,
     }
-    _write(folder / MANIFEST, (json.dumps(manifest, indent=1, allow_nan=False) + "\n").encode())
+    write_file(folder / MANIFEST, (json.dumps(manifest, indent=1, allow_nan=False) + "\n").encode())
 
 
 def load(directory: str | os.PathLike[str]) -> StageSet:
@@ -218,16 +218,3 @@ def _float(text: Any) -> float | None:
         return float.fromhex(text)
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _write(path: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -9,15 +9,17 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import jax
 
+from dorylax.errors import DorylaxError
+
 Tree = Any
 """Nested dicts (or other pytrees) of arrays, or of their shapes."""
 
 
-class ModelKindError(TypeError):
+class ModelKindError(DorylaxError, TypeError):
     """Not a model of a kind that dorylax knows."""
 
 
-class NoParametersError(ValueError):
+class NoParametersError(DorylaxError, ValueError):
     """A model without anything to train."""
 
 

@@ -1,4 +1,4 @@
-"""How many calls run at a time: slots that are handed out first come, first served, and whose number may change."""
+"""How many calls run at a time: slots, handed out first come, first served, whose number may change."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import final
 
 
 @final
-class Limit:
+class SlotLimit:
     """Slots on one asyncio loop.
 
-    There are two queues. Spare slots, for work that need not be done, go to the second queue only where nobody stands in
-    the first. A cap may keep some of the slots back for a while, whatever becomes of their number meanwhile.
+    There are two queues. The second, for optional work, gets a slot only while the first is empty. A cap may withhold some
+    of the slots for a while, independently of their number.
 
     Args:
         slots: how many there are, ≥ 1.
 
     Attributes:
         slots: how many there are now.
-        taken: how many are in use; more than `slots` for a while after `set` or `cap` has made them fewer.
+        taken: how many are in use; more than `slots` for a while after `set` or `cap` has lowered them.
 
     Raises:
         ValueError: fewer than 1 slot.
@@ -35,7 +35,7 @@ class Limit:
 
     @property
     def waiting(self) -> int:
-        """How many stand in the first queue."""
+        """How many wait in the first queue."""
         return len(self._queue)
 
     def try_acquire(self) -> bool:
@@ -46,10 +46,10 @@ class Limit:
         return free
 
     async def acquire(self, *, spare: bool = False) -> None:
-        """Takes a slot as soon as it is this caller's turn. Cancelling gives the place in the queue up.
+        """Takes a slot as soon as it is this caller's turn. Cancelling gives up the place in the queue.
 
         Args:
-            spare: stand in the second queue.
+            spare: wait in the second queue.
         """
         if self.try_acquire():
             return
@@ -59,7 +59,7 @@ class Limit:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was handed a slot in the moment it was cancelled
+            if not turn.cancelled():  # it was handed a slot at the moment it was cancelled
                 self.release()
             elif turn in queue:
                 queue.remove(turn)
@@ -77,10 +77,10 @@ class Limit:
         self._hand_out()
 
     def set(self, slots: int) -> None:
-        """Changes the number of slots. None is taken away: where there are too many, those given back are not handed out.
+        """Changes the number of slots. None is taken away: if too many are in use, those given back are not handed out.
 
         Args:
-            slots: how many there are from now on, ≥ 1.
+            slots: how many from now on, ≥ 1.
 
         Raises:
             ValueError: fewer than 1 slot.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from support.manual_clock import ManualClock
 
-from dorylax.serverless.deploy.patience import CHANGING, SPREADING, patiently
+from dorylax.serverless.deploy.eventual_consistency import CHANGING, PROPAGATING, until_consistent
 
 errors = pytest.importorskip("botocore.exceptions", reason="needs boto3")
 
@@ -14,19 +15,7 @@ SPREADS = ("InvalidParameterValueException", "The role defined for the function 
 CHANGES = ("ResourceConflictException", "The operation cannot be performed at this time. An update is in progress")
 
 
-class Clock:
-    """Time that passes when somebody sleeps."""
-
-    time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += seconds
-
-
-def refusing(clock: Clock, *answers: tuple[str, str, float]) -> Callable[[], None]:
+def refusing(clock: ManualClock, *answers: tuple[str, str, float]) -> Callable[[], None]:
     """A call that is refused with a code and a text until some time, one after the other."""
 
     def call() -> None:
@@ -38,17 +27,17 @@ def refusing(clock: Clock, *answers: tuple[str, str, float]) -> Callable[[], Non
 
 
 def test_one_reason_after_the_other_passes() -> None:
-    clock = Clock()
+    clock = ManualClock()
     call = refusing(clock, (*CHANGES, 9.0), (*SPREADS, 30.0), (*CHANGES, 50.0))
-    patiently(call, SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+    until_consistent(call, PROPAGATING, CHANGING, now=clock.now, sleep=clock.sleep)
     assert clock.time == 50.0
 
 
-@pytest.mark.parametrize(("answer", "seconds"), [(SPREADS, SPREADING.seconds), (CHANGES, CHANGING.seconds)])
+@pytest.mark.parametrize(("answer", "seconds"), [(SPREADS, PROPAGATING.seconds), (CHANGES, CHANGING.seconds)])
 def test_each_has_its_time(answer: tuple[str, str], seconds: float) -> None:
-    clock = Clock()
+    clock = ManualClock()
     with pytest.raises(errors.ClientError, match=answer[0]):
-        patiently(refusing(clock, (*answer, 1e9)), SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+        until_consistent(refusing(clock, (*answer, 1e9)), PROPAGATING, CHANGING, now=clock.now, sleep=clock.sleep)
     assert clock.time == seconds
 
 
@@ -62,7 +51,7 @@ def test_each_has_its_time(answer: tuple[str, str], seconds: float) -> None:
     ],
 )
 def test_other_refusals_are_final(answer: tuple[str, str]) -> None:
-    clock = Clock()
+    clock = ManualClock()
     with pytest.raises(errors.ClientError, match=answer[0]):
-        patiently(refusing(clock, (*answer, 1.0)), SPREADING, CHANGING, now=clock.now, sleep=clock.sleep)
+        until_consistent(refusing(clock, (*answer, 1.0)), PROPAGATING, CHANGING, now=clock.now, sleep=clock.sleep)
     assert clock.time == 0.0

@@ -9,8 +9,8 @@ from concurrent.futures import CancelledError, Future
 import pytest
 from support.leftovers import nothing_left
 
-from dorylax.serverless.backends.aws.callers import Callers
 from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.backends.callers import Callers
 
 LONG = 30.0
 
@@ -32,7 +32,7 @@ def test_so_many_at_a_time_in_order() -> None:
         return number
 
     with nothing_left():
-        callers = Callers(3)
+        callers = Callers(3, "the functions")
         futures = [callers.submit(lambda k=k: work(k)) for k in range(9)]
         while len(begun) < 3:
             time.sleep(0.001)
@@ -45,7 +45,7 @@ def test_so_many_at_a_time_in_order() -> None:
 
 def test_threads_start_as_they_are_needed() -> None:
     with nothing_left():
-        callers = Callers(100)
+        callers = Callers(100, "the functions")
         for _ in range(20):
             callers.submit(lambda: None).result(LONG)
         assert sum(thread.name.startswith("call ") for thread in threading.enumerate()) <= 2
@@ -54,7 +54,7 @@ def test_threads_start_as_they_are_needed() -> None:
 
 def test_lowered_before_they_are_needed_there_are_fewer() -> None:
     gate = threading.Event()
-    callers = Callers(5)
+    callers = Callers(5, "the functions")
     callers.lower(2)
     callers.lower(4)
     assert callers.most == 2
@@ -69,7 +69,7 @@ def test_a_thread_that_the_system_does_not_start(monkeypatch: pytest.MonkeyPatch
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    callers = Callers(2)
+    callers = Callers(2, "the functions")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(InvokeError, match=r"can't start new thread for a call: lower tensor\.workers"):
@@ -82,7 +82,7 @@ def test_errors_go_to_whoever_asked() -> None:
     def work() -> None:
         raise KeyboardInterrupt
 
-    callers = Callers(1)
+    callers = Callers(1, "the functions")
     with pytest.raises(KeyboardInterrupt):
         callers.submit(work).result(LONG)
     assert callers.submit(lambda: 7).result(LONG) == 7
@@ -91,7 +91,7 @@ def test_errors_go_to_whoever_asked() -> None:
 
 def test_what_is_cancelled_in_the_queue_is_not_done() -> None:
     gate, done = threading.Event(), []
-    callers = Callers(1)
+    callers = Callers(1, "the functions")
     first = callers.submit(lambda: gate.wait(LONG))
     second: Future[None] = callers.submit(lambda: done.append(2))
     assert second.cancel()
@@ -111,7 +111,7 @@ def test_closing_refuses_what_waits_and_leaves_what_runs() -> None:
         begun.set()
         return gate.wait(LONG)
 
-    callers = Callers(1)
+    callers = Callers(1, "the functions")
     running, waiting = callers.submit(work), callers.submit(lambda: None)
     assert begun.wait(LONG)
     begin = time.monotonic()
@@ -129,4 +129,4 @@ def test_closing_refuses_what_waits_and_leaves_what_runs() -> None:
 
 def test_at_least_one() -> None:
     with pytest.raises(ValueError, match="calls at a time must be ≥ 1, got 0"):
-        Callers(0)
+        Callers(0, "the functions")

@@ -1,4 +1,4 @@
-"""Calls that AWS does not take yet, because what was done before them has not come to its end."""
+"""Waits out refusals of AWS that come from its eventual consistency: an earlier change is not known everywhere yet."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _AGAIN_SECONDS = 2.0
 
 
 class NotYet(NamedTuple):
-    """A reason to ask again.
+    """A reason to call again.
 
     Attributes:
-        codes, texts: what AWS says: one of these codes, and one of these texts in its message.
-        seconds: for how long at most.
+        codes, texts: a refusal counts if it has one of these codes, and one of these texts in its message.
+        seconds: how long to keep trying.
     """
 
     codes: set[str]
@@ -24,30 +24,30 @@ class NotYet(NamedTuple):
     seconds: float
 
 
-SPREADING = NotYet(
+PROPAGATING = NotYet(
     {"InvalidParameterValueException", "AccessDeniedException"},
     ("cannot be assumed", "does not have permission"),
     60.0,
 )
-"""The role, its rights or the repository's policy are new, and not known everywhere."""
+"""The role, its rights or the repository's policy are new, and not known everywhere yet."""
 
 NEW_ROLE = NotYet({"NoSuchEntity"}, ("",), 60.0)
 """The role is new, and not known to all of IAM."""
 
 CHANGING = NotYet({"ResourceConflictException"}, ("cannot be performed at this time",), 300.0)
-"""The function is being made or changed. (That there is one already has the same code and another text.)"""
+"""The function is being created or updated. (One that exists already has the same code and another text.)"""
 
 
-def patiently(
+def until_consistent(
     call: Callable[[], object], *reasons: NotYet, now: Callable[[], float], sleep: Callable[[float], None]
 ) -> None:
-    """Makes a call, again and again while AWS has one of the reasons; then its refusal is raised.
+    """Makes a call, and repeats it while AWS refuses it for one of the reasons; the last refusal is raised.
 
     Args:
-        call: may be refused, and has done nothing then.
-        reasons: each for its own time.
+        call: does nothing where it is refused.
+        reasons: each has its own time.
         now: the time, in seconds.
-        sleep: waits so many seconds.
+        sleep: waits for a number of seconds.
     """
     for reason in reasons:
         call = functools.partial(_while_refused, call, reason, now() + reason.seconds, now, sleep)

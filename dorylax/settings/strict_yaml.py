@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from dorylax.config.errors import ConfigError
+from dorylax.settings.errors import ConfigError
 
 Path = tuple[str | int, ...]
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dorylax.config import ConfigError
-from dorylax.config.strict_yaml import parse, scalar
+from dorylax.settings.strict_yaml import parse, scalar
 
 
 @pytest.mark.parametrize(

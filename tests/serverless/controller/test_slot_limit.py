@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dorylax.clock import RealClock, VirtualClock
-from dorylax.serverless.controller import Limit
+from dorylax.serverless.controller import SlotLimit
 
 CLOCKS = {"real": RealClock, "virtual": VirtualClock}
 
@@ -20,7 +20,7 @@ async def settle() -> None:
 
 @pytest.mark.parametrize("kind", CLOCKS)
 def test_first_come_first_served_and_spare_slots_last(kind: str) -> None:
-    limit, came = Limit(1), []
+    limit, came = SlotLimit(1), []
 
     async def take(name: str, *, spare: bool) -> None:
         await limit.acquire(spare=spare)
@@ -48,7 +48,7 @@ def test_first_come_first_served_and_spare_slots_last(kind: str) -> None:
 
 
 def test_fewer_slots_take_nothing_away_and_more_are_handed_out_at_once() -> None:
-    limit, held = Limit(3), []
+    limit, held = SlotLimit(3), []
 
     async def take(name: int) -> None:
         await limit.acquire()
@@ -77,7 +77,7 @@ def test_fewer_slots_take_nothing_away_and_more_are_handed_out_at_once() -> None
 
 @pytest.mark.parametrize("spare", [False, True])
 def test_cancelled_in_the_moment_of_its_turn_it_hands_on(spare: bool) -> None:
-    limit = Limit(1)
+    limit = SlotLimit(1)
 
     async def main() -> None:
         await limit.acquire()
@@ -95,7 +95,7 @@ def test_cancelled_in_the_moment_of_its_turn_it_hands_on(spare: bool) -> None:
 
 
 def test_who_is_cancelled_before_its_turn_is_passed_over() -> None:
-    limit = Limit(1)
+    limit = SlotLimit(1)
 
     async def main() -> None:
         await limit.acquire()
@@ -112,7 +112,7 @@ def test_who_is_cancelled_before_its_turn_is_passed_over() -> None:
 
 
 def test_nobody_who_has_left_stays_in_a_queue() -> None:
-    limit = Limit(1)
+    limit = SlotLimit(1)
 
     async def main() -> None:
         await limit.acquire()
@@ -129,14 +129,14 @@ def test_nobody_who_has_left_stays_in_a_queue() -> None:
         clock.run(main())
 
 
-@pytest.mark.parametrize("make", [lambda: Limit(0), lambda: Limit(1).set(0)])
+@pytest.mark.parametrize("make", [lambda: SlotLimit(0), lambda: SlotLimit(1).set(0)])
 def test_a_limit_has_slots(make: object) -> None:
     with pytest.raises(ValueError, match="at least 1 slot, got 0"):
         make()
 
 
 def test_a_cap_keeps_slots_back_whatever_their_number() -> None:
-    limit = Limit(3)
+    limit = SlotLimit(3)
 
     async def main() -> None:
         tasks = [asyncio.ensure_future(limit.acquire()) for _ in range(9)]
@@ -159,12 +159,12 @@ def test_a_cap_keeps_slots_back_whatever_their_number() -> None:
 
 def test_a_cap_is_no_negative_number() -> None:
     with pytest.raises(ValueError, match="capped at ≥ 0 slots or None, got -1"):
-        Limit(1).cap(-1)
+        SlotLimit(1).cap(-1)
 
 
 def test_a_slot_is_given_back_once() -> None:
     with pytest.raises(RuntimeError, match="none is taken"):
-        Limit(2).release()
+        SlotLimit(2).release()
 
 
 ACTIONS = st.lists(
@@ -180,7 +180,7 @@ ACTIONS = st.lists(
 
 @given(st.integers(1, 3), ACTIONS)
 def test_slots_are_neither_lost_nor_handed_out_twice(slots: int, actions: list[tuple]) -> None:
-    limit, held, came = Limit(slots), [0], {False: [], True: []}
+    limit, held, came = SlotLimit(slots), [0], {False: [], True: []}
     cap: int | None = None
 
     async def take(number: int, *, spare: bool) -> None:
