@@ -2,7 +2,7 @@
 
     python benchmarks/mutation.py                                    # everything: hours
     python benchmarks/mutation.py --sample 200 --seed 1              # 200 changes, drawn
-    python benchmarks/mutation.py '**/stash.py' serverless/controller/limit.py
+    python benchmarks/mutation.py '**/stash.py' serverless/controller/slot_limit.py
     python benchmarks/mutation.py '**/stash.py' --list               # what would be changed
 
 A *mutant* is one change: a comparison (`<` for `<=`), `and` for `or`, a condition negated, a number plus one, `True` for
@@ -42,7 +42,7 @@ DECIDING = (
     *(f"pipeline/parameters/{name}.py" for name in ("sequencer", "server", "stash", "assembly")),
     *(f"pipeline/parameters/{name}.py" for name in ("ordered_sum", "epochs_seen", "group")),
     *("pipeline/transport/delivery.py", "pipeline/**/counters.py"),
-    *(f"serverless/controller/{name}.py" for name in ("limit", "race", "stragglers", "throttle", "watch", "autotuner")),
+    "serverless/controller/[!_c]*.py",
     *(f"serverless/data/{name}.py" for name in ("admission", "arrival", "keys")),
     *("dorylax/cost/bill.py", "dorylax/**/checkpoint.py"),
 )
