@@ -1,4 +1,4 @@
-"""Controllers whose calls are throttled, on the virtual clock: by a script, and by a cloud that lets only so many run."""
+"""Controllers whose calls are throttled, on the virtual clock: by a script, and by a cloud with a limit of calls at a time."""
 
 from __future__ import annotations
 
