@@ -1,4 +1,4 @@
-"""Controllers whose calls are throttled, on the virtual clock: by a script, and by a cloud with a limit of calls at a time."""
+"""Controllers whose calls are throttled, on the virtual clock: by a script, and by a cloud that limits calls."""
 
 from __future__ import annotations
 
