@@ -18,6 +18,7 @@ if (Path(__file__).parent.parent / "pyproject.toml").is_file():
 _EXPORTS = {
     "__version__": "dorylax.version",
     "Dataset": "dorylax.graph.dataset",
+    "DorylaxError": "dorylax.errors",
     "Graph": "dorylax.graph.graph",
     "load": "dorylax.graph.datasets",
     "Trainer": "dorylax.trainer",
@@ -29,6 +30,7 @@ _SUBPACKAGES = ("clock", "cost", "experiments", "graph", "layers", "ops", "pipel
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
+    from dorylax.errors import DorylaxError
     from dorylax.graph.dataset import Dataset
     from dorylax.graph.datasets import load
     from dorylax.graph.graph import Graph
@@ -37,7 +39,17 @@ if TYPE_CHECKING:
     from dorylax.trainer import Trainer
     from dorylax.version import __version__
 
-__all__ = ["Dataset", "Graph", "PipelineConfig", "RunConfig", "TensorConfig", "Trainer", "__version__", "load"]
+__all__ = [
+    "Dataset",
+    "DorylaxError",
+    "Graph",
+    "PipelineConfig",
+    "RunConfig",
+    "TensorConfig",
+    "Trainer",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dorylax.config.errors import shown
 from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.experiments.names import short_name
 from dorylax.experiments.sweep import SEED, Comparison, Run, Sweep
+from dorylax.settings.errors import shown
 
 _ASYNC_ONLY = "pipeline.staleness"
 _OF_OPTIMIZERS = {f"optimizer.{option}" for spec in OPTIMIZERS.values() for option in spec.options}

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dorylax.config import ConfigError
+from dorylax.durable import write_json
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
-from dorylax.runs.directory import SCHEMA, write_json
+from dorylax.runs.directory import SCHEMA
 
 _FILE = "sweep.json"
 LOCK = ".lock"

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dorylax.config.check import KEYS
-from dorylax.config.schema import type_words
+from dorylax.config.schema import KEYS
 from dorylax.experiments.folder import Study, read_study
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import directory
 from dorylax.experiments.table import RESULTS, TIMINGS, row
 from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory
+from dorylax.settings.words import type_words
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

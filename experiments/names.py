@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dorylax.config.errors import shown
+from dorylax.settings.errors import shown
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig

@@ -17,7 +17,6 @@ if __name__ == "__main__" and not __package__:
 
 import click
 
-from dorylax.config.errors import ConfigError, did_you_mean
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.durations import known_seconds, typical_seconds
 from dorylax.experiments.execution import carry_out, known_outcomes
@@ -27,9 +26,11 @@ from dorylax.experiments.runner import RunOptions, check_data, error_file
 from dorylax.experiments.sweep import CONFIGS, Run, Sweep, select
 from dorylax.experiments.sweep_file import load
 from dorylax.experiments.table import print_summary
+from dorylax.near_matches import did_you_mean
 from dorylax.observers.progress import duration
 from dorylax.observers.tensorboard import load_library
 from dorylax.pipeline.resources import cores
+from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.run import run as run_command
 from dorylax.terminal.run import traceback_option

@@ -15,13 +15,15 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from dorylax.config import ConfigError, DataConfig, RunConfig, did_you_mean
+from dorylax.config import ConfigError, DataConfig, RunConfig
+from dorylax.durable import write_file
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import RunObserver, Watcher
+from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
 from dorylax.runs.differences import differences
-from dorylax.runs.directory import RunDirectory, RunDirectoryError, write_text
+from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:
@@ -177,7 +179,7 @@ def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:
     if folder is not None:
         path = error_file(folder, run)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text)
+        write_file(path, text)
     return RunOutcome(run, "failed", error=_last_line(text))
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from dorylax.config import ConfigError, RunConfig, did_you_mean
-from dorylax.config.errors import shown
-from dorylax.config.strict_yaml import scalar
+from dorylax.config import ConfigError, RunConfig
 from dorylax.experiments.names import short_name
+from dorylax.near_matches import did_you_mean
+from dorylax.settings.errors import shown
+from dorylax.settings.strict_yaml import scalar
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 """Where the sweeps that ship are."""

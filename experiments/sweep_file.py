@@ -23,12 +23,14 @@ from typing import Any
 
 import yaml
 
-from dorylax.config import ConfigError, RunConfig, did_you_mean
-from dorylax.config.check import KEYS, check_value, unknown_key
-from dorylax.config.errors import shown
+from dorylax.config import ConfigError, RunConfig
+from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import overrides_from_mapping, read_text
-from dorylax.config.strict_yaml import Document, parse
+from dorylax.config.schema import KEYS
 from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Sweep, same
+from dorylax.near_matches import did_you_mean
+from dorylax.settings.errors import shown
+from dorylax.settings.strict_yaml import Document, parse
 
 _PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
 _COMPARE = ("baseline", "margin", "target")

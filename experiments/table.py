@@ -15,13 +15,13 @@ from typing import Any
 from rich.table import Table
 
 from dorylax.config import RunConfig
-from dorylax.config.check import KEYS
+from dorylax.config.schema import KEYS
+from dorylax.durable import write_file
 from dorylax.experiments.names import metric_name
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Sweep
 from dorylax.observers.progress import duration
-from dorylax.runs.directory import write_text
 from dorylax.terminal.output import percent, print_table
 
 _EARLY = ("target", "patience")
@@ -49,8 +49,8 @@ def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
     keys = [key for key in KEYS if key in used]
     settings = [{"run": outcome.run.key, **outcome.run.config.dotted()} for outcome in outcomes]
     rows = [setting | row(outcome) for setting, outcome in zip(settings, outcomes, strict=True)]
-    write_text(folder / "results.csv", to_csv(["run", *keys, *RESULTS], rows))
-    write_text(folder / "timings.csv", to_csv(["run", *TIMINGS], rows))
+    write_file(folder / "results.csv", to_csv(["run", *keys, *RESULTS], rows))
+    write_file(folder / "timings.csv", to_csv(["run", *TIMINGS], rows))
 
 
 def row(outcome: RunOutcome) -> dict[str, Any]:

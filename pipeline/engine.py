@@ -39,9 +39,8 @@ from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_con
 from dorylax.pipeline.transport import InProcessTransport
 from dorylax.pipeline.transport.in_process import modelled
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.program.model.loss import cross_entropy
+from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.tracing.arguments import RunData, training_weights
-from dorylax.program.tracing.trace import RowFunction
 from dorylax.serverless.backends.base import Backend
 
 
@@ -94,7 +93,7 @@ class Pipeline:
             seed: of dropout, of the partition and of virtual latencies.
 
         Raises:
-            PipelineConfigError: the configuration does not fit the graph or the optimizer; names the key.
+            ConfigError: the configuration does not fit the graph or the optimizer; names the key.
             SplitError: the model cannot be split.
         """
         billed = config.clock == "virtual" or config.tensor.backend != "inline"
@@ -152,7 +151,7 @@ class Pipeline:
             The run, to be closed by whoever asked for it.
 
         Raises:
-            TensorConfigError: the backend cannot be used on this machine.
+            ConfigError: the backend cannot be used on this machine.
         """
         config, plan = self.config, self.prepared.plan
         sizes = stage_sizes(self.pieces, config.edge_chunk)

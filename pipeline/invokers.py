@@ -20,7 +20,7 @@ def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
         workers: how many sandboxes.
 
     Raises:
-        TensorConfigError: the backend cannot be used on this machine.
+        ConfigError: the backend cannot be used on this machine.
     """
     return _INVOKERS[tensor.backend](tensor, keys, workers)
 

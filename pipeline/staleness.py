@@ -9,6 +9,8 @@ import heapq
 from collections import Counter
 from typing import NamedTuple, final
 
+from dorylax.errors import DorylaxError
+
 
 class Allowance(NamedTuple):
     """What a host knows of the ledger: how far its intervals may go, and how old the rows may be that they read.
@@ -45,7 +47,7 @@ class Allowance(NamedTuple):
 
 
 @final
-class LedgerError(RuntimeError):
+class LedgerError(DorylaxError, RuntimeError):
     """Epochs that do not follow one another, or a barrier that comes too late: a fault of the caller."""
 
 

@@ -13,8 +13,9 @@ from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageFunction
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.backends.inline import InlineBackend
-from dorylax.serverless.config import LONGEST_CALL, TensorConfig, TensorConfigError
+from dorylax.serverless.config import LONGEST_CALL, TensorConfig
 from dorylax.serverless.controller import Autotuner, Call, Controller, SlotLimit, Stragglers
+from dorylax.settings.errors import ConfigError
 
 
 def make_backend(
@@ -37,7 +38,7 @@ def make_backend(
         times: how long tasks take in virtual time; None on the real clock.
 
     Raises:
-        TensorConfigError: the backend cannot be used on this machine.
+        ConfigError: the backend cannot be used on this machine.
     """
     if config.tensor.backend == "inline":
         return InlineBackend(functions, clock, slots=resources.slots, num_servers=config.servers, times=times)
@@ -77,7 +78,7 @@ def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepare
             if tensor.host is None:
                 raise
             problem = f"= {tensor.host} must be an address of this machine on which it can listen: {error.strerror}"
-            raise TensorConfigError("host", problem) from None
+            raise ConfigError.of("tensor.host", problem) from None
         unfinished.pop_all()
     return backend
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, NamedTuple, final
 
+from dorylax.errors import DorylaxError
+
 
 class TaskKey(NamedTuple):
     """Which task it is; equal keys are repetitions of one task, and compute the same.
@@ -105,7 +107,7 @@ class TensorResult:
     end: float
 
 
-class TaskFailedError(Exception):
+class TaskFailedError(DorylaxError):
     """A worker died, or its answer was lost: the task may be run again."""
 
 
@@ -113,5 +115,5 @@ class TaskThrottledError(TaskFailedError):
     """The task did not begin: too many run already, or none can just now. It may be asked for again a little later."""
 
 
-class StageFailedError(RuntimeError):
+class StageFailedError(DorylaxError, RuntimeError):
     """A stage cannot be computed where its task was sent. A repetition would fail too; the text is for the user."""

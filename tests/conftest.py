@@ -16,17 +16,16 @@ from support import error_texts
 
 # Before any module of the package is imported, so that every annotated function is checked: all but what handles no arrays
 # in small functions that are called a million times, which are the inside of `dorylax.program`, clocks, costs, and what
-# every task of every interval calls.
+# every task of every interval calls. Settings are checked by pydantic.
 PACKAGE = Path(__file__).parent.parent / "dorylax"
-WITHOUT_ARRAYS = {"dorylax.jax_internals", "dorylax.program", "dorylax.clock", "dorylax.cost"}
+WITHOUT_ARRAYS = {"dorylax.jax_internals", "dorylax.program", "dorylax.clock", "dorylax.cost", "dorylax.settings"}
 CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
 WITH_ARRAYS = (
     "model",
     "single.function",
-    "single.intervals",
-    "single.reference",
     "tracing.arguments",
     "tracing.spec",
+    "program",
     "tracing.trace",
 )
 WITHOUT_TASKS = (

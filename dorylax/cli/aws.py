@@ -18,7 +18,7 @@ import click
 from dorylax.cli.aws_place import looked_at, reached, settings
 from dorylax.cli.aws_tables import plan_content, show_plan, show_policies, show_size, show_status
 from dorylax.cli.commands import Commands
-from dorylax.config.errors import ConfigError
+from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, CommandError
 from dorylax.terminal.output import print_json
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import click
 
-from dorylax.config import strict_yaml
-from dorylax.config.errors import ConfigError
+from dorylax.settings import strict_yaml
+from dorylax.settings.errors import ConfigError
 
 if TYPE_CHECKING:
     from dorylax.serverless.backends.aws.artefacts import Location
@@ -43,10 +43,9 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
     """The settings of a file, and those of options before them.
 
     Raises:
-        ConfigError: the file has something wrong in it; says in which line.
-        DeploymentError: an option has.
+        ConfigError: the file has something wrong in it, and says in which line; or an option has.
     """
-    from dorylax.serverless.deploy.settings import Deployment, DeploymentError
+    from dorylax.serverless.deploy.settings import Deployment
 
     values: Any = {}
     if file is not None:
@@ -56,9 +55,10 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
             raise ConfigError(f"{file}: must hold settings such as memory_mb: 1769, got {type(values).__name__}")
     try:
         return Deployment.of(values | {key: value for key, value in given.items() if value is not None})
-    except DeploymentError as error:
-        if file is not None and given.get(error.key) is None and error.key in values:
-            raise ConfigError(f"{document.where(error.key)}: {error}") from None
+    except ConfigError as error:
+        key = error.key or ""
+        if file is not None and key in values and given.get(key) is None:
+            raise ConfigError(f"{document.where(key)}: {error}") from None
         raise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dorylax.config.errors import did_you_mean
+from dorylax.near_matches import did_you_mean
 
 
 class Commands(click.Group):

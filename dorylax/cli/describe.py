@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 
 from dorylax.cli.overrides import collect
-from dorylax.config.errors import ConfigError, choose, close
+from dorylax.durable import write_file
+from dorylax.near_matches import choose, close
+from dorylax.settings.errors import ConfigError
 
 
 @click.command()
@@ -42,18 +44,15 @@ def describe(
     from dorylax.program import PASSES, DataSpec, optimise, trace
     from dorylax.program.view.describe import describe as table
     from dorylax.program.view.describe import description
-    from dorylax.trainer.from_config import build_model, build_pipeline, prepare_data
+    from dorylax.trainer.from_config import build_model, prepare_data
 
     config = RunConfig.resolve(given)
-    pipeline = build_pipeline(config)
-    applied = PASSES if pipeline is None else pipeline.passes
+    applied = PASSES if config.pipeline is None else config.pipeline.passes
     chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)
     program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen)
     if svg is not None:
-        from dorylax.runs.directory import write_text
-
-        write_text(svg, program.draw())
+        write_file(svg, program.draw())
     if as_json:
         click.echo(json.dumps({"schema": 1} | description(program), indent=2, allow_nan=False, ensure_ascii=False))
     else:

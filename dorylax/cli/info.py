@@ -11,10 +11,10 @@ from rich.table import Table
 
 from dorylax.cli.overrides import collect as overrides
 from dorylax.config import RunConfig
-from dorylax.config.errors import ConfigError
 from dorylax.memory.limit import physical_bytes
 from dorylax.pipeline.resources import cores
 from dorylax.runs.environment import environment
+from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_json, print_table
 
 

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
-from dorylax.config.errors import ConfigError
 from dorylax.experiments.names import title
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes
 from dorylax.memory.phases import WORK
+from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_json, print_table
 from dorylax.trainer import prepare_data
 from dorylax.trainer.footprint.of_config import estimate, remedies

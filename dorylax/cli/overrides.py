@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dorylax.config.check import KEYS, check_value, unknown_key
-from dorylax.config.errors import ConfigError
+from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import overrides_from_file
-from dorylax.config.schema import type_words
-from dorylax.config.strict_yaml import scalar
+from dorylax.config.schema import KEYS
+from dorylax.settings.errors import ConfigError
+from dorylax.settings.strict_yaml import scalar
+from dorylax.settings.words import type_words
 
 
 def parse_value(key: str, text: str) -> Any:
@@ -20,7 +21,7 @@ def parse_value(key: str, text: str) -> Any:
         ConfigError: an unknown key, or a value that is wrong for it.
     """
     if key not in KEYS:
-        raise ConfigError(unknown_key(key))
+        raise unknown_key(key)
     try:
         value = scalar(text)
     except ConfigError:

@@ -14,16 +14,15 @@ from rich.table import Table
 
 from dorylax.cli.overrides import collect
 from dorylax.config import RunConfig
-from dorylax.config.errors import ConfigError
+from dorylax.graph.partition.balance import Balance
+from dorylax.graph.partition.partitioners import Method
+from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
     from dorylax.config.schema import ModelConfig
     from dorylax.graph.partition import Layout, Partition, PartitionReport
 
-# As `dorylax.graph.partition.Method` and `Balance`, whose import would import JAX.
-_METHODS = ("metis", "ldg", "range", "random")
-_BALANCES = ("vertices", "edges")
 _NUMBER_BYTES = 4  # float32
 
 
@@ -32,10 +31,12 @@ _NUMBER_BYTES = 4  # float32
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
 @click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
-@click.option("--method", type=click.Choice(_METHODS), default="metis", show_default=True, help="The partitioner.")
+@click.option(
+    "--method", type=click.Choice(typing.get_args(Method)), default="metis", show_default=True, help="The partitioner."
+)
 @click.option(
     "--balance",
-    type=click.Choice(_BALANCES),
+    type=click.Choice(typing.get_args(Balance)),
     default="vertices",
     show_default=True,
     help="What servers have the same number of; edges: in-edges and vertices together.",
@@ -69,7 +70,7 @@ def partition(
     given = collect(file, {"data.name": data}, settings)
     given_widths = _widths(widths)
 
-    from dorylax.graph.partition import Balance, Method, lay_out
+    from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make
     from dorylax.graph.partition import report as report_of
     from dorylax.graph.partition.files import check_free

@@ -9,8 +9,8 @@ import click
 
 from dorylax.cli.overrides import parse_value
 from dorylax.config import RunConfig
-from dorylax.config.errors import ConfigError
 from dorylax.runs.directory import RunDirectory
+from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import percent, print_json
 
 _SUFFIXES = (".npz", ".csv")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Float32
 
+from dorylax.durable import write_file
 from dorylax.graph.dataset import Dataset
 from dorylax.program.model.loss import confusion_counts, micro_f1
 
@@ -33,18 +33,12 @@ def scores(logits: Float32[np.ndarray, "V C"], data: Dataset) -> dict[str, float
 
 
 def write(path: Path, logits: Float32[np.ndarray, "V C"], data: Dataset) -> None:
-    """Writes the predictions beside their place and renames them, so that nobody sees half a file."""
+    """Writes the predictions: an npz with the logits, or a table as CSV."""
     predictions: np.ndarray = logits > 0 if data.multilabel else logits.argmax(axis=1).astype(np.int32)
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with temporary.open("wb") as file:
-            if path.suffix == ".npz":
-                np.savez(file, logits=logits, predictions=predictions)
-            else:
-                file.write(_csv(predictions, data).encode())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    if path.suffix == ".npz":
+        write_file(path, lambda file: np.savez(file, logits=logits, predictions=predictions))
+    else:
+        write_file(path, _csv(predictions, data))
 
 
 def _csv(predictions: np.ndarray, data: Dataset) -> str:

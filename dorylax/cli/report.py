@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dorylax.config.errors import ConfigError
 from dorylax.experiments.folder import read_study
+from dorylax.settings.errors import ConfigError
 
 
 @click.command()

@@ -12,12 +12,13 @@ import click
 from dorylax.cli.overrides import collect
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
-from dorylax.config.errors import ConfigError
+from dorylax.durable import write_json
 from dorylax.experiments.folder import LOCK
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.sweep import SEED
 from dorylax.experiments.sweep_file import one_setting
-from dorylax.runs.directory import is_leftover, write_json
+from dorylax.runs.directory import is_leftover
+from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.output import print_json
 

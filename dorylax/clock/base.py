@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, final
 
+from dorylax.errors import DorylaxError
+
 T = TypeVar("T")
 
 _NAMED = 12  # tasks that a DeadlockError's text names
@@ -35,7 +37,7 @@ class Timed(Generic[T]):
 
 
 @final
-class DeadlockError(RuntimeError):
+class DeadlockError(DorylaxError, RuntimeError):
     """Every task waits and nothing will ever happen. Only the virtual clock can know that.
 
     Attributes:

@@ -1,23 +1,22 @@
 """The one description of a run, behind the command line, YAML files and Python alike.
 
-`schema` says which keys there are, `resolve` fills what is not given from the model's published recipe, `strict_yaml`
-reads files with line numbers. What the keys do is up to `dorylax.trainer` and `dorylax.config.optimizers`.
+`schema` says which keys there are, `resolve` fills what is not given from the model's published recipe, `files` reads
+them from YAML with line numbers. What the keys do is up to `dorylax.trainer` and `dorylax.config.optimizers`.
 """
 
 from __future__ import annotations
 
-from dorylax.config.errors import ConfigError, did_you_mean
+from dorylax.config.optimizers import OptimizerConfig
 from dorylax.config.resolve import RunConfig
-from dorylax.config.schema import DataConfig, ModelConfig, OptimizerConfig, PipelineSection, SingleConfig, TrainConfig
+from dorylax.config.schema import DataConfig, ModelConfig, SingleConfig, TrainConfig
+from dorylax.settings.errors import ConfigError
 
 __all__ = [
     "ConfigError",
     "DataConfig",
     "ModelConfig",
     "OptimizerConfig",
-    "PipelineSection",
     "RunConfig",
     "SingleConfig",
     "TrainConfig",
-    "did_you_mean",
 ]

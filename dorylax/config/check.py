@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-
-from dorylax.config.errors import ConfigError, choose, close, did_you_mean, shown
-from dorylax.config.schema import NULL_SAYS_SOMETHING, SECTIONS, bound_words, choices, expected, keys, nullable
-
-KEYS: dict[str, FieldInfo] = dict(keys())
-"""Dotted key → its field, in order."""
+from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING, SECTIONS
+from dorylax.near_matches import choose, close, did_you_mean
+from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.words import expected
 
 
 def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,28 +28,27 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
             entries = {key: value}
         for dotted, entry in entries.items():
             if dotted not in KEYS:
-                raise ConfigError(unknown_key(dotted))
+                raise unknown_key(dotted)
             if dotted in flat:
                 raise ConfigError(f"{dotted} is given twice")
             flat[dotted] = entry
     return flat
 
 
-def unknown_key(key: object) -> str:
+def unknown_key(key: object) -> ConfigError:
     """The error for a key that does not exist."""
     text = str(key)
     section, dot, option = text.partition(".")
-    head = f"unknown key {shown(key)}"
     if section in SECTIONS and dot:
-        options = list(SECTIONS[section].model_fields)
-        near = close(option, options)
-        return f"{head}: " + choose([f"{section}.{name}" for name in near], [f"{section}.{name}" for name in options])
+        return SECTIONS[section].unknown(option)
+    head = f"unknown key {shown(key)}"
     if near := close(text, KEYS):
-        return f"{head}: {choose(near, KEYS)}"
+        return ConfigError(f"{head}: {choose(near, KEYS)}")
     # `epochs`, or `training.epochs`: right but for the section.
     names = {name.split(".")[1] for name in KEYS}
     near = [name for word in close(option or text, names) for name in KEYS if name.split(".")[1] == word]
-    return f"{head}: " + (choose(near, KEYS) if near else f"keys begin with {', '.join(SECTIONS)}, as in train.epochs")
+    hint = choose(near, KEYS) if near else f"keys begin with {', '.join(SECTIONS)}, as in train.epochs"
+    return ConfigError(f"{head}: {hint}")
 
 
 def check_value(key: str, value: Any) -> None:
@@ -62,26 +57,11 @@ def check_value(key: str, value: Any) -> None:
     Raises:
         ConfigError: `train.epochs must be ≥ 1, got 0`.
     """
-    field = KEYS[key]
-    if value is None:
-        # None in a model's or optimizer's option means "not used", which is not for the user to say.
-        if nullable(field) and key.partition(".")[0] in NULL_SAYS_SOMETHING:
-            return
-        raise ConfigError(f"{key} must be {expected(field)}, got null")
     section, option = key.split(".")
-    try:
-        SECTIONS[section].model_validate({option: value})
-    except ValidationError as error:
-        kind = error.errors()[0]["type"]
-        if choices(field):
-            raise ConfigError(f"{key} must be {expected(field)}, got {shown(value)}{_near(value, field)}") from None
-        if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
-            raise ConfigError(f"{key} must be {bound_words(field)}, got {shown(value)}") from None
-        if kind == "string_too_short":
-            raise ConfigError(f"{key} must not be empty") from None
-        if kind == "finite_number":
-            raise ConfigError(f"{key} must be finite, got {shown(value)}") from None
-        raise ConfigError(f"{key} must be {expected(field)}, got {shown(value)}") from None
+    # None in a model's or optimizer's option means "not used", which is not for the user to say.
+    if value is None and section not in NULL_SAYS_SOMETHING:
+        raise ConfigError(f"{key} must be {expected(KEYS[key])}, got null", key)
+    SECTIONS[section].check(option, value)
 
 
 def known(key: str, value: Any, names: Iterable[str]) -> str:
@@ -89,8 +69,3 @@ def known(key: str, value: Any, names: Iterable[str]) -> str:
     if value not in (listed := list(names)):
         raise ConfigError(f"unknown {key} {shown(value)}: {did_you_mean(value, listed)}", key)
     return str(value)
-
-
-def _near(value: Any, field: FieldInfo) -> str:
-    hint = did_you_mean(value, choices(field))
-    return f" ({hint})" if hint.startswith("did") else ""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dorylax.config import strict_yaml
 from dorylax.config.check import check_value, flatten
-from dorylax.config.errors import ConfigError, shown
 from dorylax.config.schema import SECTIONS
+from dorylax.settings import strict_yaml
+from dorylax.settings.errors import ConfigError, shown
 
 SCHEMA = 1
 """The number that says how a stored configuration is to be read (docs/run-directory.md)."""

@@ -1,21 +1,45 @@
 """Optimizers by name: which there are, the options each uses with their defaults, and how each is made with optax.
 
-The table is plain data, so that a configuration can be checked without importing JAX. Any other optax transformation
-can be given to `dorylax.Trainer` directly.
+The table is plain data, and optax is imported when it is used, so that a configuration can be checked without JAX. Any
+other optax transformation can be given to `dorylax.Trainer` directly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
+from pydantic import Field
+
+from dorylax.settings.section import Fraction, Positive, Section
 from dorylax.user_code.references import UserCodeError, is_reference, load_reference
 
 if TYPE_CHECKING:
     import optax
 
-    from dorylax.config.schema import OptimizerConfig
+
+class OptimizerConfig(Section):
+    """The optimizer. An option that the optimizer does not use may not be set."""
+
+    section: ClassVar[str] = "optimizer"
+
+    name: str = Field(
+        default="adam",
+        description="which optimizer: one of those below, or a function of your own as `FILE.py:NAME` or `MODULE:NAME`",
+    )
+    learning_rate: Positive = Field(default=0.01, description="step size")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(
+        default=0.0,
+        description="λ: adds λ·w to the gradient (the L2 penalty λ/2·‖w‖²); with adamw and lamb decoupled from it",
+    )
+    weight_decay_on: Literal["all", "first"] = Field(
+        default="all", description="decay all parameters or the first layer's only"
+    )
+    momentum: Fraction | None = Field(default=None, description="share of the last step that is kept")
+    beta1: Fraction | None = Field(default=None, description="decay rate of the gradient's mean")
+    beta2: Fraction | None = Field(default=None, description="decay rate of the squared gradient's mean")
+    epsilon: Positive | None = Field(default=None, description="added to the denominator")
 
 
 class OptimizerSpec(NamedTuple):

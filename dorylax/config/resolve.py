@@ -14,25 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from dorylax.config.check import KEYS, check_value, flatten, known
-from dorylax.config.errors import ConfigError
+from dorylax.config.check import check_value, flatten, known
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
-from dorylax.config.optimizers import OPTIMIZERS
+from dorylax.config.optimizers import OPTIMIZERS, OptimizerConfig
 from dorylax.config.schema import (
+    KEYS,
     NULL_SAYS_SOMETHING,
     SECTIONS,
     DataConfig,
     ModelConfig,
-    OptimizerConfig,
-    PipelineSection,
     SingleConfig,
-    TensorSection,
     TrainConfig,
+    check_together,
 )
-from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
-from dorylax.serverless.config import TensorConfig, TensorConfigError
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.user_code.references import UserCodeError, is_reference, options_of
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
@@ -73,9 +72,8 @@ class RunConfig(BaseModel):
         optimizer: the optimizer and the options that it uses.
         train: how long, from which seed, what to watch.
         single: how one machine computes an epoch.
-        pipeline: how training is spread over servers and intervals; None where no key of it or of `tensor` is given:
-            there is no pipeline.
-        tensor: where a pipeline's tensor tasks run; None where there is no pipeline.
+        pipeline: how training is spread over servers and intervals, and where its tensor tasks run; None where no key of it
+            or of `tensor` is given: there is no pipeline.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,8 +83,12 @@ class RunConfig(BaseModel):
     optimizer: OptimizerConfig
     train: TrainConfig
     single: SingleConfig
-    pipeline: PipelineSection | None = None
-    tensor: TensorSection | None = None
+    pipeline: PipelineConfig | None = None
+
+    @property
+    def tensor(self) -> TensorConfig | None:
+        """Where a pipeline's tensor tasks run; None where there is no pipeline."""
+        return None if self.pipeline is None else self.pipeline.tensor
 
     @classmethod
     def resolve(cls, *overrides: Mapping[str, Any]) -> RunConfig:
@@ -133,9 +135,16 @@ class RunConfig(BaseModel):
                 own = _listed(tuned) if tuned else "only those of every optimizer"
                 raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
         values.update(given)
-        values.update(_pipeline(values))
-        _check_gathered(values)
-        return cls._validated(values)
+        config = cls(
+            data=DataConfig(**_section("data", values)),
+            model=ModelConfig(**_section("model", values)),
+            optimizer=OptimizerConfig(**_section("optimizer", values)),
+            train=TrainConfig(**_section("train", values)),
+            single=SingleConfig(**_section("single", values)),
+            pipeline=_pipeline(values),
+        )
+        check_together(config.train, config.single, config.pipeline)
+        return config
 
     @classmethod
     def from_yaml(cls, text: str, name: str = "the configuration") -> RunConfig:
@@ -147,24 +156,12 @@ class RunConfig(BaseModel):
         """Read a YAML file, for instance a run directory's `config.yaml`. Raises ConfigError as `resolve` does."""
         return cls.resolve(overrides_from_file(path))
 
-    @classmethod
-    def _validated(cls, values: Mapping[str, Any]) -> RunConfig:
-        nested: dict[str, dict[str, Any]] = {}
-        for key, value in values.items():
-            section, option = key.split(".")
-            nested.setdefault(section, {})[option] = value
-        try:
-            return cls.model_validate(nested)
-        except ValidationError as error:
-            # Given values are checked one by one before; this is for recipes, which are ours.
-            raise ConfigError(f"the recipe of model {values['model.name']} is not valid: {error.errors()[0]}") from None
-
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """The configuration as nested dicts of plain values, without options that are not used."""
         return {
             section: {
                 name: value
-                for name, value in values.model_dump().items()
+                for name, value in values.to_dict().items()
                 if value is not None or section in NULL_SAYS_SOMETHING
             }
             for section in SECTIONS
@@ -234,44 +231,10 @@ def _distinguishes(key: str, value: Any) -> bool:
     return not (quiet and value == KEYS[key].default)
 
 
-def _pipeline(values: Mapping[str, Any]) -> dict[str, Any]:
-    """All keys of the sections `pipeline` and `tensor`, filled in; none where none is given.
-
-    Args:
-        values: the whole configuration, dotted.
-    """
+def _pipeline(values: Mapping[str, Any]) -> PipelineConfig | None:
+    """What the sections `pipeline` and `tensor` say; None where no key of them is given."""
     given, tensor = _section("pipeline", values), _section("tensor", values)
-    if not given and not tensor:
-        return {}
-    try:
-        config = PipelineConfig(**given, tensor=TensorConfig(**tensor))
-    except (PipelineConfigError, TensorConfigError) as error:
-        raise ConfigError(str(error), error.key) from None
-    if not values["single.optimize"]:
-        raise ConfigError(
-            f"single.optimize=false and {'pipeline' if given else 'tensor'}.{next(iter(given or tensor))} "
-            "exclude each other: a pipeline runs the optimised program",
-            "single.optimize",
-        )
-    if config.switch_margin is not None and values.get("train.target_accuracy") is None:
-        raise ConfigError(
-            f"pipeline.switch_margin = {config.switch_margin} needs train.target_accuracy, which it is a margin to",
-            "pipeline.switch_margin",
-        )
-    return config.dotted()
-
-
-def _check_gathered(values: Mapping[str, Any]) -> None:
-    """Refuses a way to store rows that nothing would use."""
-    if values["single.gathered"] == "float32":
-        return
-    other = "a pipeline" if "pipeline.mode" in values else "" if values["single.optimize"] else "single.optimize=false"
-    if other:
-        raise ConfigError(
-            f"single.gathered={values['single.gathered']} and {other} exclude each other: it is of one machine's "
-            "optimised program",
-            "single.gathered",
-        )
+    return PipelineConfig(**given, tensor=TensorConfig(**tensor)) if given or tensor else None
 
 
 def _section(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

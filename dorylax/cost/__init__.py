@@ -1,7 +1,8 @@
 """What servers and functions take and cost: clusters, the virtual clock's time model, the bill (docs/clock.md)."""
 
 from dorylax.cost.bill import Bill, Calls
-from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters, find_cluster
+from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters
+from dorylax.cost.cluster_file import find_cluster
 from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance

@@ -1,16 +1,13 @@
-"""A cluster: which servers and functions, by name or from a file. How many servers there are is the pipeline's to say."""
+"""A cluster: which servers and functions, and those known by name. How many servers there are is the pipeline's to say."""
 
 from __future__ import annotations
 
-import difflib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import final
 
-from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.errors import check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.variation import Variation
@@ -48,39 +45,10 @@ class Cluster:
         check_bounds(self, "functions", 1.0)
         check_bounds(self, "latency", 0.0, above=True)
 
-    @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> Cluster:
-        """Reads a description in YAML (docs/clock.md).
-
-        Raises:
-            ClusterError: unreadable, an unknown or missing key, or a value out of range; names file, line and key.
-        """
-        from dorylax.cost.cluster_file import read
-
-        return read(Path(path))
-
 
 def clusters() -> Mapping[str, Cluster]:
     """The known clusters by name: "default", and those of the paper's evaluation ("gcn-amazon", …)."""
     return _CLUSTERS
-
-
-def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
-    """A known cluster by its name, or the one that a YAML file describes.
-
-    What ends in `.yaml` or `.yml`, or has a folder in it, is a file.
-
-    Raises:
-        ClusterError: no such cluster, or as `Cluster.from_file`.
-    """
-    given = os.fspath(name_or_path)
-    if given in _CLUSTERS:
-        return _CLUSTERS[given]
-    if Path(given).suffix in (".yaml", ".yml") or Path(given).name != given:
-        return Cluster.from_file(given)
-    near = difflib.get_close_matches(given, _CLUSTERS, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(_CLUSTERS)}"
-    raise ClusterError("", f"unknown cluster {given!r}: {hint} (or give the path of a .yaml file)")
 
 
 _FUNCTION = Function(

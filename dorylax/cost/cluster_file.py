@@ -1,33 +1,50 @@
-"""Cluster descriptions in YAML, strictly read: every key known, every number in range, every error with its line."""
+"""Clusters by name or from a description in YAML, strictly read.
+
+Every key is known, every number in range, and every error has its line.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import os
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster
+from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters
 from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.variation import Variation
+from dorylax.near_matches import did_you_mean
+from dorylax.settings import strict_yaml
+from dorylax.settings.errors import ConfigError
+from dorylax.settings.words import TYPE_WORDS
 
 Part = TypeVar("Part", Cluster, Function, Instance, Variation)
 Where = tuple[str, ...]
-# What the types of fields are called in errors.
-_TYPES = {"str": "text", "int": "a whole number", "float": "a number"}
+_TYPES = {kind.__name__: words for kind, words in TYPE_WORDS.items()}
 
 
-def read(path: Path) -> Cluster:
-    """Reads a cluster description.
+def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
+    """A known cluster by its name, or the one that a YAML file describes (docs/clock.md).
+
+    What ends in `.yaml` or `.yml`, or has a folder in it, is a file.
 
     Raises:
-        ClusterError: unreadable, an unknown or missing key, or a value out of range; names file, line and key.
+        ClusterError: no such cluster; or a file that is unreadable, has an unknown or missing key, or a value out of range:
+            names file, line and key.
     """
-    # Late, because the configuration stands above and knows of clusters.
-    from dorylax.config import ConfigError, strict_yaml
+    given = os.fspath(name_or_path)
+    if given in (known := clusters()):
+        return known[given]
+    if Path(given).suffix in (".yaml", ".yml") or Path(given).name != given:
+        return _read(Path(given))
+    raise ClusterError(
+        "", f"unknown cluster {given!r}: {did_you_mean(given, known)} (or give the path of a .yaml file)"
+    )
 
+
+def _read(path: Path) -> Cluster:
     try:
         document = strict_yaml.parse(path.read_text(encoding="utf-8"), path.name)
     except (OSError, UnicodeDecodeError) as error:
@@ -89,9 +106,7 @@ def _mapping(value: Any, where: Where, kind: type[Part]) -> dict[str, Any]:
         raise ClusterError(".".join(where), f"must hold keys such as {next(iter(types))}, got {value!r}")
     for key in value:
         if key not in types:
-            near = difflib.get_close_matches(key, types, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(types)}"
-            raise ClusterError(".".join((*where, key)), f"is no key of a cluster: {hint}")
+            raise ClusterError(".".join((*where, key)), f"is no key of a cluster: {did_you_mean(key, types)}")
     return {key: _typed(entry, types[key], (*where, key)) for key, entry in value.items()}
 
 

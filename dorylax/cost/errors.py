@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import final
 
+from dorylax.errors import DorylaxError
+
 
 @final
-class ClusterError(ValueError):
+class ClusterError(DorylaxError, ValueError):
     """A cluster that cannot be; its text is one line for the user.
 
     Attributes:

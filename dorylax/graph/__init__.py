@@ -1,12 +1,40 @@
-"""Graphs and data sets. `dorylax.graph.datasets` knows data sets by name."""
+"""Graphs and data sets. `dorylax.graph.datasets` knows data sets by name.
 
-from dorylax.graph.compressed import Adjacency
-from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
-from dorylax.graph.link_splits import Links, LinkSplit, link_split
-from dorylax.graph.normalise import GCNNormalisation, gcn_normalisation, in_degrees, out_degrees
-from dorylax.graph.splits import Split, per_class_split, public_split, random_split, stratified_split
-from dorylax.graph.validate import GraphError
+Names load on first use, so that the settings of a partition (`dorylax.graph.partition.partitioners`) are read without JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dorylax.graph.compressed import Adjacency
+    from dorylax.graph.dataset import Dataset
+    from dorylax.graph.graph import Graph
+    from dorylax.graph.link_splits import Links, LinkSplit, link_split
+    from dorylax.graph.normalise import GCNNormalisation, gcn_normalisation, in_degrees, out_degrees
+    from dorylax.graph.splits import Split, per_class_split, public_split, random_split, stratified_split
+    from dorylax.graph.validate import GraphError
+
+_HOMES = {
+    "Adjacency": "compressed",
+    "Dataset": "dataset",
+    "GCNNormalisation": "normalise",
+    "Graph": "graph",
+    "GraphError": "validate",
+    "LinkSplit": "link_splits",
+    "Links": "link_splits",
+    "Split": "splits",
+    "gcn_normalisation": "normalise",
+    "in_degrees": "normalise",
+    "link_split": "link_splits",
+    "out_degrees": "normalise",
+    "per_class_split": "splits",
+    "public_split": "splits",
+    "random_split": "splits",
+    "stratified_split": "splits",
+}
 
 __all__ = [
     "Adjacency",
@@ -26,3 +54,13 @@ __all__ = [
     "random_split",
     "stratified_split",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -24,7 +24,6 @@ take memory only where and while they are used, and XLA reads them in place (`do
 
 from __future__ import annotations
 
-import difflib
 import os
 import struct
 import tokenize
@@ -33,12 +32,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import final
+from typing import BinaryIO, final
 
 import numpy as np
 
+from dorylax.durable import write_file
 from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.validate import GraphError
+from dorylax.near_matches import close
 
 ALIGNMENT = 64
 _LARGE = 1 << 22  # bytes; smaller arrays are read
@@ -203,7 +204,7 @@ def check_names(archive: Archive) -> None:
         GraphError: there is one; says what it may be meant for.
     """
     for name in archive.names:
-        meant = difflib.get_close_matches(name, _NAMES, 1, cutoff=0.75)
+        meant = close(name, _NAMES, cutoff=0.75)
         if name not in _NAMES and meant and not name.startswith((VERTEX_PREFIX, *_OF_OTHERS)):
             raise GraphError(f"has an array {name}, which is not read: name it {meant[0]}, or leave it out")
 
@@ -215,20 +216,15 @@ def vertex_names(archive: Archive) -> dict[str, str]:
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
     """Writes an archive so that readers see the old file or the whole new one, never a part."""
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for name, array in arrays.items():
-                    member = _aligned_member(f"{name}.npy", file.tell())
-                    with archive.open(member, "w", force_zip64=True) as stream:
-                        np.lib.format.write_array(stream, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())  # or a crash could leave the new name on empty blocks
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+
+    def write(file: BinaryIO) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            for name, array in arrays.items():
+                member = _aligned_member(f"{name}.npy", file.tell())
+                with archive.open(member, "w", force_zip64=True) as stream:
+                    np.lib.format.write_array(stream, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
+
+    write_file(Path(path), write)
 
 
 def _aligned_member(name: str, position: int) -> zipfile.ZipInfo:

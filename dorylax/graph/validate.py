@@ -11,13 +11,14 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from dorylax.errors import DorylaxError
 from dorylax.graph.rows import SPAN, spans
 
 MAX_VERTICES = int(np.iinfo(np.int32).max)  # vertex ids are int32
 MAX_CLASSES = int(np.iinfo(np.int32).max)  # labels are int32
 
 
-class GraphError(ValueError):
+class GraphError(DorylaxError, ValueError):
     """A graph or data set is not well formed; the message names the array, the position and the value."""
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
+from dorylax.errors import DorylaxError
 from dorylax.memory.limit import Limit
 from dorylax.memory.phases import Compiled, Phase, Process
 from dorylax.memory.shapes import DataShape
@@ -13,7 +14,7 @@ from dorylax.memory.shapes import DataShape
 _GIB = 2**30
 
 
-class MemoryLimitError(RuntimeError):
+class MemoryLimitError(DorylaxError, RuntimeError):
     """A run was not begun, because it would need more memory than there is."""
 
 

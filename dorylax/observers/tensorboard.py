@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
+from dorylax.errors import DorylaxError
 from dorylax.runs.directory import RunDirectoryAccessError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _FLUSH_SECONDS = 5.0
 
 
 @final
-class TensorBoardMissingError(ImportError):
+class TensorBoardMissingError(DorylaxError, ImportError):
     """tensorboardX is not installed; the text says how to.
 
     Attributes:

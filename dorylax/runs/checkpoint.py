@@ -10,10 +10,10 @@ manifest is refused and the one before is used. What is saved, and whether it fi
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import re
 import shutil
 import warnings
@@ -23,17 +23,17 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dorylax.runs.directory import sync_folder, write_json
+from dorylax.durable import leftover_of, remove_folder, write_folder, write_json
+from dorylax.errors import DorylaxError
 
 SCHEMA = 1
 
 Arrays = Mapping[str, Mapping[str, Any]]
 
 _NAME = re.compile(r"epoch-(\d{8,})")
-_TEMPORARY = ".unfinished-"
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(DorylaxError, RuntimeError):
     """A checkpoint that could not be written, or none left that can be read.
 
     Attributes:
@@ -55,7 +55,7 @@ class CheckpointWarning(UserWarning):
     """A damaged checkpoint was passed over."""
 
 
-class _DamagedError(Exception):
+class _DamagedError(DorylaxError):
     """Why a checkpoint cannot be trusted."""
 
 
@@ -121,19 +121,12 @@ class Checkpoints:
             CheckpointError: it could not be written (a full disk, say). Earlier checkpoints are untouched.
         """
         target = self.path(epochs)
-        temporary = self._folder / f"{_TEMPORARY}{target.name}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._clear_unfinished()
-            temporary.mkdir()
-            _write(temporary, epochs, arrays, record)
-            if target.exists():
-                os.replace(target, self._folder / f"{_TEMPORARY}replaced-{target.name}")
-            os.replace(temporary, target)
-            sync_folder(self._folder)
+            write_folder(target, lambda folder: _write(folder, epochs, arrays, record))
         # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
         except (OSError, ValueError, RuntimeError) as error:
-            shutil.rmtree(temporary, ignore_errors=True)
             left = [str(self.path(number)) for number in self.epochs() if number not in self._damaged]
             raise CheckpointError(
                 f"the checkpoint after {epochs} epochs could not be written to {self._folder}: {error}. "
@@ -175,17 +168,13 @@ class Checkpoints:
         numbers = self.epochs()
         whole = [number for number in numbers if number <= newest and number not in self._damaged]
         for number in set(numbers) - set(whole[-self._keep :]):
-            # A rename first: a removal that stops half-way must not leave something that looks like a checkpoint.
-            doomed = self._folder / f"{_TEMPORARY}removed-{number}"
-            try:
-                os.replace(self.path(number), doomed)
-            except OSError:
-                continue  # it only takes room; the next save tries again
-        self._clear_unfinished()
+            with contextlib.suppress(OSError):  # it only takes room; the next save tries again
+                remove_folder(self.path(number))
 
     def _clear_unfinished(self) -> None:
-        for path in self._folder.glob(f"{_TEMPORARY}*"):
-            shutil.rmtree(path, ignore_errors=True)
+        for path in self._folder.iterdir():
+            if _NAME.fullmatch(leftover_of(path) or ""):
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any]) -> None:
@@ -203,9 +192,6 @@ def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any])
         checkpointer.save(folder / "arrays", args=ocp.args.PyTreeSave(stored))
     write_json(folder / "record.json", {"schema": SCHEMA, "epochs": epochs, "arrays": shapes, "record": dict(record)})
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for path in files:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
     listing = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files
     }

@@ -8,21 +8,21 @@
     RUN/checkpoints/       `dorylax.runs.checkpoint`
 
 `docs/run-directory.md` documents every field. What is *in* summary and metrics is decided by the trainer; this module
-only keeps files whole: each is written beside its place, flushed to disk and renamed.
+only says where, and keeps files whole (`dorylax.durable`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import tempfile
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, final
 
 import yaml
 
+from dorylax import durable
+from dorylax.errors import DorylaxError
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.environment import environment
 
@@ -31,13 +31,10 @@ SCHEMA = 1
 _COMPLETE = ("epochs", "target", "patience")
 # Keys that came after the first config.yaml: section, key, and what a file with that section and without the key means.
 _IMPLIED = (("single", "order", "auto"), ("single", "gathered", "float32"), ("single", "memory", "check"))
-# What `write_text` leaves behind where its process is killed: the name, then what tempfile adds.
-_LEFTOVER = re.compile(
-    r"\.(?:config\.yaml|environment\.json|metrics\.jsonl|summary\.json|trace\.json|results\.json)\.[a-z0-9_]{8}"
-)
+_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json", "trace.json", "results.json")
 
 
-class RunDirectoryError(RuntimeError):
+class RunDirectoryError(DorylaxError, RuntimeError):
     """A path that cannot serve as this run's directory, or a file in it that is not what it should be.
 
     Attributes:
@@ -118,7 +115,7 @@ class RunDirectory:
         for entry in filter(is_leftover, _entries(self.path)):
             _guarded(entry.unlink, missing_ok=True)
         write_text(self.config_path, yaml.safe_dump({"schema": SCHEMA, **_plain(config)}, sort_keys=False))
-        write_json(self.environment_path, {"schema": SCHEMA, **environment()})
+        _guarded(durable.write_json, self.environment_path, {"schema": SCHEMA, **environment()})
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
@@ -207,7 +204,7 @@ class RunDirectory:
 
     def write_summary(self, fields: Mapping[str, Any]) -> None:
         """Writes summary.json: the schema number, then these fields."""
-        write_json(self.summary_path, {"schema": SCHEMA, **fields})
+        _guarded(durable.write_json, self.summary_path, {"schema": SCHEMA, **fields})
 
     def write_trace(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Writes trace.json: events of Chrome's trace format, a line each, as Perfetto opens them.
@@ -225,50 +222,12 @@ class RunDirectory:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a small file so that a reader, or a crash, sees the old content or the new, never a part.
+    """Writes a file of a run.
 
     Raises:
         RunDirectoryAccessError: the file system refuses (a full disk, say); the old content is still there.
     """
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """`write_text` of what is no text."""
-    _guarded(_replace, path, content)
-
-
-def write_json(path: Path, fields: Mapping[str, Any]) -> None:
-    """`write_text` of strict JSON.
-
-    Raises:
-        ValueError: a value that JSON does not know (NaN, infinity).
-    """
-    write_text(path, json.dumps(fields, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def sync_folder(path: Path) -> None:
-    """Makes renames inside a folder durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes files for its owner alone
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    _guarded(durable.write_file, path, text)
 
 
 def _guarded(action: Any, *args: Any, **options: Any) -> None:
@@ -280,7 +239,7 @@ def _guarded(action: Any, *args: Any, **options: Any) -> None:
 
 def is_leftover(path: Path) -> bool:
     """Whether a path has a name that only a half-written file of ours has."""
-    return _LEFTOVER.fullmatch(path.name) is not None
+    return durable.leftover_of(path) in _FILES
 
 
 def _entries(folder: Path) -> list[Path]:

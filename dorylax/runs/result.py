@@ -11,6 +11,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, final
 
+from dorylax.errors import DorylaxError
+
 Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
 Metric = Literal["accuracy", "micro_f1", "loss"]
 _EVALUATED_LOSSES = ("train_loss", "val_loss", "test_loss")
@@ -225,7 +227,7 @@ class TrainResult:
 
 
 @final
-class TrainingError(RuntimeError):
+class TrainingError(DorylaxError, RuntimeError):
     """A run that cannot go on.
 
     Attributes:

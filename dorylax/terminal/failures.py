@@ -7,7 +7,8 @@ from typing import NamedTuple, final
 
 import click
 
-from dorylax.config.errors import choose, close
+from dorylax.errors import DorylaxError
+from dorylax.near_matches import choose, close
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 FAILED = 1
@@ -19,7 +20,7 @@ _LOWER = "lower model.hidden_features, model.heads or model.num_layers, or take 
 
 
 @final
-class CommandError(Exception):
+class CommandError(DorylaxError):
     """An end that has been explained already: text for standard error, and the exit code."""
 
     def __init__(self, text: str, code: int) -> None:
@@ -39,14 +40,13 @@ def explain(error: BaseException) -> Explained | None:
 
     Of one that comes from the user's own code (a model, an optimizer) it is the line there, and one sentence.
 
-    Our own error classes speak to users. They are told by where they are defined, because importing them here would
-    import JAX. Whether the user or the machine is to blame says their attribute `user_error`; where a class has none,
-    wrong input is a ValueError, and what a run or the machine did is not.
+    Our own error classes speak to users. Whether the user or the machine is to blame says their attribute `user_error`;
+    where a class has none, wrong input is a ValueError, and what a run or the machine did is not.
     """
     if isinstance(error, click.ClickException):
         return Explained(_click_line(error), WRONG)
     text = str(error).strip()
-    if type(error).__module__.partition(".")[0] == "dorylax":
+    if isinstance(error, DorylaxError):
         wrong = getattr(error, "user_error", isinstance(error, ValueError))
         return Explained(text, WRONG if wrong else FAILED)
     if isinstance(error, OSError) and error.strerror is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import time
 
+from dorylax.config.schema import TrainConfig
 from dorylax.runs.result import EpochRecord, TrainingError
 from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.loop_state import LoopState
-from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.runners.base import EpochRunner
 
 _WHAT_TO_TRY = (
@@ -17,7 +17,7 @@ _WHAT_TO_TRY = (
 )
 
 
-def run_epoch(runner: EpochRunner, evaluation: Evaluation, options: TrainOptions, loop: LoopState) -> EpochRecord:
+def run_epoch(runner: EpochRunner, evaluation: Evaluation, train: TrainConfig, loop: LoopState) -> EpochRecord:
     """Runs the next epoch and adds it to the state.
 
     Raises:
@@ -31,7 +31,7 @@ def run_epoch(runner: EpochRunner, evaluation: Evaluation, options: TrainOptions
         loop.diverged = True
         raise TrainingError(f"the training loss is {loss} in epoch {epoch}. {_WHAT_TO_TRY}")
     scores: list[float | None] | None = [None, None, None]
-    if options.evaluates(epoch):
+    if train.evaluates(epoch):
         begin = time.perf_counter()
         scores = evaluation(loop.params, loop.state)
         loop.spend("evaluate", time.perf_counter() - begin)
@@ -40,5 +40,5 @@ def run_epoch(runner: EpochRunner, evaluation: Evaluation, options: TrainOptions
         what = "loss is not finite or outputs are NaN" if evaluation.metric == "loss" else "outputs are NaN"
         raise TrainingError(f"the model's {what} after the update of epoch {epoch}. {_WHAT_TO_TRY}")
     record = EpochRecord.judged(epoch, loss, scores, evaluation.metric, seconds=seconds, dollars=dollars)
-    loop.add(record, regular=options.evaluates_regularly(epoch))
+    loop.add(record, regular=train.evaluates_regularly(epoch))
     return record

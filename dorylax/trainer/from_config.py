@@ -8,16 +8,14 @@ from typing import Any
 import optax
 from flax import nnx
 
-from dorylax.config.errors import ConfigError
-from dorylax.config.optimizers import make_optimizer
+from dorylax.config.optimizers import OptimizerConfig, make_optimizer
 from dorylax.config.resolve import RunConfig
-from dorylax.config.schema import DataConfig, OptimizerConfig
+from dorylax.config.schema import DataConfig
 from dorylax.graph import datasets
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
-from dorylax.pipeline.config import PipelineConfig
-from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer.options import free_settings
 
 # What a checkpoint from before a setting means by not having it.
@@ -61,14 +59,7 @@ def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     return make_optimizer(config)
 
 
-def build_pipeline(config: RunConfig) -> PipelineConfig | None:
-    """What the sections `pipeline` and `tensor` describe; None where there are none."""
-    if config.pipeline is None or config.tensor is None:
-        return None
-    return PipelineConfig(**config.pipeline.model_dump(), tensor=TensorConfig(**config.tensor.model_dump()))
-
-
 def settings(config: RunConfig) -> dict[str, Any]:
     """The dotted settings that a continued run must share; see `free_settings`."""
-    free = free_settings(build_pipeline(config))
+    free = free_settings(config.pipeline)
     return {key: value for key, value in config.dotted().items() if key not in free and (key, value) not in _IMPLIED}

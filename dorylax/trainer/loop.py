@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import final
 
+from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
 from dorylax.observers.base import Observer
@@ -17,7 +18,7 @@ from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.loop_state import LoopState, to_host
 from dorylax.trainer.one_machine import OneMachine
-from dorylax.trainer.options import TrainOptions
+from dorylax.trainer.options import stop_reason
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
@@ -25,16 +26,17 @@ from dorylax.trainer.step.functions import StepFunctions
 
 
 @final
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingLoop:
     """The epochs of one `fit`.
 
-    Args:
+    Attributes:
         functions: of the model and its optimizer.
         parts: the model.
         data: the data set, as the user gave it.
         machine: what evaluates, and trains where no pipeline does.
         runner: what trains the epochs.
-        options: of the run.
+        train: its settings of training.
         observers: told about each epoch.
         files: the run's directory; None where there is none.
         requests: signals that ask for an end; None where they are not watched.
@@ -42,67 +44,52 @@ class TrainingLoop:
         begun: when `fit` began, on the machine's clock.
     """
 
-    def __init__(
-        self,
-        functions: StepFunctions,
-        parts: ModelParts,
-        data: Dataset,
-        machine: OneMachine,
-        runner: EpochRunner,
-        *,
-        options: TrainOptions,
-        observers: Sequence[Observer],
-        files: RunFiles | None,
-        requests: StopRequests | None,
-        trained: Callable[[LoopState, Tree, Tree], None],
-        begun: float,
-    ) -> None:
-        self._functions = functions
-        self._parts = parts
-        self._data = data
-        self._machine = machine
-        self._runner = runner
-        self._options = options
-        self._observers = observers
-        self._files = files
-        self._requests = requests
-        self._trained = trained
-        self._begun = begun
+    functions: StepFunctions
+    parts: ModelParts
+    data: Dataset
+    machine: OneMachine
+    runner: EpochRunner
+    train: TrainConfig
+    observers: Sequence[Observer]
+    files: RunFiles | None
+    requests: StopRequests | None
+    trained: Callable[[LoopState, Tree, Tree], None]
+    begun: float
 
     def run(self, loop: LoopState) -> TrainResult:
         """Trains from a state to the end of the run; `Trainer.fit` says what it raises."""
-        runner, files, requests = self._runner, self._files, self._requests
+        runner, files, requests = self.runner, self.files, self.requests
         first_epoch = loop.epochs
-        observers = self._observers
+        observers = self.observers
         if files is not None:
             observers = (MetricsWriter(files.directory.metrics_path, loop.history), *observers)
         for observer in observers:
-            observer.started(self._options.epochs, first_epoch)
+            observer.started(self.train.epochs, first_epoch)
 
         stopped = self._stop_reason(loop)
         if stopped is None:
-            loop.spend("compile", self._machine.check_memory())
+            loop.spend("compile", self.machine.check_memory())
             if files is not None:
                 files.directory.remove_summary()
-            arrays = self._machine.arrays
-            loop.spend("compile", self._machine.order_seconds)
-            self._machine.order_seconds = 0.0
+            arrays = self.machine.arrays
+            loop.spend("compile", self.machine.order_seconds)
+            self.machine.order_seconds = 0.0
             runner.start(loop, arrays)
-            only_evaluated = () if runner.reads_features else (self._data.features,)
+            only_evaluated = () if runner.reads_features else (self.data.features,)
             release(*only_evaluated)
             evaluation = Evaluation(
-                self._functions,
-                self._machine.forward,
+                self.functions,
+                self.machine.forward,
                 runner.kept,
                 arrays,
-                self._parts.streams,
+                self.parts.streams,
                 loop=loop,
                 only_here=only_evaluated,
             )
         last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:
-                record = run_epoch(runner, evaluation, self._options, loop)
+                record = run_epoch(runner, evaluation, self.train, loop)
             except TrainingError as error:
                 result = self._end(loop, "diverged", first_epoch)
                 raise TrainingError(str(error), result) from None
@@ -112,7 +99,7 @@ class TrainingLoop:
             if stopped is None and requests is not None and requests.any:
                 last = runner.drain(loop.epochs) if last is None else last
                 stopped = "signal" if loop.epochs >= last else None
-            if stopped is None and files is not None and self._options.saves(record.epoch):
+            if stopped is None and files is not None and self.train.saves(record.epoch):
                 loop.carried = runner.carried()
                 files.save(loop)
         result = self._end(loop, stopped, first_epoch)
@@ -122,9 +109,9 @@ class TrainingLoop:
 
     def _end(self, loop: LoopState, stopped: Stopped, first_epoch: int) -> TrainResult:
         """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
-        runner, files = self._runner, self._files
+        runner, files = self.runner, self.files
         params, state = (to_host(tree) for tree in loop.chosen)
-        self._trained(loop, params, state)
+        self.trained(loop, params, state)
         if files is not None:
             loop.carried = None if loop.diverged else runner.carried()
             files.save(loop)
@@ -134,18 +121,18 @@ class TrainingLoop:
             last_params=to_host(loop.params),
             best_epoch=None if loop.best is None else loop.best.epoch,
             stopped=stopped,
-            timings=dataclasses.replace(loop.timings, wall=time.perf_counter() - self._begun),
-            metric=self._functions.objective.metric,
+            timings=dataclasses.replace(loop.timings, wall=time.perf_counter() - self.begun),
+            metric=self.functions.objective.metric,
             first_epoch=first_epoch,
             passes=runner.passes,
             pipeline=runner.report(),
             state=state,
         )
         if files is not None:
-            files.summarise(result, self._options.seed)
+            files.summarise(result, self.train.seed)
             if (events := runner.trace()) is not None:
                 files.directory.write_trace(events)
         return result
 
     def _stop_reason(self, loop: LoopState) -> Stopped | None:
-        return self._options.stop_reason(loop.history, None if loop.best is None else loop.best.epoch)
+        return stop_reason(self.train, loop.history, None if loop.best is None else loop.best.epoch)

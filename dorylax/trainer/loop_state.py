@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.config.schema import TrainConfig
 from dorylax.program.model.base import Tree
 from dorylax.runs.directory import RunDirectoryError
 from dorylax.runs.result import EpochRecord, Timings, best_epoch, improves
-from dorylax.trainer.options import TrainOptions
 
 
 @final
@@ -87,24 +87,24 @@ class LoopState:
             if regular:
                 self.best_params, self.best_state = to_host(self.params), to_host(self.state)
 
-    def go_on(self, options: TrainOptions) -> None:
-        """Makes a restored state what it would be after as many epochs of a run with these options.
+    def go_on(self, train: TrainConfig) -> None:
+        """Makes a restored state what it would be after as many epochs of a run with these settings.
 
         Where they go on past what was the last epoch, its evaluation is forgotten, unless they evaluate it too.
 
         Raises:
             RunDirectoryError: they end before, or where an epoch was trained that they evaluate and was not.
         """
-        if self.epochs > options.epochs:
+        if self.epochs > train.epochs:
             raise RunDirectoryError(
-                f"train.epochs is {options.epochs}, but {self.epochs} epochs of this run are trained already: "
+                f"train.epochs is {train.epochs}, but {self.epochs} epochs of this run are trained already: "
                 f"give {self.epochs} or more, or choose another run directory"
             )
-        if not self.history or (last := self.history[-1]).evaluated == options.evaluates(last.epoch):
+        if not self.history or (last := self.history[-1]).evaluated == train.evaluates(last.epoch):
             return
         if not last.evaluated:
             raise RunDirectoryError(
-                f"train.epochs is {options.epochs}, but the run has come there without the evaluation that ends a run: "
+                f"train.epochs is {train.epochs}, but the run has come there without the evaluation that ends a run: "
                 f"give {self.epochs + 1} or more, or choose another run directory"
             )
         self.history[-1] = dataclasses.replace(last, train_accuracy=None, val_accuracy=None, test_accuracy=None)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, final
 
 from flax import linen, nnx
 
+from dorylax.errors import DorylaxError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
@@ -22,7 +23,7 @@ Result = TypeVar("Result")
 
 
 @final
-class MissingInputError(ValueError):
+class MissingInputError(DorylaxError, ValueError):
     """The model needs an input that the data lack."""
 
 

@@ -10,32 +10,18 @@ from typing import Any, Literal, final
 import jax
 import numpy as np
 
+from dorylax.config.schema import SingleConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.program.program import Gathered
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.trainer.footprint.of_trainer import MemoryCheck, check_trainer
+from dorylax.trainer.footprint.of_trainer import check_trainer
 from dorylax.trainer.step.arrays import TrainingArrays
 from dorylax.trainer.step.forward import Forward
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.validate import Checked
-from dorylax.trainer.vertex_order import Order, effective_order, in_order, rows_of
-
-
-@dataclasses.dataclass(frozen=True)
-class SingleOptions:
-    """What a user sets of `single`; `Trainer` says what each means."""
-
-    optimize: bool = True
-    order: Order = "auto"
-    gathered: Gathered = "float32"
-    memory: MemoryCheck = "check"
-
-    def to_dict(self) -> dict[str, bool | str]:
-        """As in a configuration."""
-        return dataclasses.asdict(self)
+from dorylax.trainer.vertex_order import effective_order, in_order, rows_of
 
 
 @final
@@ -46,7 +32,7 @@ class OneMachine:
         functions: of the model and its optimizer.
         parts: the model.
         data: as the user gave them.
-        options: how.
+        single: how.
         checked: what is known of the model.
         evaluates_only: whether something else trains.
 
@@ -59,7 +45,7 @@ class OneMachine:
         functions: StepFunctions,
         parts: ModelParts,
         data: Dataset,
-        options: SingleOptions,
+        single: SingleConfig,
         *,
         checked: Checked,
         evaluates_only: bool = False,
@@ -67,7 +53,7 @@ class OneMachine:
         self._functions = functions
         self._parts = parts
         self._data = data
-        self._options = options
+        self._single = single
         self._edge_ids = checked.edge_ids
         self._row_outputs = checked.row_outputs
         self._evaluates_only = evaluates_only
@@ -81,7 +67,7 @@ class OneMachine:
         Raises:
             OrderError: communities are asked for, and the model cannot be split.
         """
-        return effective_order(self._options.order, self._data, self._by_rows)
+        return effective_order(self._single.order, self._data, self._by_rows)
 
     def _by_rows(self) -> bool:
         if not self._row_outputs:  # of anything else nobody could say whose rows they are
@@ -114,9 +100,9 @@ class OneMachine:
             return self._gradient, 0.0
         gradient: Gradient = self._functions.plain
         seconds = 0.0
-        if self._options.optimize:
+        if self._single.optimize:
             try:
-                gradient, seconds = self._functions.optimised(self._parts, self._spec, gathered=self._options.gathered)
+                gradient, seconds = self._functions.optimised(self._parts, self._spec, gathered=self._single.gathered)
             except SplitError as error:
                 warnings.warn(
                     f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
@@ -154,7 +140,7 @@ class OneMachine:
         Raises:
             MemoryLimitError: training will need more memory than there is.
         """
-        if self._evaluates_only or self._options.memory == "ignore" or "arrays" in self.__dict__:
+        if self._evaluates_only or self._single.memory == "ignore" or "arrays" in self.__dict__:
             return 0.0
         gradient, _ = self.choose_gradient()
         community = self.order == "community"

@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import optax
 from flax import nnx
 
+from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
-from dorylax.program.program import Gathered
 from dorylax.runs.directory import RunDirectory
 from dorylax.runs.result import TrainingError, TrainResult
 from dorylax.trainer import from_config
-from dorylax.trainer.footprint.of_trainer import MemoryCheck
 from dorylax.trainer.loop import TrainingLoop
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.model_parts import parts_of
-from dorylax.trainer.one_machine import OneMachine, SingleOptions
-from dorylax.trainer.options import TrainOptions, free_settings
+from dorylax.trainer.one_machine import OneMachine
+from dorylax.trainer.options import free_settings
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
@@ -43,15 +42,11 @@ from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.step.objective import Loss, Objective
 from dorylax.trainer.validate import (
     check_arguments,
-    check_gathered,
-    check_memory,
     check_model,
-    check_order,
     check_pipeline,
     check_run_directory,
     check_target,
 )
-from dorylax.trainer.vertex_order import Order
 from dorylax.user_code.lines import user_line_noted
 
 if TYPE_CHECKING:
@@ -143,25 +138,29 @@ class Trainer:
         memory: MemoryCheck = "check",
         pipeline: PipelineConfig | None = None,
     ) -> None:
-        self.options = TrainOptions(
-            epochs, seed, eval_every, target_accuracy, patience, checkpoint_every, keep_checkpoints
+        self.options = TrainConfig(
+            epochs=epochs,
+            seed=seed,
+            eval_every=eval_every,
+            target_accuracy=target_accuracy,
+            patience=patience,
+            checkpoint_every=checkpoint_every,
         )
+        self._single = SingleConfig(optimize=optimize, order=order, gathered=gathered, memory=memory)
+        check_pipeline(pipeline)
+        check_together(self.options, self._single, pipeline)
         check_arguments(data, optimizer, self.options, observers)
-        check_run_directory(self.options, run_directory, resume=resume)
-        check_order(order, optimize=optimize)
-        check_gathered(gathered, optimize=optimize, pipeline=pipeline)
-        check_memory(memory)
-        check_pipeline(pipeline, self.options, optimize=optimize)
+        check_run_directory(self.options, run_directory, resume=resume, keep_checkpoints=keep_checkpoints)
         objective = Objective.of(loss, data)
         check_target(objective, self.options)
         self.model = model
         self.data = data
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
+        self._keep_checkpoints = keep_checkpoints
         self._observers = tuple(observers)
         self._config: dict[str, Any] | None = None
         self._optimizer = optimizer
-        self._single = SingleOptions(optimize, order, gathered, memory)
         self._pipeline = pipeline
         free = free_settings(pipeline)
         of_pipeline = {} if pipeline is None else pipeline.dotted()
@@ -220,16 +219,13 @@ class Trainer:
             from_config.build_model(config, loaded),
             loaded,
             optimizer=from_config.build_optimizer(config.optimizer),
-            **config.train.model_dump(),
+            **config.train.to_dict(),
             keep_checkpoints=keep_checkpoints,
             run_directory=run_directory,
             resume=resume,
             observers=observers,
-            optimize=config.single.optimize,
-            order=config.single.order,
-            gathered=config.single.gathered,
-            memory=config.single.memory,
-            pipeline=from_config.build_pipeline(config),
+            **config.single.to_dict(),
+            pipeline=config.pipeline,
         )
         trainer._config = config.to_dict()
         trainer._settings = from_config.settings(config)
@@ -258,7 +254,7 @@ class Trainer:
                 belongs to another run.
             MemoryLimitError: training will need more memory than there is.
             OrderError: `order="community"`, and the model cannot be split.
-            SplitError, PipelineConfigError: the pipeline cannot train this model on these data.
+            SplitError, ConfigError: the pipeline cannot train this model on these data.
         """
         begun = time.perf_counter()
         fresh = self._fresh()
@@ -272,7 +268,7 @@ class Trainer:
                     self._written_config(),
                     self._describe(fresh),
                     free=free_settings(self._pipeline),
-                    keep=self.options.keep_checkpoints,
+                    keep=self._keep_checkpoints,
                     resume=self._resume,
                 )
             # Without a run directory there is nothing to save first, and SIGTERM should end the process as ever.
@@ -288,12 +284,12 @@ class Trainer:
                     "other settings a directory of its own"
                 )
             result = TrainingLoop(
-                self._functions,
-                self._parts,
-                self.data,
-                self._machine,
-                runner,
-                options=self.options,
+                functions=self._functions,
+                parts=self._parts,
+                data=self.data,
+                machine=self._machine,
+                runner=runner,
+                train=self.options,
                 observers=self._observers,
                 files=files,
                 requests=requests,

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import os
-import typing
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 
-from dorylax.config.errors import ConfigError
+from dorylax.config.schema import TrainConfig
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
 from dorylax.observers.base import Observer
-from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelKindError, ModelParts
-from dorylax.program.program import Gathered
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
-from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.objective import Objective
-from dorylax.trainer.vertex_order import Order, OrderError
 
 
-def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers: Sequence[Any]) -> None:
+def check_arguments(data: Any, optimizer: Any, train: TrainConfig, observers: Sequence[Any]) -> None:
     """Raises TypeError or ValueError, naming the argument."""
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a dorylax.Dataset, got {type(data).__name__}; dorylax.load(name) gives one")
@@ -32,7 +29,7 @@ def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers:
         raise TypeError(
             f"optimizer must be an optax transformation such as optax.adam(0.01), got {type(optimizer).__name__}"
         )
-    for name, value in (("target_accuracy", options.target_accuracy), ("patience", options.patience)):
+    for name, value in (("target_accuracy", train.target_accuracy), ("patience", train.patience)):
         if value is not None and not data.val_mask.any():
             raise ConfigError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
     for observer in observers:
@@ -40,69 +37,35 @@ def check_arguments(data: Any, optimizer: Any, options: TrainOptions, observers:
             raise TypeError(f"an observer has methods started, epoch and finished, got {type(observer).__name__}")
 
 
-def check_target(objective: Objective, options: TrainOptions) -> None:
+def check_target(objective: Objective, train: TrainConfig) -> None:
     """Raises ValueError where an accuracy is to be reached, and there is none."""
-    if options.target_accuracy is not None and not objective.of_classes:
+    if train.target_accuracy is not None and not objective.of_classes:
         raise ValueError(
-            f"train.target_accuracy = {options.target_accuracy} needs an accuracy, and loss={objective.name} has none: runs "
+            f"train.target_accuracy = {train.target_accuracy} needs an accuracy, and loss={objective.name} has none: runs "
             "are judged by their validation loss. Leave it out; train.patience ends a run that does not improve"
         )
 
 
-def check_run_directory(options: TrainOptions, run_directory: str | os.PathLike[str] | None, *, resume: bool) -> None:
+def check_run_directory(
+    train: TrainConfig, run_directory: str | os.PathLike[str] | None, *, resume: bool, keep_checkpoints: int
+) -> None:
     """Raises ValueError where something is asked for that needs a run directory, and there is none."""
+    if isinstance(keep_checkpoints, bool) or not isinstance(keep_checkpoints, int):
+        raise ValueError(f"train.keep_checkpoints must be a whole number ≥ 1, got {keep_checkpoints!r}")
+    if keep_checkpoints < 1:
+        raise ValueError(f"train.keep_checkpoints must be ≥ 1, got {keep_checkpoints}")
     if run_directory is not None:
         return
     if resume:
         raise ValueError("resume=True needs run_directory, the directory of the run to go on with")
-    if options.checkpoint_every:
-        raise ValueError(
-            f"train.checkpoint_every = {options.checkpoint_every} needs run_directory, where checkpoints go"
-        )
+    if train.checkpoint_every:
+        raise ValueError(f"train.checkpoint_every = {train.checkpoint_every} needs run_directory, where checkpoints go")
 
 
-def check_order(order: Any, *, optimize: bool) -> None:
-    """Raises ValueError where it is none, or cannot be that of the plain model."""
-    if order not in typing.get_args(Order):
-        raise ValueError(f"single.order must be one of {', '.join(typing.get_args(Order))}, got {order!r}")
-    if order == "community" and not optimize:
-        raise OrderError(
-            "single.order=community and single.optimize=false exclude each other: only what was split is known not to hold "
-            "rows in the order that was given. Use single.order=given"
-        )
-
-
-def check_gathered(gathered: Any, *, optimize: bool, pipeline: Any) -> None:
-    """Raises ValueError where it is no way to store rows, or nothing here would store them so."""
-    if gathered not in typing.get_args(Gathered):
-        raise ValueError(f"single.gathered must be one of {', '.join(typing.get_args(Gathered))}, got {gathered!r}")
-    if gathered != "float32" and (pipeline is not None or not optimize):
-        other = "single.optimize=false" if pipeline is None else "a pipeline"
-        raise ValueError(
-            f"single.gathered={gathered} and {other} exclude each other: it is of one machine's optimised program"
-        )
-
-
-def check_memory(memory: Any) -> None:
-    """Raises ValueError where it is no way to go about memory."""
-    if memory not in ("check", "ignore"):
-        raise ValueError(f"single.memory must be one of check, ignore, got {memory!r}")
-
-
-def check_pipeline(pipeline: Any, options: TrainOptions, *, optimize: bool) -> None:
-    """Raises TypeError or ValueError where a pipeline, if any, and the other arguments do not go together."""
-    if pipeline is None:
-        return
-    if not isinstance(pipeline, PipelineConfig):
+def check_pipeline(pipeline: Any) -> None:
+    """Raises TypeError where it is no pipeline's configuration, nor None."""
+    if not isinstance(pipeline, PipelineConfig | None):
         raise TypeError(f"pipeline must be a dorylax.pipeline.config.PipelineConfig, got {type(pipeline).__name__}")
-    if not optimize:
-        raise ValueError(
-            "single.optimize=false and a pipeline exclude each other: a pipeline runs the optimised program"
-        )
-    if pipeline.switch_margin is not None and options.target_accuracy is None:
-        raise PipelineConfigError(
-            "switch_margin", f"= {pipeline.switch_margin} needs train.target_accuracy, which it is a margin to"
-        )
 
 
 class Checked(NamedTuple):

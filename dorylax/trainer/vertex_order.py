@@ -15,12 +15,12 @@ from typing import Literal, final
 
 import numpy as np
 
+from dorylax.config.schema import Order
+from dorylax.errors import DorylaxError
 from dorylax.graph import partition
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
-
-Order = Literal["auto", "given", "community"]
 
 CACHE_BYTES = 32 * 2**20
 """Features of more bytes than this do not count as fitting in cache."""
@@ -29,7 +29,7 @@ _reordered: weakref.WeakKeyDictionary[Dataset, Dataset] = weakref.WeakKeyDiction
 
 
 @final
-class OrderError(ValueError):
+class OrderError(DorylaxError, ValueError):
     """An order of rows that a model cannot be trained in."""
 
 

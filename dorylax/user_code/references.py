@@ -16,11 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, final
 
+from dorylax.errors import DorylaxError
 from dorylax.user_code.lines import user_line, user_line_noted
 
 
 @final
-class UserCodeError(ValueError):
+class UserCodeError(DorylaxError, ValueError):
     """A reference that leads nowhere, or to what cannot be used."""
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from dorylax.durable import write_file
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.folder import Study
@@ -21,7 +22,7 @@ from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_tr
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
 from dorylax.runs import metrics
-from dorylax.runs.directory import RunDirectory, write_bytes, write_text
+from dorylax.runs.directory import RunDirectory
 
 _HOST = ("machine", "cpu_count", "platform", "python", "dorylax", "jax", "jaxlib", "flax", "optax", "numpy")
 _TIMELINES = 4  # of variants in one figure; more are hard to compare
@@ -64,11 +65,11 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     images.mkdir(parents=True)
     for section in sections:
         for figure in section.figures:
-            write_text(images / f"{figure.name}.svg", figures.svg(figure.draw, WIDE))
-            write_bytes(images / f"{figure.name}.png", figures.png(figure.draw, WIDE))
-    write_text(folder / "report.md", _markdown(report))
+            write_file(images / f"{figure.name}.svg", figures.svg(figure.draw, WIDE))
+            write_file(images / f"{figure.name}.png", figures.png(figure.draw, WIDE))
+    write_file(folder / "report.md", _markdown(report))
     path = folder / "report.html"
-    write_text(path, render(report))
+    write_file(path, render(report))
     return path
 
 

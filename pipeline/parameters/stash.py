@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import final
 
+from dorylax.errors import DorylaxError
 from dorylax.pipeline.parameters.messages import Pulled
 
 
 @final
-class StashError(LookupError):
+class StashError(DorylaxError, LookupError):
     """Weights that are not stashed any more, or not yet: a fault of the caller."""
 
 

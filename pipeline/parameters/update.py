@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from dorylax.errors import DorylaxError
 from dorylax.pipeline.parameters.messages import Advance, ServerState, Tree, Update
 from dorylax.pipeline.parameters.step_counts import with_epoch
 
 
-class _NeedsLossFunctionError(Exception):
+class _NeedsLossFunctionError(DorylaxError):
     """The optimizer asked for the loss at other parameters."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, final, runtime_checkable
 
+from dorylax.errors import DorylaxError
 from dorylax.serverless.task import TensorResult, TensorTask
 
 InvokeReason = Literal["died", "timeout", "refused", "throttled"]
@@ -83,7 +84,7 @@ class Invoker(Protocol):
 
 
 @final
-class InvokeError(RuntimeError):
+class InvokeError(DorylaxError, RuntimeError):
     """A call of the handler that will not be answered.
 
     Attributes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dorylax.errors import DorylaxError
 
-class DataError(Exception):
+
+class DataError(DorylaxError):
     """A transfer whose attempts have all failed, or that the server refuses."""
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import final
 
+from dorylax.errors import DorylaxError
+
 
 @final
-class DeployError(RuntimeError):
+class DeployError(DorylaxError, RuntimeError):
     """Something that AWS, this machine or the user stands in the way of; its text is one line for the user.
 
     Attributes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import final
 
+from dorylax.errors import DorylaxError
 
-class WireError(ValueError):
+
+class WireError(DorylaxError, ValueError):
     """Bytes, or a message to encode, that do not follow the format; the text says what was expected."""
 
 

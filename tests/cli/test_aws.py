@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
 
-from dorylax.config import strict_yaml
 from dorylax.serverless.deploy.image import builder, root
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.function.invocation import Invocation, response
+from dorylax.settings import strict_yaml
 
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
 

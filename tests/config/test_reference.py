@@ -6,11 +6,11 @@ import itertools
 from pathlib import Path
 
 from dorylax.config import RunConfig
-from dorylax.config.check import KEYS
-from dorylax.config.errors import shown
 from dorylax.config.optimizers import OPTIMIZERS
-from dorylax.config.schema import NULL_SAYS_SOMETHING, expected, nullable
+from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING
 from dorylax.layers.registry import MODELS
+from dorylax.settings.errors import shown
+from dorylax.settings.words import expected, nullable
 
 _PAGE = Path(__file__).parent.parent.parent / "docs" / "configuration.md"
 

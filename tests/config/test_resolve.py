@@ -8,9 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from dorylax.config import ConfigError, RunConfig
-from dorylax.config.check import KEYS
 from dorylax.config.optimizers import OPTIMIZERS
-from dorylax.config.schema import ModelConfig
+from dorylax.config.schema import KEYS, ModelConfig
 from dorylax.layers.registry import MODELS
 from dorylax.pipeline.config import PipelineConfig
 

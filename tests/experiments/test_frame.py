@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from dorylax.config import ConfigError
-from dorylax.config.check import KEYS
-from dorylax.config.schema import type_words
+from dorylax.config.schema import KEYS
 from dorylax.experiments import frame, load
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.runner import directory, fail
@@ -22,6 +21,7 @@ from dorylax.experiments.table import write_tables
 from dorylax.runs.directory import RunDirectory
 from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import EpochRecord
+from dorylax.settings.words import type_words
 
 _ROOT = Path(__file__).parent.parent.parent
 _PLAIN = """\

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dorylax.config import ConfigError, RunConfig
-from dorylax.config.strict_yaml import parse
 from dorylax.experiments.sweep import Comparison, Sweep, select
 from dorylax.experiments.sweep_file import expand, load, one_setting, read
+from dorylax.settings.strict_yaml import parse
 
 _CONFIGS = Path(__file__).parent.parent.parent / "experiments" / "configs"
 

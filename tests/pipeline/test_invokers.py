@@ -12,8 +12,9 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.invokers import make_data_server, make_invoker
 from dorylax.pipeline.resources import Resources
 from dorylax.serverless.backends.pool import Pool
-from dorylax.serverless.config import BackendName, TensorConfig, TensorConfigError
+from dorylax.serverless.config import BackendName, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.settings.errors import ConfigError
 
 
 def test_every_backend_has_one() -> None:
@@ -23,7 +24,7 @@ def test_every_backend_has_one() -> None:
 def test_what_is_missing_on_this_machine_is_an_error_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DORYLAX_RIE", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(TensorConfigError, match=r"tensor\.backend = emulator needs AWS's Runtime Interface Emulator"):
+    with pytest.raises(ConfigError, match=r"tensor\.backend = emulator needs AWS's Runtime Interface Emulator"):
         make_invoker(TensorConfig(backend="emulator"), RunKeys.make(), 1)
 
 

@@ -13,8 +13,9 @@ from dorylax.pipeline import invokers
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.tensor_calls import make_backend
-from dorylax.serverless.config import TensorConfig, TensorConfigError
+from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.server import DataServer
+from dorylax.settings.errors import ConfigError
 
 
 def make(tensor: TensorConfig) -> None:
@@ -59,13 +60,13 @@ def test_what_was_begun_is_closed(sandboxes: Sandboxes, monkeypatch: pytest.Monk
 def test_endpoints_are_closed_where_no_sandboxes_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DORYLAX_RIE", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    with nothing_left(), pytest.raises(TensorConfigError, match="set DORYLAX_RIE"):
+    with nothing_left(), pytest.raises(ConfigError, match="set DORYLAX_RIE"):
         make(TensorConfig(backend="emulator"))
 
 
 def test_a_host_that_is_another_machine_s(sandboxes: Sandboxes) -> None:
     """Of documentation (RFC 5737)."""
     message = r"^tensor\.host = 192\.0\.2\.7 must be an address of this machine on which it can listen: "
-    with nothing_left(), pytest.raises(TensorConfigError, match=message):
+    with nothing_left(), pytest.raises(ConfigError, match=message):
         make(TensorConfig(backend="aws", host="192.0.2.7"))
     assert sandboxes.closed == 1

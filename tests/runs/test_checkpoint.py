@@ -116,7 +116,7 @@ def test_all_damaged_is_an_error(tmp_path):
 
 
 def test_unfinished_saves_are_ignored_and_cleared(tmp_path):
-    (tmp_path / ".unfinished-epoch-00000009" / "arrays").mkdir(parents=True)
+    (tmp_path / ".epoch-00000009.0123abcd" / "new" / "arrays").mkdir(parents=True)
     store = Checkpoints(tmp_path)
     assert store.restore() is None
     store.save(1, ARRAYS, {})

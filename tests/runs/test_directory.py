@@ -6,7 +6,6 @@ import os
 import pytest
 import yaml
 
-from dorylax.runs import directory as run_directory
 from dorylax.runs.directory import RunDirectory, RunDirectoryAccessError, RunDirectoryError
 
 CONFIG = {"train": {"epochs": 3, "rate": 1e-5}, "model": {"sizes": (1, 2)}}
@@ -100,33 +99,33 @@ def test_unreadable_summary(tmp_path, content):
         _ = run.summary
 
 
-@pytest.mark.parametrize("name", ["write", "fsync", "replace"])
-def test_failed_write_leaves_the_old_file_alone(tmp_path, monkeypatch, name):
-    path = tmp_path / "file.json"
-    run_directory.write_json(path, {"a": 1})
+def test_a_full_disk_is_the_machines_and_leaves_the_old_file(tmp_path, monkeypatch):
+    run = RunDirectory.create(tmp_path, CONFIG)
+    run.write_summary({"final_loss": 1.0})
 
     def full(*args, **options):
         raise OSError(28, "No space left on device")
 
-    if name == "write":
-        monkeypatch.setattr(run_directory.os, "fdopen", full)
-    else:
-        monkeypatch.setattr(run_directory.os, name, full)
+    monkeypatch.setattr(os, "fsync", full)
+    for write in (run.write_summary, RunDirectory(tmp_path).write_start):
+        with pytest.raises(
+            RunDirectoryAccessError, match=r"the run directory cannot be written: .*No space left"
+        ) as caught:
+            write({"final_loss": 2.0})
+        assert not caught.value.user_error
     with pytest.raises(RunDirectoryAccessError, match="No space left"):
-        run_directory.write_json(path, {"a": 2})
-    monkeypatch.undo()
-    assert json.loads(path.read_text()) == {"a": 1}
-    assert list(tmp_path.iterdir()) == [path]
+        run.write_trace([])
+    assert run.summary == {"final_loss": 1.0}
 
 
 def test_leftovers_of_a_killed_process_do_not_matter(tmp_path):
-    leftover = tmp_path / ".config.yaml.ab3_xyz9"
+    leftover = tmp_path / ".config.yaml.ab3f0129"
     leftover.write_text("schema")
     RunDirectory.create(tmp_path, CONFIG)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "environment.json"]
     other = tmp_path / "foreign"
     other.mkdir()
-    for name in (".config.yaml.ab3_xyz9", ".bashrc"):
+    for name in (".config.yaml.ab3f0129", ".bashrc"):
         (other / name).write_text("")
     with pytest.raises(RunDirectoryError, match="not empty and not a run"):
         RunDirectory.create(other, CONFIG)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from dorylax.config.schema import TensorSection
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.serverless.config import TensorConfig, TensorConfigError
-
-
-def test_the_configuration_section_has_the_same_keys_and_defaults() -> None:
-    fields = {field.name: field.default for field in dataclasses.fields(TensorConfig)}
-    assert {name: field.default for name, field in TensorSection.model_fields.items()} == fields
+from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 
 
 def test_what_is_written_can_be_read_back() -> None:
@@ -28,14 +21,14 @@ def test_what_is_written_can_be_read_back() -> None:
         ({"backend": "local", "transport": "udp"}, "tensor.transport must be one of ipc, tcp, got 'udp'"),
         ({"backend": "local", "workers": 0}, "tensor.workers must be ≥ 1, got 0"),
         ({"backend": "local", "workers": 1.5}, "tensor.workers must be a whole number ≥ 1, got 1.5"),
-        ({"slots": True}, "tensor.slots must be a whole number ≥ 1, got True"),
+        ({"slots": True}, "tensor.slots must be a whole number ≥ 1, got true"),
         ({"attempts": 0}, "tensor.attempts must be ≥ 1, got 0"),
         ({"relaunches": -1}, "tensor.relaunches must be ≥ 0, got -1"),
-        ({"relaunch": 1}, "tensor.relaunch must be a finite number > 1, got 1"),
-        ({"deadline": 0}, r"tensor.deadline must be a finite number > 0 \(seconds\), got 0"),
-        ({"deadline": float("nan")}, r"tensor.deadline must be a finite number > 0 \(seconds\), got nan"),
-        ({"backend": "local", "latency": -1}, r"tensor.latency must be a finite number ≥ 0 \(seconds\), got -1"),
-        ({"backend": "local", "bandwidth": "1G"}, r"tensor.bandwidth must be a finite number > 0 .*, got '1G'"),
+        ({"relaunch": 1}, "tensor.relaunch must be > 1, got 1"),
+        ({"deadline": 0}, "tensor.deadline must be > 0, got 0"),
+        ({"deadline": float("nan")}, "tensor.deadline must be finite, got nan"),
+        ({"backend": "local", "latency": -1}, "tensor.latency must be ≥ 0, got -1"),
+        ({"backend": "local", "bandwidth": "1G"}, "tensor.bandwidth must be a number > 0, got '1G'"),
         ({"autotune": 1}, "tensor.autotune must be true or false, got 1"),
         ({"workers": 2}, "tensor.workers = 2 needs tensor.backend=local or emulator or aws; got inline: change one"),
         ({"streaming": True}, "tensor.streaming = True needs tensor.backend=local or emulator"),
@@ -43,19 +36,17 @@ def test_what_is_written_can_be_read_back() -> None:
         ({"backend": "aws"}, "tensor.host must be the address by which functions find this machine"),
         ({"backend": "aws", "host": "10.0.0.1", "transport": "tcp"}, "tensor.transport = tcp needs"),
         ({"backend": "aws", "host": "0.0.0.0"}, "tensor.host must be one address, .* got 0.0.0.0"),
-        ({"backend": "aws", "host": 7}, "tensor.host must be a text, got 7"),
-        ({"backend": "aws", "host": "10.0.0.1", "function": ""}, "tensor.function must be a text, got ''"),
+        ({"backend": "aws", "host": 7}, "tensor.host must be text, got 7"),
+        ({"backend": "aws", "host": "10.0.0.1", "function": ""}, "tensor.function must not be empty"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_named(given: dict[str, object], message: str) -> None:
-    with pytest.raises(TensorConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         TensorConfig(**given)  # type: ignore[arg-type]
     assert caught.value.key.startswith("tensor.")
 
 
 @pytest.mark.parametrize("backend", ["local", "emulator"])
 def test_workers_elsewhere_need_the_real_clock(backend: str) -> None:
-    with pytest.raises(
-        TensorConfigError, match=rf"tensor\.backend = {backend} needs pipeline\.clock=real, got virtual"
-    ):
+    with pytest.raises(ConfigError, match=rf"tensor\.backend = {backend} needs pipeline\.clock=real, got virtual"):
         PipelineConfig(clock="virtual", tensor=TensorConfig(backend=backend))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dorylax.config import RunConfig
-from dorylax.config.errors import ConfigError
 from dorylax.runs.directory import RunDirectory
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer import Trainer, prepare_data
 from dorylax.trainer.from_config import build_optimizer
 

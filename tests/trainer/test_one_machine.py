@@ -7,11 +7,12 @@ import pytest
 from flax import nnx
 
 import dorylax
+from dorylax.config import SingleConfig
 from dorylax.layers import GCN
 from dorylax.memory.estimate import MemoryLimitError
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.trainer import one_machine
-from dorylax.trainer.one_machine import OneMachine, SingleOptions
+from dorylax.trainer.one_machine import OneMachine
 from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.validate import Checked
 
@@ -20,12 +21,7 @@ def machine(**options: object) -> OneMachine:
     data = dorylax.load("communities", size="tiny", num_vertices=3000)
     parts = take_apart(GCN(data.num_features, 4, data.num_classes, rngs=nnx.Rngs(0)))
     functions = step_functions(parts.structure, optax.sgd(0.1))
-    return OneMachine(functions, parts, data, SingleOptions(**options), checked=Checked(False, True))  # type: ignore[arg-type]
-
-
-def test_options_are_those_of_a_configuration() -> None:
-    single = dorylax.RunConfig.resolve().to_dict()["single"]
-    assert SingleOptions().to_dict() == single
+    return OneMachine(functions, parts, data, SingleConfig(**options), checked=Checked(False, True))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("order", "reordered"), [("auto", False), ("given", False), ("community", True)])

@@ -8,16 +8,17 @@ data set by name and splitting what comes without masks is `registry`'s.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from dorylax.errors import DorylaxError
 from dorylax.graph.graph import Graph
+from dorylax.near_matches import close
 
 
-class DatasetError(ValueError):
+class DatasetError(DorylaxError, ValueError):
     """A data set cannot be had: unknown name or option; a file that is missing, damaged or not what it should be."""
 
 
@@ -109,7 +110,7 @@ class Description:
 def near_matches(word: str, known: Iterable[str]) -> str:
     """The end of an error message: ` Did you mean …?` where something is spelt alike, then what there is."""
     names = list(known)
-    alike = difflib.get_close_matches(word.lower(), names, n=3, cutoff=0.6)
+    alike = close(word, names)
     guess = f" Did you mean {' or '.join(repr(name) for name in alike)}?" if alike else ""
     return f"{guess} There are: {', '.join(names)}"
 

@@ -10,19 +10,14 @@ import dataclasses
 import hashlib
 import os
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
 import numpy as np
-from jaxtyping import Int64
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.normalise import in_degrees
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.files import read, write
 from dorylax.graph.rows import spans
-
-Method = Literal["metis", "ldg", "range", "random"]
-Balance = Literal["vertices", "edges"]
 
 
 @final
@@ -100,10 +95,3 @@ def graph_digest(graph: CompressedGraph) -> str:
         for start, stop in spans(len(array)):
             digest.update(np.ascontiguousarray(array[start:stop]).data)
     return digest.hexdigest()[:16]
-
-
-def vertex_weights(graph: CompressedGraph, balance: Balance) -> Int64[np.ndarray, " V"]:
-    """What is spread evenly, int64 `[V]`: 1 for each vertex, or its in-degree + 1 (its own row is work too)."""
-    if balance == "vertices":
-        return np.ones(graph.num_vertices, np.int64)
-    return in_degrees(graph) + 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dorylax.errors import DorylaxError
 
-class PartitionError(ValueError):
+
+class PartitionError(DorylaxError, ValueError):
     """A partition that cannot be made, read or used for a graph; the message says what to do instead."""

@@ -4,22 +4,20 @@
                              "method": …, "balance": …, "seed": …, "graph_digest": …}
     FOLDER/parts.npy        the server of each row, int32 [V]
 
-Reading is strict: an unknown or missing key, another version, a value or array that does not fit is an error. Writing
-makes a folder beside the wanted one and renames it, so that there is never a half-written partition.
+Reading is strict: an unknown or missing key, another version, a value or array that does not fit is an error. There is
+never a half-written partition (`dorylax.durable`).
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dorylax.durable import write_folder
 from dorylax.graph.partition.errors import PartitionError
 
 FORMAT = "dorylax-partition"
@@ -60,24 +58,13 @@ def write(folder: Path, parts: np.ndarray, fields: Mapping[str, Any]) -> None:
     """
     check_free(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+
+    def fill(new: Path) -> None:
+        np.save(new / _PARTS, parts, allow_pickle=False)
         record = {"format": FORMAT, "version": VERSION, "num_vertices": len(parts), **fields}
-        new = beside / "new"
-        new.mkdir()
-        with (new / _PARTS).open("wb") as file:
-            np.save(file, parts, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        with (new / _RECORD).open("w", encoding="utf-8") as text:
-            text.write(json.dumps(record, indent=2, allow_nan=False) + "\n")
-            text.flush()
-            os.fsync(text.fileno())
-        if folder.exists():
-            os.replace(folder, beside / "old")
-        os.replace(new, folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        (new / _RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+    write_folder(folder, fill)
 
 
 def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:

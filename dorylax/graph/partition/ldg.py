@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import Adjacency, CompressedGraph, as_int64
-from dorylax.graph.partition.base import Balance, vertex_weights
+from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.rows import all_rows
 
 # About V/256 of the entries of a chunk stay inside it: little for Python, and NumPy's cost per call is paid 256 times.

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.base import Balance, vertex_weights
+from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.undirected import undirected
 

@@ -13,12 +13,12 @@ import hashlib
 import io
 import logging
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from dorylax.durable import write_file
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.datasets.download import cache_directory
 from dorylax.graph.partition import locality
@@ -88,24 +88,16 @@ def _read(file: Path, num_vertices: int) -> Int32[np.ndarray, " V"] | None:
 def _write(file: Path, order: Int32[np.ndarray, " V"]) -> None:
     content = io.BytesIO()
     np.save(content, order, allow_pickle=False)
-    part: str | None = None
+    content.write(_digest(file, content.getvalue()))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # A name of its own: processes may write the same order at once.
-        with tempfile.NamedTemporaryFile(dir=file.parent, suffix=".part", delete=False) as out:
-            part = out.name
-            out.write(content.getbuffer())
-            out.write(_digest(file, content.getbuffer()))
-        os.replace(part, file)
+        write_file(file, content.getvalue())
         _drop_oldest(file)
     except OSError as error:  # a full disk costs time in the next run, nothing else
         _LOG.warning("could not keep the order of vertices as %s: %s", file, error)
-        if part is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
 
 
-def _digest(file: Path, body: bytes | memoryview) -> bytes:
+def _digest(file: Path, body: bytes) -> bytes:
     found = hashlib.sha256(file.stem.encode())
     found.update(body)
     return found.digest()

@@ -1,18 +1,24 @@
-"""Making a partition by name. The partitioners are in `metis`, `ldg` and `simple`."""
+"""Making a partition by name. The partitioners are in `metis`, `ldg` and `simple`.
+
+The names are also those of settings and options, which are read without JAX: everything else is imported when it is used.
+"""
 
 from __future__ import annotations
 
 import typing
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Int32
 
-from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.base import Balance, Method, Partition, graph_digest
+from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.errors import PartitionError
-from dorylax.graph.partition.ldg import ldg
-from dorylax.graph.partition.metis import metis
-from dorylax.graph.partition.simple import random, ranges
+
+if TYPE_CHECKING:
+    from dorylax.graph.compressed import CompressedGraph
+    from dorylax.graph.partition.base import Partition
+
+Method = Literal["metis", "ldg", "range", "random"]
 
 
 def partition(
@@ -34,6 +40,11 @@ def partition(
     Raises:
         PartitionError: an unknown method or balance, a number out of range, or METIS cannot hold the graph.
     """
+    from dorylax.graph.partition.base import Partition, graph_digest
+    from dorylax.graph.partition.ldg import ldg
+    from dorylax.graph.partition.metis import metis
+    from dorylax.graph.partition.simple import random, ranges
+
     for name, value, known in (("method", method, Method), ("balance", balance, Balance)):
         if value not in (choices := typing.get_args(known)):
             raise PartitionError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.base import Balance, vertex_weights
+from dorylax.graph.partition.balance import Balance, vertex_weights
 
 
 def ranges(graph: CompressedGraph, num_parts: int, balance: Balance) -> Int32[np.ndarray, " V"]:

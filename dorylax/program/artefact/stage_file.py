@@ -19,6 +19,7 @@ import jax
 import numpy as np
 from jax import export
 
+from dorylax.errors import DorylaxError
 from dorylax.jax_internals import multiple_of, size_at, symbols_of, without_lapack
 
 SUFFIX = ".stage"
@@ -27,7 +28,7 @@ SUFFIX = ".stage"
 _NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
 
 
-class StageFileError(ValueError):
+class StageFileError(DorylaxError, ValueError):
     """A file that is damaged, or that is not what it should be."""
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from dorylax.errors import DorylaxError
 from dorylax.jax_internals import JaxprEqn
 from dorylax.program.jaxpr.source import where_written
 
 
-class SplitError(ValueError):
+class SplitError(DorylaxError, ValueError):
     """A model that cannot be split by rows; it can still be trained on one machine."""
 
 
-class PassError(ValueError):
+class PassError(DorylaxError, ValueError):
     """A pass that is unknown, or applied where it no longer can be."""
 
 

@@ -9,20 +9,22 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import jax
 
+from dorylax.errors import DorylaxError
+
 Tree = Any
 """Nested dicts (or other pytrees) of arrays, or of their shapes."""
 
 
-class ModelKindError(TypeError):
+class ModelKindError(DorylaxError, TypeError):
     """Not a model of a kind that dorylax knows."""
 
 
-class NoParametersError(ValueError):
+class NoParametersError(DorylaxError, ValueError):
     """A model without anything to train."""
 
 
 @runtime_checkable
-class Structure(Protocol):
+class ModelStructure(Protocol):
     """The static half of a model, hashable: equal for two models of the same class, sizes and settings."""
 
     def apply_train(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dorylax.errors import DorylaxError
 from dorylax.jax_internals import multiple_of, symbols_of
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.rows.types import Rows
 
 
-class RowAxisError(ValueError):
+class RowAxisError(DorylaxError, ValueError):
     """A shape that neither has exactly one axis of rows nor none."""
 
 

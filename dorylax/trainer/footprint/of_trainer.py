@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
 
 from dorylax.graph.dataset import Dataset
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
@@ -15,8 +14,6 @@ from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.vertex_order import is_ordered
-
-MemoryCheck = Literal["check", "ignore"]
 
 
 def check_trainer(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, final
 
 import optax
 
+from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
-from dorylax.program.tracing.trace import RowFunction
+from dorylax.program.model.loss import RowFunction
 from dorylax.runs.result import EpochRecord
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
-from dorylax.trainer.options import TrainOptions
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch
 from dorylax.trainer.step.arrays import TrainingArrays
 
@@ -32,12 +32,12 @@ class PipelineRunner(EpochRunner):
         data: the data set, in the order in which it was given.
         optimizer: an optax transformation.
         config: of the pipeline.
-        options: of the run.
+        train: its settings of training.
         loss: `(output, labels) -> [V]`.
 
     Raises:
         SplitError: the model cannot be split.
-        PipelineConfigError: the pipeline and the data do not fit.
+        ConfigError: the pipeline and the data do not fit.
     """
 
     def __init__(
@@ -46,18 +46,17 @@ class PipelineRunner(EpochRunner):
         data: Dataset,
         optimizer: optax.GradientTransformation,
         config: PipelineConfig,
-        options: TrainOptions,
+        train: TrainConfig,
         *,
         loss: RowFunction,
     ) -> None:
-        # Late: runs on one machine need none of it.
-        from dorylax.pipeline.engine import Pipeline
+        from dorylax.pipeline.engine import Pipeline  # late: runs on one machine need none of it
 
         begin = time.perf_counter()
-        self._pipeline = Pipeline.of(parts, data, optimizer, config, loss=loss, seed=options.seed)
+        self._pipeline = Pipeline.of(parts, data, optimizer, config, loss=loss, seed=train.seed)
         self._build_seconds = time.perf_counter() - begin
         self._config = config
-        self._options = options
+        self._train = train
         self._run: PipelineRun | None = None
         self._switched = False
 
@@ -78,14 +77,14 @@ class PipelineRunner(EpochRunner):
 
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:  # noqa: ARG002
         """Starts the pipeline where the state stands."""
-        from dorylax.pipeline.saved import Saved
+        from dorylax.pipeline.saved import Saved  # late, as the engine
 
         begin = time.perf_counter()
         saved = None if loop.carried is None else Saved(arrays=loop.carried.arrays, record=loop.carried.record)
         trees = [to_host(tree) for tree in (loop.params, loop.opt_state, loop.state)]
         run = self._run = self._pipeline.start(*trees, epoch=loop.epochs, saved=saved)
-        for epoch in range(loop.epochs, self._options.epochs):
-            if self._options.saves(epoch) or epoch + 1 == self._options.epochs:
+        for epoch in range(loop.epochs, self._train.epochs):
+            if self._train.saves(epoch) or epoch + 1 == self._train.epochs:
                 run.barrier(epoch + 1)
         self._switch_after(run, loop.history)
         loop.spend("compile", self._build_seconds + time.perf_counter() - begin)
@@ -140,7 +139,7 @@ class PipelineRunner(EpochRunner):
 
     def _switch_after(self, run: PipelineRun, records: Sequence[EpochRecord]) -> None:
         """Goes on synchronously, once, if one of these epochs came near the target."""
-        margin, target = self._config.switch_margin, self._options.target_accuracy
+        margin, target = self._config.switch_margin, self._train.target_accuracy
         if self._switched or margin is None or target is None:
             return
         if any(record.val_accuracy is not None and record.val_accuracy >= target - margin for record in records):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.errors import DorylaxError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.program.model.base import ModelKindError
@@ -31,12 +32,12 @@ LOSSES: dict[str, Callable[[Any, Any], Any]] = {_CLASSES: cross_entropy, "mse": 
 
 
 @final
-class ModelOutputError(ValueError):
+class ModelOutputError(DorylaxError, ValueError):
     """A model's output, or the loss of it, has another shape than the data ask for."""
 
 
 @final
-class LossError(ValueError):
+class LossError(DorylaxError, ValueError):
     """No loss of this name, or none for data of this kind."""
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 
 from dorylax.serverless.backends.aws.errors import AwsError
 from dorylax.serverless.backends.aws.replies import problem_of
-from dorylax.serverless.config import TensorConfigError
+from dorylax.settings.errors import ConfigError
 
 _VALID_SECONDS = 3600
 _AGAIN_SECONDS = 300.0
@@ -36,11 +36,11 @@ class Location(NamedTuple):
         """From `s3://bucket/prefix`.
 
         Raises:
-            TensorConfigError: it is not one.
+            ConfigError: it is not one.
         """
         found = _LOCATION.fullmatch(text)
         if found is None:
-            raise TensorConfigError("artefacts", f"must be s3://bucket/prefix, got {text!r}")
+            raise ConfigError.of("tensor.artefacts", f"must be s3://bucket/prefix, got {text!r}")
         return cls(found["bucket"], (found["prefix"] or "").strip("/"))
 
     def key(self, sha256: str) -> str:
@@ -58,7 +58,7 @@ class S3Artefacts:
         now: the time, in seconds.
 
     Raises:
-        TensorConfigError: `location` is not one.
+        ConfigError: `location` is not one.
     """
 
     def __init__(self, client: Any, location: str, *, now: Callable[[], float] = time.monotonic) -> None:

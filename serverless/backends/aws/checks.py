@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from dorylax.serverless.backends.aws.errors import AwsError
-from dorylax.serverless.config import TensorConfigError
+from dorylax.settings.errors import ConfigError
 
 _LEAST_MEMORY = 512
 """MB; JAX alone takes 200 to 300."""
@@ -23,13 +23,13 @@ class FunctionName(NamedTuple):
         """From `name`, `name:alias` or an ARN, which may end with an alias too.
 
         Raises:
-            TensorConfigError: it is not one.
+            ConfigError: it is not one.
         """
         parts = text.split(":")
         last = 6 if text.startswith("arn:") else 0  # arn:aws:lambda:region:account:function:name
         name, rest = ":".join(parts[: last + 1]), parts[last + 1 :]
         if len(parts) <= last or not parts[last] or len(rest) > 1 or rest == [""]:
-            raise TensorConfigError("function", f"must be a name, name:alias or a function's ARN, got {text!r}")
+            raise ConfigError.of("tensor.function", f"must be a name, name:alias or a function's ARN, got {text!r}")
         return cls(name, rest[0] if rest else None)
 
     @property

@@ -46,7 +46,7 @@ class LambdaFunctions:
             the function allows.
 
     Raises:
-        TensorConfigError: `function` names none.
+        ConfigError: `function` names none.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ def make_functions(
 
     Raises:
         AwsError: boto3 is not installed, or there is no region.
-        TensorConfigError: `function` names none.
+        ConfigError: `function` names none.
     """
     named = FunctionName.of(function)  # before anything is made
     client = lambda_client(region or named.region, calls=calls, seconds=min(deadline or LONGEST_CALL, LONGEST_CALL))
@@ -49,7 +49,7 @@ def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: 
 
     Raises:
         AwsError: S3 refuses, or cannot be reached.
-        TensorConfigError: `location` is not one.
+        ConfigError: `location` is not one.
     """
     store = S3Artefacts(s3_client(region), location)
     try:

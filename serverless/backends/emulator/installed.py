@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from dorylax.serverless.config import TensorConfigError
+from dorylax.settings.errors import ConfigError
 
 VARIABLE = "DORYLAX_RIE"
 _PROGRAM = "aws-lambda-rie"
@@ -23,21 +23,21 @@ def find_emulator(environment: Mapping[str, str]) -> Path:
         environment: of this process.
 
     Raises:
-        TensorConfigError: it is missing, or AWS's runtime for Python, which it runs, is.
+        ConfigError: it is missing, or AWS's runtime for Python, which it runs, is.
     """
     found = environment.get(VARIABLE) or shutil.which(_PROGRAM, path=environment.get("PATH", os.defpath))
     if not found:
-        raise TensorConfigError(
-            "backend",
+        raise ConfigError.of(
+            "tensor.backend",
             f"= emulator needs AWS's Runtime Interface Emulator: set {VARIABLE} to its file, or put {_PROGRAM} on PATH "
             f"({_WHERE})",
         )
     if not os.access(found, os.X_OK) or Path(found).is_dir():
-        raise TensorConfigError(
-            "backend", f"= emulator: {VARIABLE}={found} must be a file that can be executed ({_WHERE})"
+        raise ConfigError.of(
+            "tensor.backend", f"= emulator: {VARIABLE}={found} must be a file that can be executed ({_WHERE})"
         )
     if importlib.util.find_spec(_RUNTIME) is None:
-        raise TensorConfigError(
-            "backend", f"= emulator needs the package {_RUNTIME}, AWS's runtime: pip install 'dorylax[aws]'"
+        raise ConfigError.of(
+            "tensor.backend", f"= emulator needs the package {_RUNTIME}, AWS's runtime: pip install 'dorylax[aws]'"
         )
     return Path(found).absolute()

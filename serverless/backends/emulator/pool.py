@@ -49,7 +49,7 @@ def emulated_functions(
 
     Raises:
         ValueError: a number out of range.
-        TensorConfigError: the emulator or AWS's runtime is missing.
+        ConfigError: the emulator or AWS's runtime is missing.
     """
     if not timeout > 0:
         raise ValueError(f"timeout must be > 0 seconds, got {timeout}")

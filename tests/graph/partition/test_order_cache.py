@@ -130,7 +130,7 @@ def test_what_cannot_be_kept_is_computed_every_time(
             np.testing.assert_array_equal(cached_locality_order(graph), expected)
     assert computed == [2000, 2000, 2000]
     assert any("could not keep" in message for message in caplog.messages)
-    assert not list(folder.parent.rglob("*.part"))
+    assert not list(folder.parent.rglob(".*"))
 
 
 def test_a_full_disk_costs_time_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dorylax.serverless.deploy.settings import RETENTION_DAYS, Deployment, DeploymentError
+from dorylax.serverless.deploy.settings import RETENTION_DAYS, Deployment
+from dorylax.settings.errors import ConfigError
 
 VPC = {"subnets": ["subnet-0a", "subnet-0b"], "security_groups": ["sg-0c"]}
 
@@ -47,7 +48,7 @@ def test_the_ends_of_ranges(values: dict) -> None:
         ({"memory_mb": 127}, "memory_mb must be in 128 … 10240, got 127"),
         ({"memory_mb": 10241}, "memory_mb must be in 128 … 10240, got 10241"),
         ({"memory_mb": "1024"}, "memory_mb must be a whole number in 128 … 10240, got '1024'"),
-        ({"memory_mb": True}, "memory_mb must be a whole number in 128 … 10240, got True"),
+        ({"memory_mb": True}, "memory_mb must be a whole number in 128 … 10240, got true"),
         ({"timeout_seconds": 0}, "timeout_seconds must be in 1 … 900, got 0"),
         ({"timeout_seconds": 901}, "timeout_seconds must be in 1 … 900, got 901"),
         ({"reserved_concurrency": 0}, "reserved_concurrency must be ≥ 1, got 0"),
@@ -73,7 +74,7 @@ def test_the_ends_of_ranges(values: dict) -> None:
     ],
 )
 def test_what_cannot_be(values: dict, text: str) -> None:
-    with pytest.raises(DeploymentError) as caught:
+    with pytest.raises(ConfigError) as caught:
         Deployment.of(values)
     assert str(caught.value).startswith(text)
     assert caught.value.key == text.partition(" ")[0]

@@ -14,12 +14,13 @@ from flax import nnx
 from support import fake_pipeline
 
 from dorylax.cost import DEFAULT_CLUSTER
-from dorylax.pipeline.config import PipelineConfig, PipelineConfigError
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.runs import metrics
 from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer import TrainingError
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
@@ -216,7 +217,7 @@ def test_a_virtual_cluster_is_no_free_setting(trainer, tmp_path):
 
 
 def test_arguments_that_exclude_each_other(trainer):
-    with pytest.raises(ValueError, match=r"single\.optimize=false and a pipeline exclude each other"):
+    with pytest.raises(ValueError, match=r"single\.optimize=false and pipeline\.servers exclude each other"):
         trainer(pipeline=PIPE, optimize=False)
-    with pytest.raises(PipelineConfigError, match=r"pipeline\.switch_margin = 0\.1 needs train\.target_accuracy"):
+    with pytest.raises(ConfigError, match=r"pipeline\.switch_margin = 0\.1 needs train\.target_accuracy"):
         trainer(pipeline=PipelineConfig(mode="async", switch_margin=0.1))

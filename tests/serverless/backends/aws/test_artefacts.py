@@ -13,9 +13,9 @@ from support.manual_clock import ManualClock
 from dorylax.serverless.backends.aws.artefacts import Location, S3Artefacts
 from dorylax.serverless.backends.aws.clients import s3_client
 from dorylax.serverless.backends.aws.errors import AwsError
-from dorylax.serverless.config import TensorConfigError
 from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.handler.download import download
+from dorylax.settings.errors import ConfigError
 
 ONE, TWO = b"one stage", b"\x00another\xff" * 100
 
@@ -131,5 +131,5 @@ def test_locations(text: str, expected: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("text", ["", "bucket/x", "https://bucket/x", "s3://", "s3://B/x", "s3://a/x y", "s3://ab"])
 def test_what_is_no_location(text: str) -> None:
-    with pytest.raises(TensorConfigError, match=r"^tensor\.artefacts must be s3://bucket/prefix, got"):
+    with pytest.raises(ConfigError, match=r"^tensor\.artefacts must be s3://bucket/prefix, got"):
         Location.of(text)

@@ -8,7 +8,7 @@ import pytest
 
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.serverless.backends.aws.errors import AwsError
-from dorylax.serverless.config import TensorConfigError
+from dorylax.settings.errors import ConfigError
 
 READY: dict[str, Any] = {
     "FunctionName": "dorylax",
@@ -43,7 +43,7 @@ def test_names(text: str, expected: tuple[str, str | None]) -> None:
     "text", ["", ":", "a:", "a:b:c", ":b", "arn:aws:lambda", f"{ARN}:a:b", "arn:aws:lambda:r:1:function:"]
 )
 def test_what_is_no_name(text: str) -> None:
-    with pytest.raises(TensorConfigError, match=r"^tensor\.function must be a name, name:alias or a function's ARN"):
+    with pytest.raises(ConfigError, match=r"^tensor\.function must be a name, name:alias or a function's ARN"):
         FunctionName.of(text)
 
 

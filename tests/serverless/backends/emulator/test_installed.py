@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.serverless.backends.emulator.installed import find_emulator
-from dorylax.serverless.config import TensorConfigError
+from dorylax.settings.errors import ConfigError
 
 
 @pytest.fixture
@@ -31,22 +31,18 @@ def test_the_variable_comes_before_the_path(program: Path, tmp_path: Path) -> No
 
 def test_without_it_the_error_says_what_to_do(program: Path, tmp_path: Path) -> None:
     program.unlink()
-    with pytest.raises(
-        TensorConfigError, match=r"tensor.backend = emulator needs .* set DORYLAX_RIE to its file, or put"
-    ):
+    with pytest.raises(ConfigError, match=r"tensor.backend = emulator needs .* set DORYLAX_RIE to its file, or put"):
         find_emulator({"PATH": str(tmp_path)})
 
 
 def test_what_cannot_be_executed_is_named(program: Path, tmp_path: Path) -> None:
     program.chmod(0o644)
     for name in ("aws-lambda-rie", "", "missing"):
-        with pytest.raises(
-            TensorConfigError, match=rf"DORYLAX_RIE={tmp_path / name} must be a file that can be executed"
-        ):
+        with pytest.raises(ConfigError, match=rf"DORYLAX_RIE={tmp_path / name} must be a file that can be executed"):
             find_emulator({"DORYLAX_RIE": str(tmp_path / name)})
 
 
 def test_aws_s_runtime_is_needed_too(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(TensorConfigError, match=r"needs the package awslambdaric, .*pip install 'dorylax\[aws\]'"):
+    with pytest.raises(ConfigError, match=r"needs the package awslambdaric, .*pip install 'dorylax\[aws\]'"):
         find_emulator({"DORYLAX_RIE": str(program)})

@@ -13,8 +13,8 @@ from support.processes import members
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.emulator.pool import emulated_functions
 from dorylax.serverless.backends.emulator.supervisor import running
-from dorylax.serverless.config import TensorConfigError
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.settings.errors import ConfigError
 
 
 def test_what_has_taken_too_long_is_ended_and_replaced(servers: Any, pools: Pools) -> None:
@@ -41,5 +41,5 @@ def test_a_time_out_is_a_time() -> None:
 def test_a_missing_emulator_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DORYLAX_RIE", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(TensorConfigError, match="set DORYLAX_RIE"):
+    with pytest.raises(ConfigError, match="set DORYLAX_RIE"):
         emulated_functions(RunKeys.make(), workers=1, timeout=1.0)

@@ -1,0 +1,134 @@
+"""Files and folders that come into being whole: a reader, or a crash, sees the old content or the new, never a part.
+
+Everything is written beside its place, flushed to disk and renamed. Where that fails, the old content stays and nothing
+else is left; only a process that is killed leaves something behind, under a name that `leftover_of` knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{8}")
+
+
+def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
+    """Writes a file, in place of one that may be there.
+
+    Args:
+        path: of the file; its folder must be there.
+        content: text (UTF-8), bytes, or what writes them into an open file.
+
+    Raises:
+        OSError: the file system refuses (a full disk, say); it names `path`.
+        Exception: what `content` raises.
+    """
+    temporary = _beside(path)
+    with _named(path):
+        try:
+            # Not tempfile's, which are for their owner alone: the mode is that of any file that the user makes.
+            with temporary.open("xb") as file:
+                if callable(content):
+                    content(file)
+                else:
+                    file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())  # or a crash could leave the new name on empty blocks
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+
+def write_json(path: Path, fields: Mapping[str, Any]) -> None:
+    """`write_file` of strict JSON.
+
+    Raises:
+        ValueError: a value that JSON does not know (NaN, infinity).
+        OSError: as `write_file`.
+    """
+    write_file(path, json.dumps(fields, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
+    """Writes a folder, in place of one that may be there.
+
+    Args:
+        path: of the folder; the one that it lies in must be there.
+        fill: writes the files into a new empty folder.
+
+    Raises:
+        OSError: the file system refuses; it names `path`, or the file in it.
+        Exception: what `fill` raises.
+    """
+    beside = _beside(path)
+    new, old = beside / "new", beside / "old"
+    try:
+        with _named(path):
+            beside.mkdir()
+            new.mkdir()
+        fill(new)
+        with _named(path):
+            for entry in (new, *new.rglob("*")):
+                _sync(entry)
+            if path.exists():
+                os.replace(path, old)
+            try:
+                os.replace(new, path)
+            except BaseException:
+                if old.exists():
+                    os.replace(old, path)
+                raise
+            _sync(path.parent)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Removes a folder. A removal that stops half-way leaves nothing that looks like it.
+
+    Raises:
+        OSError: the file system refuses; the folder is still whole.
+    """
+    doomed = _beside(path)
+    os.replace(path, doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def leftover_of(path: Path) -> str | None:
+    """The name of the file or folder that this was to become when its process was killed; None where it is no leftover."""
+    found = _LEFTOVER.fullmatch(path.name)
+    return found[1] if found else None
+
+
+def _beside(path: Path) -> Path:
+    """A free name next to `path`: processes may write the same file at once."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
+def _sync(path: Path) -> None:
+    """Puts a file's content, or the names in a folder, on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Lets errors name the file that the user knows."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise

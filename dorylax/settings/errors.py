@@ -1,0 +1,32 @@
+"""What a wrong setting says: one line with the key, the value, what is allowed, what was meant."""
+
+from __future__ import annotations
+
+from dorylax.errors import DorylaxError
+
+
+class ConfigError(DorylaxError, ValueError):
+    """Settings that cannot be; its text is one line for the user.
+
+    Attributes:
+        key: the dotted key that is wrong, `pipeline.staleness`, where it is one.
+    """
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+    @classmethod
+    def of(cls, key: str, problem: str) -> ConfigError:
+        """An error that begins with its key: `pipeline.staleness` and `must be ≥ 0, got -1`."""
+        return cls(f"{key} {problem}", key)
+
+
+def shown(value: object) -> str:
+    """A value as the user would write it in YAML: `null`, `true`, `0.5`, `'text'`."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,144 @@
+"""A section of settings: one frozen model, which is the Python API, a part of YAML files and of the command line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from dorylax.near_matches import choose, close
+from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.words import core, expected, nullable, problem
+
+
+def _path_text(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+"""JAX takes seeds as int32."""
+Text = Annotated[str, Field(min_length=1)]
+if TYPE_CHECKING:
+    PathText = str | os.PathLike[str]
+else:
+    PathText = Annotated[str, BeforeValidator(_path_text), Field(min_length=1)]
+"""The path of a file or a folder; it becomes text."""
+
+_STRICT: ConfigDict = {"strict": True, "allow_inf_nan": False}
+S = TypeVar("S", bound="Section")
+
+
+class Section(BaseModel):
+    """What all sections share: frozen, no unknown keys, no silent conversion ("1" is not 1), no NaN or infinity.
+
+    Subclasses give each setting a type with its bounds, a default and a description, from which errors, `help` and
+    docs/configuration.md follow, and check settings against each other in a validator (mode "after") that raises
+    ConfigError.
+
+    Raises:
+        ConfigError: an unknown key, or a value that is wrong by itself or beside others; names the dotted key.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), **_STRICT)
+    section: ClassVar[str] = ""
+    """What keys begin with, without the dot."""
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise self._refusal(error) from None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        """Lists the settings in the class's docstring."""
+        super().__pydantic_init_subclass__(**options)
+        lines = [
+            f"    {name}: {field.description} ({expected(field)}{' or None' if nullable(field) else ''})."
+            for name, field in cls.options().items()
+        ]
+        cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Attributes:", *lines])
+
+    @classmethod
+    def options(cls) -> dict[str, FieldInfo]:
+        """The settings in order, by name; without sections that it holds."""
+        return {name: field for name, field in cls.model_fields.items() if not _is_section(field)}
+
+    @classmethod
+    def key(cls, option: str) -> str:
+        """The dotted key of a setting."""
+        return f"{cls.section}.{option}" if cls.section else option
+
+    @classmethod
+    def check(cls, option: str, value: Any) -> None:
+        """Checks a value by itself: type and bounds.
+
+        Raises:
+            ConfigError: `train.epochs must be ≥ 1, got 0`.
+        """
+        try:
+            _adapter(cls, option).validate_python(value)
+        except ValidationError as error:
+            raise cls._wrong(option, error.errors()[0]) from None
+
+    @classmethod
+    def unknown(cls, option: str) -> ConfigError:
+        """The error for a setting that does not exist."""
+        names = list(cls.options())
+        near = [cls.key(name) for name in close(option, names)]
+        return ConfigError(f"unknown key {shown(cls.key(option))}: {choose(near, map(cls.key, names))}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings in order, as YAML may carry them."""
+        values = {name: getattr(self, name) for name in self.options()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def model_copy(self: S, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> S:  # noqa: ARG002
+        """A copy with other values, checked as a new section is; what follows from them is filled in anew.
+
+        Raises:
+            ConfigError: as for a new one.
+        """
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**given | dict(update or {}))
+
+    @classmethod
+    def _refusal(cls, error: ValidationError) -> Exception:
+        """The first of pydantic's errors, in this project's words."""
+        first = error.errors()[0]
+        raised = first.get("ctx", {}).get("error")
+        if isinstance(raised, ConfigError):
+            return raised
+        option = str(first["loc"][0])
+        if first["type"] == "extra_forbidden":
+            return cls.unknown(option)
+        field = cls.model_fields[option]
+        if _is_section(field):
+            wanted = core(field)
+            name = f"{wanted.__module__}.{wanted.__name__}"
+            return TypeError(f"{option} must be a {name}, got {type(first['input']).__name__}")
+        return cls._wrong(option, first)
+
+    @classmethod
+    def _wrong(cls, option: str, error: Any) -> ConfigError:
+        """That one value is wrong; a validator of its own may have said what is."""
+        raised = error.get("ctx", {}).get("error")
+        said = problem(cls.model_fields[option], error["input"], error["type"]) if raised is None else str(raised)
+        return ConfigError.of(cls.key(option), said)
+
+
+def _is_section(field: FieldInfo) -> bool:
+    return isinstance(core(field), type) and issubclass(core(field), Section)
+
+
+@functools.cache
+def _adapter(section: type[Section], option: str) -> TypeAdapter[Any]:
+    return TypeAdapter(section.model_fields[option].rebuild_annotation(), config=_STRICT)

@@ -1,0 +1,131 @@
+"""YAML as this project reads it: the core schema of YAML 1.2, no key twice, and the line of everything.
+
+PyYAML alone follows YAML 1.1, where `1e-2` is text, `off` is false and `1:30` is ninety, and where the second of two
+equal keys silently wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from dorylax.settings.errors import ConfigError
+
+Path = tuple[str | int, ...]
+
+# https://yaml.org/spec/1.2.2/#1032-tag-resolution
+_CORE_SCHEMA = (
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("tag:yaml.org,2002:int", r"[-+]?[0-9]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    (
+        "tag:yaml.org,2002:float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN"),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the core schema's scalars."""
+
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 (PyYAML's class attribute)
+
+
+for _tag, _pattern, _first in _CORE_SCHEMA:
+    # Integers come before floats, so that the first full match is the narrower type.
+    _Loader.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), [*_first, *([""] if "null" in _tag else [])])
+
+
+def _integer(_: _Loader, node: yaml.ScalarNode) -> int:
+    return int(node.value, 16 if node.value[1:2] == "x" else 10)
+
+
+def _float(_: _Loader, node: yaml.ScalarNode) -> float:
+    return float(node.value.lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
+_Loader.add_constructor("tag:yaml.org,2002:float", _float)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed file.
+
+    Attributes:
+        name: what to call the file in errors.
+        value: its content as dicts, lists and scalars; None where empty.
+        lines: the line (from 1) of each value, by its path of keys and indices.
+    """
+
+    name: str
+    value: Any
+    lines: Mapping[Path, int] = field(default_factory=dict)
+
+    def where(self, *path: str | int) -> str:
+        """`file:line` of the value at `path`, or of its nearest known parent."""
+        known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
+        return self.name if known is None else f"{self.name}:{self.lines[known]}"
+
+
+def parse(text: str, name: str) -> Document:
+    """Read one YAML document.
+
+    Args:
+        text: the document.
+        name: what to call it in errors.
+
+    Raises:
+        ConfigError: not YAML, or a key twice, or a key that is no text; with file and line.
+    """
+    lines: dict[Path, int] = {}
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return Document(name, None)
+        _check(node, (), name, lines, set())
+        return Document(name, loader.construct_document(node), lines)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{name}:{mark.line + 1}" if mark else name
+        raise ConfigError(f"{place}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
+    finally:
+        loader.dispose()
+
+
+def scalar(text: str) -> Any:
+    """The value of `key=value` on a command line, by the same rules as in a file: `1e-2`, `null`, `[1, 2]`, `text`."""
+    return parse(text, "value").value
+
+
+def _check(node: yaml.Node, path: Path, name: str, lines: dict[Path, int], seen_nodes: set[int]) -> None:
+    """Note the line of every value; refuse keys that come twice or are not text, and aliases (they may be circular)."""
+    lines.setdefault(path, node.start_mark.line + 1)
+    if id(node) in seen_nodes:
+        raise ConfigError(f"{name}:{node.start_mark.line + 1}: aliases (*name) are not supported, write the value out")
+    seen_nodes.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.tag != "tag:yaml.org,2002:str":
+                got = key.value if isinstance(key, yaml.ScalarNode) else "a collection"
+                raise ConfigError(f"{name}:{line}: a key must be text, got {got}")
+            if key.value in seen:
+                raise ConfigError(f"{name}:{line}: {key.value} is given twice (first on line {seen[key.value]})")
+            seen[key.value] = line
+            lines[(*path, key.value)] = line
+            _check(value, (*path, key.value), name, lines, seen_nodes)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _check(value, (*path, index), name, lines, seen_nodes)

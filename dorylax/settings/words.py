@@ -1,0 +1,99 @@
+"""What a setting takes, in words: read off the type and bounds of its field, so that errors and docs say the same."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import annotated_types
+from pydantic.fields import FieldInfo
+
+from dorylax.near_matches import did_you_mean
+from dorylax.settings.errors import shown
+
+TYPE_WORDS: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_SIGNS: dict[type, tuple[str, str]] = {
+    annotated_types.Ge: ("≥", "ge"),
+    annotated_types.Gt: (">", "gt"),
+    annotated_types.Le: ("≤", "le"),
+    annotated_types.Lt: ("<", "lt"),
+}
+
+
+def expected(field: FieldInfo) -> str:
+    """What a field takes: `a whole number ≥ 1`, `one of none, layer, rms`."""
+    return " ".join(part for part in (type_words(field), bound_words(field)) if part)
+
+
+def type_words(field: FieldInfo) -> str:
+    """The type part of `expected`."""
+    names = choices(field)
+    return f"one of {', '.join(names)}" if names else TYPE_WORDS.get(core(field), "a list")
+
+
+def bound_words(field: FieldInfo) -> str:
+    """The bounds part of `expected`, empty where there are none: `≥ 0 and < 1`, of whole numbers `in 1 … 900`."""
+    bounds = [(*_SIGNS[type(entry)], entry) for entry in _constraints(field) if type(entry) in _SIGNS]
+    values = [(sign, getattr(entry, attribute)) for sign, attribute, entry in bounds]
+    if core(field) is int and [sign for sign, _ in values] == ["≥", "≤"]:
+        return f"in {values[0][1]} … {values[1][1]}"
+    return " and ".join(f"{sign} {value}" for sign, value in values)
+
+
+def choices(field: FieldInfo) -> tuple[str, ...]:
+    """What a field with a closed set of values takes; empty for all others."""
+    annotation = core(field)
+    return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
+
+
+def nullable(field: FieldInfo) -> bool:
+    """Whether the field's type admits None."""
+    return type(None) in typing.get_args(field.annotation)
+
+
+def core(field: FieldInfo) -> Any:
+    """The field's type without `| None` and without constraints."""
+    annotation: Any = field.annotation
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
+    return typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
+
+
+def problem(field: FieldInfo, value: object, kind: str) -> str:
+    """What is wrong with a value.
+
+    Args:
+        field: for which it was given.
+        value: as it was given.
+        kind: of pydantic's error.
+
+    Returns:
+        `must be ≥ 1, got 0`.
+    """
+    if names := choices(field):
+        hint = did_you_mean(value, names)
+        return f"must be {expected(field)}, got {shown(value)}" + (f" ({hint})" if hint.startswith("did") else "")
+    if kind in ("string_too_short", "too_short"):
+        return "must not be empty"
+    wanted = expected(field)
+    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
+        wanted = bound_words(field)
+    elif kind == "finite_number":
+        wanted = "finite"
+    return f"must be {wanted}, got {shown(value)}"
+
+
+def _constraints(field: FieldInfo) -> Iterator[Any]:
+    """The constraints of a field, wherever they are written: on it, or on the part of `X | None` that is X."""
+    found = list(field.metadata)
+    for part in typing.get_args(field.annotation):
+        if typing.get_origin(part) is Annotated:
+            for entry in typing.get_args(part)[1:]:
+                found.extend(entry.metadata if isinstance(entry, FieldInfo) else [entry])
+    for entry in found:
+        if isinstance(entry, annotated_types.GroupedMetadata):
+            yield from entry
+        else:
+            yield entry
