@@ -6,14 +6,13 @@ parameters are compared with those of `jax.value_and_grad` of the model in one p
 biases before a BatchNorm, which takes them off again: their gradient is 0 but for rounding, of which Adam makes full steps.)
 
     python benchmarks/arxiv_recipe.py                    # 5 epochs, about 4 minutes on two cores
-    python benchmarks/arxiv_recipe.py --scale 0.05 --epochs 2
+    python benchmarks/arxiv_recipe.py --scale 0.05 --epochs 2 --runs "one piece, jax.grad" "async, S = 1"
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,6 +23,7 @@ from flax import nnx
 import dorylax
 from dorylax import PipelineConfig, TensorConfig, Trainer
 from dorylax.layers import GCN
+from harness.command_line import parsed, parser_of, write_json
 
 VERTICES, EDGES, FEATURES, CLASSES = 169_343, 2 * 1_166_243, 128, 40  # both directions of each edge
 LOCAL = TensorConfig(backend="local", workers=1)
@@ -45,11 +45,14 @@ _TAKEN_OFF = ("['convs'][0]['bias']", "['convs'][1]['bias']")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of vertices and edges (default: 1)")
     parser.add_argument("--epochs", type=int, default=5, help="(default: 5)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--runs", nargs="+", default=list(RUNS), choices=list(RUNS), metavar="NAME", help="(default: all)"
+    )
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parsed(parser, scale=0.002, epochs=1, runs=["one piece, jax.grad", "one machine, split"])
     data = dorylax.load(
         "communities",
         num_vertices=round(VERTICES * options.scale),
@@ -59,23 +62,21 @@ def main() -> None:
     )
     rows: list[dict[str, Any]] = []
     expected: dict[str, np.ndarray] = {}
-    for name, how in RUNS.items():
-        row, params = train(name, data, options.epochs, how)
+    for name in options.runs:
+        row, params = train(name, data, options.epochs, RUNS[name])
         expected = expected or params
         rows.append(row)
         row["losses_apart"] = max(abs(a - b) / b for a, b in zip(row["losses"], rows[0]["losses"], strict=True))
         row["parameters_apart"] = max(
             float(np.linalg.norm(params[path] - array) / np.linalg.norm(array)) for path, array in expected.items()
         )
-        if not options.json:
-            losses = " ".join(f"{loss:.4f}" for loss in row["losses"])
-            print(
-                f"{name:52} losses {losses}  apart {row['losses_apart']:.1e}  parameters {row['parameters_apart']:.1e}  "
-                f"{row['seconds']:.1f} s an epoch",
-                flush=True,
-            )
-    if options.json:
-        print(json.dumps({"vertices": data.graph.num_vertices, "edges": data.graph.num_edges, "runs": rows}))
+        losses = " ".join(f"{loss:.4f}" for loss in row["losses"])
+        print(
+            f"{name:52} losses {losses}  apart {row['losses_apart']:.1e}  parameters {row['parameters_apart']:.1e}  "
+            f"{row['seconds']:.1f} s an epoch",
+            flush=True,
+        )
+    write_json(options.json, {"vertices": data.graph.num_vertices, "edges": data.graph.num_edges, "runs": rows})
 
 
 def train(name: str, data: Any, epochs: int, how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

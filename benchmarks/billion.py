@@ -15,17 +15,16 @@ before a run. The benchmark fails above `--limit` GiB, and where the loss does n
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from sides.measure import Stopwatch, peak_bytes
+from harness.child import in_child
+from harness.command_line import parsed, parser_of, write_json
+from harness.estimate import estimated_peak
+from harness.measure import Stopwatch, peak_bytes
 
 HIDDEN = 128
 ARCHIVE = "{size}.npz"
@@ -88,53 +87,29 @@ class Lines:
         """See `Observer`."""
 
 
-def estimate(archive: Path, order: str) -> int:
-    """What `dorylax info` says that training on the archive will hold at its peak, in bytes."""
-    settings = ["model.dropout=0", f"model.hidden_features={HIDDEN}", f"single.order={order}"]
-    options = [word for setting in settings for word in ("--set", setting)]
-    command = [sys.executable, "-m", "dorylax", "info", "--data", str(archive), "--model", "gcn", "--json", *options]
-    facts = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    peak: int = max(phase["total"] for phase in facts["phases"])
-    return peak
-
-
-def in_child(step: str, archive: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """A step in a process of its own, whose peak is then its own."""
-    result = archive.with_name(f".{step}.json")
-    command = [sys.executable, __file__, "--step", step, "--folder", str(archive.parent), "--size", arguments.size]
-    command += ["--order", arguments.order, "--epochs", str(arguments.epochs)]
-    with tempfile.TemporaryDirectory() as cache:  # an order that an earlier run has kept would hide what it costs
-        subprocess.run(command, check=True, env=os.environ | {"DORYLAX_CACHE": cache})
-    found: dict[str, Any] = json.loads(result.read_text())
-    result.unlink()
-    return found
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--folder", type=Path, help="where the archive is kept; a temporary one, removed, by default")
     parser.add_argument("--size", default="reddit-large", help="of the data set `communities`")
     parser.add_argument("--order", choices=["auto", "given", "community"], default="auto")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--limit", type=float, default=18.0, help="GiB")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--step", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, size="tiny")
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="dorylax-billion-"))
     archive = folder / ARCHIVE.format(size=arguments.size)
-    if arguments.step:
-        train_here = arguments.step == "train"
-        found = train(archive, arguments.order, arguments.epochs) if train_here else generate(archive, arguments.size)
-        archive.with_name(f".{arguments.step}.json").write_text(json.dumps(found))
-        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         summary: dict[str, Any] = {"schema": 1, "size": arguments.size, "cpus": os.cpu_count()}
         if not archive.exists():
-            summary["generate"] = in_child("generate", archive, arguments)
+            summary["generate"] = in_child(generate, archive, arguments.size)
             _print("generating", summary["generate"])
-        summary["estimated_bytes"] = estimate(archive, arguments.order)
-        summary["train"] = in_child("train", archive, arguments)
+        settings = ("model.dropout=0", f"model.hidden_features={HIDDEN}", f"single.order={arguments.order}")
+        words = [word for setting in settings for word in ("--set", setting)]
+        summary["estimated_bytes"], _ = estimated_peak(["--data", str(archive), "--model", "gcn", *words])
+        with tempfile.TemporaryDirectory() as cache:  # an order that an earlier run has kept would hide what it costs
+            chosen = (archive, arguments.order, arguments.epochs)
+            summary["train"] = in_child(train, *chosen, environment={"DORYLAX_CACHE": cache})
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder)
@@ -146,8 +121,7 @@ def main() -> None:
     )
     ratio = summary["estimated_bytes"] / trained["peak_bytes"]
     print(f"`dorylax info` said {summary['estimated_bytes'] / 2**30:.2f} GiB: {ratio:.2f} of what it was")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(summary, indent=1) + "\n")
+    write_json(arguments.json, summary)
     if trained["peak_bytes"] > arguments.limit * 2**30:
         raise SystemExit(f"peak memory is above {arguments.limit:g} GiB")
     if not trained["losses"][-1] < trained["losses"][0]:

@@ -2,7 +2,6 @@
 
     python benchmarks/full_graph.py --shape reddit-small --out full-graph     # 15 minutes on two cores, 12 GiB
     python benchmarks/full_graph.py --shape attention --model gat --out gat
-    python benchmarks/full_graph.py --shape tiny --peers pyg --epochs 2
 
 Two layers, full batch, Adam, no dropout (no two libraries drop the same elements), the same initial parameters. The graph
 is generated (`communities`) with the shape's numbers. Each side runs in a process of its own, one after the other, which
@@ -23,17 +22,16 @@ The benchmark fails where a loss differs from dorylax' by more than 1e-3 (1e-2 f
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.child import ChildDiedError, in_child
+from harness.command_line import parsed, parser_of, write_json
+from harness.measure import peak_bytes
 from sides.problem import Problem, parameters, read, write
 
 
@@ -64,10 +62,8 @@ PEERS = ("pyg", "torch", "torch-algebra")
 TOLERANCE = {"dorylax-bfloat16": 1e-2}
 
 
-def run_side(side: str, folder: Path, epochs: int, result: Path) -> None:
+def run_side(side: str, folder: Path, epochs: int) -> dict[str, Any]:
     """One side, in this process."""
-    from sides.measure import peak_bytes
-
     problem = read(folder)
     if side in DORYLAX:
         from sides import dorylax_side
@@ -81,7 +77,7 @@ def run_side(side: str, folder: Path, epochs: int, result: Path) -> None:
         from sides import torch_side
 
         found = torch_side.train(problem, epochs, algebra=side == "torch-algebra")
-    result.write_text(json.dumps(found | {"peak_bytes": peak_bytes()}))
+    return found | {"peak_bytes": peak_bytes(), "epoch_seconds": statistics.median(found["seconds"][1:])}
 
 
 def generate(folder: Path, shape: Shape, model: str) -> None:
@@ -103,17 +99,13 @@ def generate(folder: Path, shape: Shape, model: str) -> None:
 
 def measure(side: str, folder: Path, epochs: int) -> dict[str, Any] | None:
     """One side, in a process of its own; None where it is not installed or does not survive."""
-    result = folder / f"{side}.json"
-    command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--result", str(result)]
     # An order that an earlier run has kept would hide what it costs.
-    environment = os.environ | {"DORYLAX_CACHE": str(folder / f"{side}-cache")}
-    code = subprocess.run([*command, "--epochs", str(epochs)], check=False, env=environment).returncode
-    if code != 0:
-        died = f"was killed by signal {-code} (9: out of memory)" if code < 0 else f"ended with status {code}"
-        print(f"left out: {side} {died}", flush=True)
+    environment = {"DORYLAX_CACHE": str(folder / f"{side}-cache")}
+    try:
+        found: dict[str, Any] = in_child(run_side, side, folder, epochs, environment=environment)
+    except ChildDiedError as error:
+        print(f"left out: {side} {error}", flush=True)
         return None
-    found: dict[str, Any] = json.loads(result.read_text())
-    found["epoch_seconds"] = statistics.median(found["seconds"][1:])
     return found
 
 
@@ -181,7 +173,7 @@ def plot(path: Path, found: dict[str, dict[str, Any]], title: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--shape", choices=list(SHAPES), default="reddit-small")
     parser.add_argument("--model", choices=list(HIDDEN), default="gcn")
     parser.add_argument(
@@ -190,16 +182,7 @@ def main() -> None:
     parser.add_argument("--variants", default=None, help=f"comma-separated, of {', '.join(list(DORYLAX)[1:])}; all")
     parser.add_argument("--epochs", type=int, default=3, help="timed ones, after a warm-up")
     parser.add_argument("--out", type=Path, help="folder for full_graph.json and full_graph.svg")
-    parser.add_argument("--side", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.side == "generate":
-        generate(arguments.folder, SHAPES[arguments.shape], arguments.model)
-        return
-    if arguments.side:
-        run_side(arguments.side, arguments.folder, arguments.epochs, arguments.result)
-        return
+    arguments = parsed(parser, shape="tiny", peers="pyg,torch-algebra", variants="", epochs=1)
     peers = PEERS if arguments.model == "gcn" else PEERS[:1]
     sides = ["dorylax", *_chosen(arguments.variants, list(DORYLAX)[1:]), *_chosen(arguments.peers, peers)]
     if arguments.out:
@@ -211,9 +194,7 @@ def main() -> None:
     found = {}
     with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
         folder = Path(name)
-        chosen = ("--shape", arguments.shape, "--model", arguments.model)
-        # In a process of its own, whose memory is then free.
-        subprocess.run([sys.executable, __file__, "--side", "generate", "--folder", name, *chosen], check=True)
+        in_child(generate, folder, shape, arguments.model)
         for side in sides:
             if (one := measure(side, folder, arguments.epochs)) is not None:
                 found[side] = one
@@ -228,7 +209,7 @@ def main() -> None:
         facts = {"schema": 1, "shape": arguments.shape, **shape._asdict(), "model": arguments.model}
         machine = {"cpus": os.cpu_count(), "processor": platform.processor() or platform.machine()}
         summary = facts | machine | {"paid_back_after_epochs": epochs, "sides": found}
-        (arguments.out / "full_graph.json").write_text(json.dumps(summary, indent=1) + "\n")
+        write_json(arguments.out / "full_graph.json", summary)
         plot(arguments.out / "full_graph.svg", found, title)
     ours = found["dorylax"]["losses"]
     for side, one in found.items():

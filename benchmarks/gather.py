@@ -18,10 +18,8 @@ without prefetching.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import functools
-import json
 import os
 import shutil
 import statistics
@@ -40,6 +38,7 @@ from dorylax import ops
 from dorylax.aligned import empty
 from dorylax.graph.graph import Graph
 from dorylax.ops import native
+from harness.command_line import parsed, parser_of, write_json
 
 Run = Callable[[], object]
 
@@ -62,7 +61,7 @@ def power_law_graph(num_vertices: int, num_edges: int, seed: int) -> Graph:
     return Graph.from_coo(*ends, num_vertices)
 
 
-def copy_bandwidth(megabytes: int = 256, repeats: int = 5) -> float:
+def copy_bandwidth(megabytes: int, repeats: int = 5) -> float:
     """GB/s, counting both directions, of all cores copying arrays that no cache holds."""
     workers = os.cpu_count() or 1
     pairs = [(np.ones(megabytes << 17), np.zeros(megabytes << 17)) for _ in range(workers)]
@@ -199,7 +198,13 @@ PEERS = {"dorylax": dorylax_runs, "torch CSR": torch_runs, "SciPy CSR": scipy_ru
 
 
 def measure(
-    graph: Graph, width: int, rounds: int, peers: dict[str, Callable[..., tuple[Run, Run]]], *, fresh: bool
+    graph: Graph,
+    width: int,
+    rounds: int,
+    peers: dict[str, Callable[..., tuple[Run, Run]]],
+    *,
+    fresh: bool,
+    settle: float,
 ) -> list[dict]:
     """One row per peer and pass."""
     x = np.random.default_rng(0).standard_normal((graph.num_vertices, width)).astype(np.float32)
@@ -221,7 +226,7 @@ def measure(
     seconds: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
     for _ in range(rounds):
         for key, run in runs.items():
-            time.sleep(_SETTLE)
+            time.sleep(settle)
             if key[1] == "forward":
                 run()  # not timed: while the others ran, its arrays have become cold, down to the system's page tables
             start = time.perf_counter()
@@ -246,7 +251,7 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--vertices", type=int, default=230_000)
     parser.add_argument("--edges", type=int, default=16_000_000)
     parser.add_argument("--widths", type=int, nargs="+", default=[16, 41, 47, 64, 100, 128, 256, 602])
@@ -256,8 +261,10 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=list(PEERS))
-    parser.add_argument("--json", type=Path, help="also write the rows to this file")
-    arguments = parser.parse_args()
+    parser.add_argument("--settle", type=float, default=_SETTLE, help="seconds before each timed run")
+    parser.add_argument("--copied", type=int, default=256, help="MB that each core copies, to measure the bandwidth")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parsed(parser, vertices=200, edges=2000, widths=[16], rounds=1, settle=0.0, copied=1)
 
     peers = {"dorylax": dorylax_runs}
     for name in arguments.peers:
@@ -266,7 +273,7 @@ def main() -> None:
             peers[name] = PEERS[name]
         except ImportError as error:
             print(f"left out: {name} ({error})")
-    bandwidth = copy_bandwidth()
+    bandwidth = copy_bandwidth(arguments.copied)
     print(native.status())
     print(
         f"copy bandwidth of this machine, both directions: {bandwidth:.1f} GB/s; medians of {arguments.rounds} rounds"
@@ -281,7 +288,8 @@ def main() -> None:
         edges = min(arguments.edges, int(_MOST_BYTES / (4 * width)))
         if edges not in graphs:
             graphs = {edges: power_law_graph(arguments.vertices, edges, arguments.seed)}
-        measured = measure(graphs[edges], width, arguments.rounds, peers, fresh=arguments.fresh)
+        options = {"fresh": arguments.fresh, "settle": arguments.settle}
+        measured = measure(graphs[edges], width, arguments.rounds, peers, **options)
         rows += measured
         for which in ("forward", "backward"):
             cells = [
@@ -291,15 +299,8 @@ def main() -> None:
                 f"{width:>5}  {edges / 1e6:>7.1f}  {which:<8}  " + "  ".join(f"{cell:>20}" for cell in cells),
                 flush=True,
             )
-    if arguments.json:
-        summary = {
-            "copy_gb_per_s": bandwidth,
-            "rounds": arguments.rounds,
-            "fresh": arguments.fresh,
-            "cpus": os.cpu_count(),
-            "rows": rows,
-        }
-        arguments.json.write_text(json.dumps(summary, indent=1) + "\n")
+    facts = {"copy_gb_per_s": bandwidth, "rounds": arguments.rounds, "fresh": arguments.fresh, "cpus": os.cpu_count()}
+    write_json(arguments.json, facts | {"rows": rows})
 
 
 if __name__ == "__main__":

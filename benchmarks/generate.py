@@ -8,38 +8,31 @@ Edges are directed, as in the paper's Table 1. Each size runs in a process of it
 
 from __future__ import annotations
 
-import argparse
-import resource
-import subprocess
-import sys
 import time
 
 from dorylax.graph import datasets
+from harness.child import in_child
+from harness.command_line import parsed, parser_of
+from harness.measure import peak_bytes
 
 
 def measure(size: str) -> None:
     start = time.perf_counter()
     data = datasets.load("communities", size=size)
     seconds = time.perf_counter() - start
-    gibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     rate = data.graph.num_edges / seconds / 1e6
     print(
         f"{size:<13} {data.graph.num_vertices:>11,} vertices {data.graph.num_edges:>14,} edges {seconds:>8.1f} s "
-        f"{rate:>6.1f} M edges/s {gibibytes:>6.1f} GiB",
+        f"{rate:>6.1f} M edges/s {peak_bytes() / 2**30:>6.1f} GiB",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--sizes", nargs="+", default=["medium", "reddit-small"])
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    for size in arguments.sizes:
-        if arguments.here:
-            measure(size)
-        else:
-            subprocess.run([sys.executable, __file__, "--here", "--sizes", size], check=True)
+    for size in parsed(parser, sizes=["tiny"]).sizes:
+        in_child(measure, size)
 
 
 if __name__ == "__main__":

@@ -35,32 +35,25 @@ import argparse
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import nnx
-from jax import export
 
-from dorylax.clock import RealClock
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.timeline import Span
-from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.serverless.backends.local.pool import local_workers
-from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link
-from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey, TensorTask
+from harness.command_line import parsed, parser_of
+from harness.eight_rows import call
 
 MODES: dict[str, dict[str, Any]] = {
     "no-pipe": {"mode": "no-pipe"},
@@ -189,57 +182,16 @@ def report(runs: Mapping[str, Run]) -> None:
         )
 
 
-def calls(link: Link, starts: int, repeats: int) -> None:
+def print_calls(link: Link, starts: int, repeats: int) -> None:
     """Prints how long a worker takes to start, and a call that computes next to nothing."""
-    rows = export.symbolic_shape("n")
-    content = bytes(export.export(jax.jit(lambda x: x + 1))(jax.ShapeDtypeStruct(rows, jnp.float32)).serialize())
-    reference = StageReference(sha256_of(content), reads=(0,), literals=(), counted=False, writes=(0,))
-    operand = np.zeros(8, np.float32)
     cold: list[float] = []
     for name, shape, count in (("as it is", Link(), starts), ("shaped", link, 1)):
         for _ in range(count):
-            keys, clock = RunKeys.make(), RealClock()
-            workers = local_workers(keys, workers=1, link=shape)
-            backend = RemoteBackend(
-                run=keys.run,
-                invoker=workers,
-                data=DataServer(keys),
-                references={0: reference},
-                artefacts={reference.sha256: content},
-                clock=clock,
-                num_servers=1,
-                num_parameter_servers=1,
-                timeout=60.0,
-                streaming=False,
-            )
-            try:
-                begin = clock.now()
-                clock.run(workers.warm())
-                cold.append(clock.now() - begin)
-                found = []
-                for number in range(repeats + 1):
-                    task = TensorTask(
-                        key=TaskKey(number, 0, 0, 0),
-                        server=0,
-                        version=-1,
-                        weights=(),
-                        operands=(operand,),
-                        sources=(OperandSource("rows"),),
-                        targets=(ResultTarget("rows"),),
-                        count=8,
-                        size=8,
-                        flops=8,
-                        bytes_in=operand.nbytes,
-                        bytes_out=operand.nbytes,
-                    )
-                    result = clock.run(backend.run(task, 0))
-                    found.append(result.end - result.start)
-            finally:
-                backend.close()
-                clock.close()
+            start, (first, *found) = call(partial(local_workers, workers=1, link=shape), repeats)
+            cold.append(start)
         print(
-            f"warm invoke, link {name}: median {1e3 * statistics.median(found[1:]):.2f} ms of {repeats} "
-            f"(the first, with the stage's artefact and its compilation, {1e3 * found[0]:.0f} ms)"
+            f"warm invoke, link {name}: median {1e3 * statistics.median(found):.2f} ms of {repeats} "
+            f"(the first, with the stage's artefact and its compilation, {1e3 * first:.0f} ms)"
         )
     print(f"cold start of a worker: median {statistics.median(cold):.2f} s of {len(cold)}")
 
@@ -318,7 +270,7 @@ def _row_name(key: tuple[str, int], keys: Sequence[tuple[str, int]]) -> str:
 
 def main() -> None:
     """Measures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--vertices", type=int, default=23_296)
     parser.add_argument("--edges", type=int, default=11_480_000)
     parser.add_argument("--hidden", type=int, default=128)
@@ -327,11 +279,14 @@ def main() -> None:
     parser.add_argument("--graph-threads", type=int, default=1)
     parser.add_argument("--latency", type=float, default=0.02, help="seconds per request")
     parser.add_argument("--bandwidth", type=float, default=25e6, help="bytes per second of each worker")
+    parser.add_argument("--starts", type=int, default=3, help="of a worker by itself")
+    parser.add_argument("--calls", type=int, default=50, help="of a worker by itself")
     parser.add_argument("--warm-up", type=int, default=2, help="epochs of each mode that do not count")
     parser.add_argument("--epochs", type=int, default=5, help="of each mode that count")
     parser.add_argument("--out", type=Path, help="folder for the picture")
-    arguments = parser.parse_args()
-    calls(Link(arguments.latency, arguments.bandwidth), starts=3, repeats=50)
+    sizes = {"vertices": 400, "edges": 4000, "hidden": 8, "intervals": 2, "workers": 1, "warm_up": 1, "epochs": 1}
+    arguments = parsed(parser, **sizes, latency=0.0, starts=1, calls=1)
+    print_calls(Link(arguments.latency, arguments.bandwidth), arguments.starts, arguments.calls)
     data = load("communities", size="reddit-small", num_vertices=arguments.vertices, num_edges=arguments.edges)
     print(
         f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}, {arguments.intervals} intervals, "

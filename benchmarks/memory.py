@@ -12,13 +12,14 @@ features, 307 MB, too. Linux only.
 
 from __future__ import annotations
 
-import argparse
-import json
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from harness.command_line import parsed, parser_of, write_json
+from harness.estimate import estimated_peak
 
 _RUNS = [
     "communities:gcn:data.size=medium",
@@ -68,13 +69,6 @@ def measure(words: list[str]) -> int:
     return sum(largest.values())
 
 
-def estimate(words: list[str]) -> tuple[int, str]:
-    """What `dorylax info` says with these options: the peak in bytes, and its phase."""
-    command = [sys.executable, "-m", "dorylax", "info", "--json", *words]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return found["peak"]["bytes"], found["peak"]["phase"]
-
-
 def options(run: str, folder: Path) -> list[str]:
     """The command line of one run."""
     data, model, *settings = run.split(":")
@@ -85,10 +79,10 @@ def options(run: str, folder: Path) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", nargs="+", default=_RUNS, metavar="DATA:MODEL[:KEY=VALUE,…]")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results as JSON")
-    arguments = parser.parse_args()
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parsed(parser, runs=["communities:gcn:data.size=tiny"])
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for name in sorted({run.split(":")[0] for run in arguments.runs} & set(_ARCHIVES)):
@@ -98,15 +92,14 @@ def main() -> None:
         print(f"{'run':<44} {'estimate':>10} {'measured':>10} {'ratio':>6}  peak")
         for run in arguments.runs:
             words = options(run, Path(folder))
-            estimated, phase = estimate(words)
+            estimated, phase = estimated_peak(words)
             measured = measure(words)
             results.append({"run": run, "estimate": estimated, "measured": measured, "phase": phase})
             ratio = estimated / measured
             print(
                 f"{run:<44} {estimated / _GIB:>6.2f} GiB {measured / _GIB:>6.2f} GiB {ratio:>6.2f}  {phase}", flush=True
             )
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps({"schema": 1, "runs": results}, indent=2) + "\n", encoding="utf-8")
+    write_json(arguments.json, {"schema": 1, "runs": results})
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ epochs of a pipeline of 2 servers with 3 intervals each. Models and measure are 
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import sys
 from collections.abc import Iterable
@@ -20,6 +18,8 @@ from typing import Any
 
 import jax
 from flax import linen, nnx
+
+from harness.command_line import parsed, parser_of, write_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -38,12 +38,14 @@ def kind_of(case: Outside) -> str:
     return "NNX" if isinstance(made, nnx.Module) else "Linen" if isinstance(made, linen.Module) else "function"
 
 
-def in_intervals(case: Outside, dtype: str) -> float:
+def in_intervals(case: Outside, dtype: str, cuts: Iterable[int]) -> float:
     with jax.enable_x64(dtype == "float64"):
         data = m.data_of(case, m.small_graph(), dtype)
         parts = m.parts_of(case, data, dtype)
         program, wanted = m.program_of(case, parts, data), m.in_one_piece(case, parts, data)
-        return max(m.distance(m.in_pieces(program, parts, data, bounds), wanted) for bounds in m.CUTS.values())
+        return max(
+            m.distance(m.in_pieces(program, parts, data, bounds), wanted) for bounds in map(m.CUTS.__getitem__, cuts)
+        )
 
 
 def in_pipe(case: Outside) -> float:
@@ -55,10 +57,10 @@ def in_pipe(case: Outside) -> float:
         )
 
 
-def measured(case: Outside) -> dict[str, Any]:
+def measured(case: Outside, cuts: Iterable[int]) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": kind_of(case), "paper": case.paper}
     try:
-        found |= {dtype: in_intervals(case, dtype) for dtype in ("float32", "float64")}
+        found |= {dtype: in_intervals(case, dtype, cuts) for dtype in ("float32", "float64")}
     except SplitError as error:
         return {**found, "refused": str(error)}
     jax.config.update("jax_enable_x64", True)  # in the pipeline's threads too
@@ -84,18 +86,20 @@ def tables(results: dict[str, dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("names", nargs="*", help="of models; all by default")
-    parser.add_argument("--json", type=Path, help="write what was measured to this file too")
-    arguments = parser.parse_args()
+    parser.add_argument(
+        "--cuts", type=int, nargs="+", default=list(m.CUTS), help="numbers of intervals (default: 1 3 7)"
+    )
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parsed(parser, names=["SAGPool", "SIGN"], cuts=[3])
     results = {}
     with compiled_once(60, 64):
         for name in arguments.names or OUTSIDE:
-            results[name] = measured(OUTSIDE[name])
+            results[name] = measured(OUTSIDE[name], arguments.cuts)
             print(row(name, results[name]), file=sys.stderr, flush=True)
     print(tables(results))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+    write_json(arguments.json, results)
 
 
 if __name__ == "__main__":

@@ -11,102 +11,114 @@ hand-overs, messages to the parameter server.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import contextlib
 import statistics
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import numpy as np
 import optax
 from flax import nnx
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
-from dorylax.graph.partition import locality_order
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.step.functions import step_functions
+from dorylax.trainer import EpochRecord, Trainer, TrainResult
+from harness.command_line import parsed, parser_of
 
 
-def parts_of(data: Dataset, hidden: int) -> Any:
-    """A 2-layer GCN, taken apart."""
-    return take_apart(GCN(data.num_features, hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
+def gcn(data: Dataset, hidden: int) -> GCN:
+    """The model."""
+    return GCN(data.num_features, hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0))
 
 
-class Single:
-    """The single-machine trainer's step, with the optimised program, on rows in community order as the trainer has them."""
+class Turns:
+    """A `Trainer` that trains an epoch whenever it is its turn, in a thread of its own.
 
-    def __init__(self, data: Dataset, hidden: int) -> None:
-        data = data.reorder(locality_order(data.graph))
-        parts = parts_of(data, hidden)
-        functions = step_functions(parts.structure, optax.adam(0.01))
-        gradient, _ = functions.optimised(parts, data)
-        arrays = TrainingArrays.of(data)
-        kept = gradient.keep(arrays)
-        self._inputs = EpochInputs(parts.streams, kept.arrays, arrays, np.uint32(0), np.uint32(0))
-        start, _ = functions.start.prepare(parts.params, parts.state)
-        self._carry = start(parts.params, parts.state)
-        self._step, _ = functions.step(gradient).prepare(self._carry, self._inputs)
-        self._epoch = 0
+    Args:
+        data: the data set.
+        hidden: width of the hidden layer.
+        epochs: how many turns there are.
+        pipeline: the `Trainer`'s; None for one machine.
+    """
 
-    def epoch(self) -> float:
+    def __init__(self, data: Dataset, hidden: int, epochs: int, pipeline: PipelineConfig | None = None) -> None:
+        options = {"epochs": epochs, "eval_every": epochs, "observers": [self], "pipeline": pipeline}
+        trainer = Trainer(gcn(data, hidden), data, optimizer=optax.adam(0.01), **options)
+        self._epochs, self._seconds = epochs, 0.0
+        self._go, self._waits = threading.Semaphore(0), threading.Semaphore(0)
+        self._pool = ThreadPoolExecutor(1)
+        self._result = self._pool.submit(trainer.fit)
+        self._result.add_done_callback(lambda _: self._waits.release())
+        self._waits.acquire()
+
+    def turn(self) -> float:
         """Trains one epoch; its seconds."""
-        begin = time.perf_counter()
-        self._carry, loss = self._step(self._carry, self._inputs._replace(epoch=np.uint32(self._epoch)))
-        float(loss)
-        self._epoch += 1
-        return time.perf_counter() - begin
+        self._go.release()
+        self._waits.acquire()
+        if self._result.done():
+            self._result.result()  # raises what has ended it
+        return self._seconds
 
+    def close(self) -> None:
+        """Trains what is left of the epochs."""
+        self._go.release(self._epochs + 1)
+        self._pool.shutdown()
 
-class Piped:
-    """A pipeline of one server."""
+    def started(self, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
+        """See `Observer`."""
+        self._wait()
 
-    def __init__(self, data: Dataset, hidden: int, **settings: Any) -> None:
-        parts = parts_of(data, hidden)
-        pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(**settings))
-        self.run = pipeline.start(parts.params, None, parts.state)
+    def epoch(self, record: EpochRecord) -> None:
+        """See `Observer`."""
+        self._seconds = record.seconds
+        self._wait()
 
-    def epoch(self) -> float:
-        """Trains one epoch; its seconds."""
-        return self.run.run_epoch().seconds
+    def finished(self, result: TrainResult) -> None:
+        """See `Observer`."""
+
+    def _wait(self) -> None:
+        self._waits.release()
+        self._go.acquire()
 
 
 def beside_single(data: Dataset, hidden: int, intervals: list[int], rounds: int) -> None:
     """Prints seconds per epoch and ratios."""
-    runs: dict[str, Any] = {"single": Single(data, hidden)}
-    for count in intervals:
-        runs[f"pipe, {count} intervals"] = Piped(data, hidden, intervals=count)
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for number in range(rounds + 1):
-        for name, run in runs.items():
-            found = run.epoch()
-            if number:  # the first warms up, and makes the pipeline's buffers
-                seconds[name].append(found)
+    configs = {f"pipe, {count} intervals": PipelineConfig(intervals=count) for count in intervals}
+    with contextlib.ExitStack() as stack:
+        runs: dict[str, Turns] = {}
+        for name, config in {"single": None, **configs}.items():
+            runs[name] = Turns(data, hidden, rounds + 1, config)
+            stack.callback(runs[name].close)
+        for run in runs.values():
+            run.turn()  # warms up, and makes the pipeline's buffers
+        seconds: dict[str, list[float]] = {name: [] for name in runs}
+        for _ in range(rounds):
+            for name, run in runs.items():
+                seconds[name].append(run.turn())
     base = statistics.median(seconds["single"])
     for name, found in seconds.items():
         middle = statistics.median(found)
         print(f"{name:<20} {middle:7.3f} s per epoch   {middle / base:5.2f} × single   (fastest {min(found):.3f} s)")
-    for run in runs.values():
-        if isinstance(run, Piped):
-            run.run.close()
 
 
 def overhead(epochs: int) -> None:
     """Prints what is spent outside tasks, per task: the median of the epochs."""
     data = load("communities", size="tiny")
     for intervals in (1, 16):
-        run = Piped(data, 16, mode="no-pipe", intervals=intervals)
-        run.epoch()
+        parts = take_apart(gcn(data, 16))
+        pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(mode="no-pipe", intervals=intervals))
+        run = pipeline.start(parts.params, None, parts.state)
+        run.run_epoch()
         inside, around = [], []
         for _ in range(epochs):
-            before = len(run.run.spans)
-            seconds = run.epoch()
-            spans = run.run.spans[before:]
+            before = len(run.spans)
+            seconds = run.run_epoch().seconds
+            spans = run.spans[before:]
             busy = sum(span.end - span.start for span in spans)
             inside.append(1e6 * busy / len(spans))
             around.append(1e6 * (seconds - busy) / len(spans))
@@ -116,7 +128,7 @@ def overhead(epochs: int) -> None:
             f"{statistics.median(inside):4.0f} µs in a task, {middle:4.0f} µs around it "
             f"(a tenth of the epochs ≤ {tenth:.0f} µs)"
         )
-        run.run.close()
+        run.close()
 
 
 def hand_over(rounds: int = 3000) -> float:
@@ -144,14 +156,14 @@ def hand_over(rounds: int = 3000) -> float:
 
 def main() -> None:
     """Measures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--vertices", type=int, default=100_000)
     parser.add_argument("--edges", type=int, default=10_000_000)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--intervals", type=int, nargs="+", default=[8])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--epochs", type=int, default=200, help="of the second part")
-    arguments = parser.parse_args()
+    arguments = parsed(parser, vertices=400, edges=4000, hidden=8, intervals=[2], rounds=1, epochs=2)
     data = load("communities", size="medium", num_vertices=arguments.vertices, num_edges=arguments.edges)
     print(f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}")
     beside_single(data, arguments.hidden, arguments.intervals, arguments.rounds)

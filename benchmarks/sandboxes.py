@@ -10,44 +10,34 @@
   in an emulated function, and in a local worker for comparison.
 
 Medians and 99th percentiles, in milliseconds. Sandboxes are measured one at a time; the first task of each, which compiles,
-does not count.
+does not count. Without the emulator its part is left out.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import socket
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import export
-
-from dorylax.clock import RealClock
-from dorylax.program.artefact.stage_file import StageReference, sha256_of
-from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.emulator.environment import function_environment
 from dorylax.serverless.backends.emulator.installed import find_emulator
 from dorylax.serverless.backends.emulator.pool import RUNTIME, emulated_functions
 from dorylax.serverless.backends.emulator.process import EmulatedProcess
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.backends.local.pool import local_workers
-from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey, TensorTask
+from dorylax.settings.errors import ConfigError
+from harness.command_line import parsed, parser_of, write_json
+from harness.eight_rows import call
 
 TIMEOUT = 120.0
 """Seconds after which a sandbox or a call has failed."""
-
-ROWS = 8
 
 Found = dict[str, list[float]]
 
@@ -88,50 +78,6 @@ def starts_and_calls(starts: int, calls: int, found: Found) -> None:
             process.end()
 
 
-def tasks(make: Callable[[RunKeys], Invoker], calls: int) -> list[float]:
-    """Seconds of each of so many tasks, but for the first."""
-    rows = export.symbolic_shape("n")
-    content = bytes(export.export(jax.jit(lambda x: x + 1))(jax.ShapeDtypeStruct(rows, jnp.float32)).serialize())
-    reference = StageReference(sha256_of(content), reads=(0,), literals=(), counted=False, writes=(0,))
-    operand = np.zeros(ROWS, np.float32)
-    keys, clock, found = RunKeys.make(), RealClock(), []
-    backend = RemoteBackend(
-        run=keys.run,
-        invoker=make(keys),
-        data=DataServer(keys, transport="tcp"),
-        references={0: reference},
-        artefacts={reference.sha256: content},
-        clock=clock,
-        num_servers=1,
-        num_parameter_servers=1,
-        timeout=TIMEOUT,
-        streaming=False,
-    )
-    try:
-        clock.run(backend.warm())
-        for number in range(calls + 1):
-            task = TensorTask(
-                key=TaskKey(number, 0, 0, 0),
-                server=0,
-                version=-1,
-                weights=(),
-                operands=(operand,),
-                sources=(OperandSource("rows"),),
-                targets=(ResultTarget("rows"),),
-                count=ROWS,
-                size=ROWS,
-                flops=ROWS,
-                bytes_in=operand.nbytes,
-                bytes_out=operand.nbytes,
-            )
-            result = clock.run(backend.run(task, 0))
-            found.append(result.end - result.start)
-    finally:
-        backend.close()
-        clock.close()
-    return found[1:]
-
-
 def summary(seconds: Sequence[float]) -> dict[str, float]:
     """Milliseconds."""
     ordered = sorted(1000 * value for value in seconds)
@@ -145,26 +91,31 @@ def summary(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--starts", type=int, default=7, help="of sandboxes, ≥ 1")
     parser.add_argument("--calls", type=int, default=500, help="of each kind, ≥ 1")
-    parser.add_argument("--json", type=Path, help="file for the results")
-    options = parser.parse_args()
-    found: Found = {"listening": [], "first call": [], "warm call": []}
-    starts_and_calls(options.starts, options.calls, found)
-    found["warm task, emulator"] = tasks(
-        lambda keys: emulated_functions(keys, workers=1, timeout=TIMEOUT), options.calls
-    )
-    found["warm task, local"] = tasks(lambda keys: local_workers(keys, workers=1), options.calls)
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parsed(parser, starts=1, calls=1)
+    found: Found = defaultdict(list)
+    kinds = {
+        "emulator": partial(emulated_functions, workers=1, timeout=TIMEOUT),
+        "local": partial(local_workers, workers=1),
+    }
+    try:
+        find_emulator(os.environ)
+        starts_and_calls(options.starts, options.calls, found)
+    except ConfigError as error:
+        print(f"left out: {error}")
+        del kinds["emulator"]
+    for name, make in kinds.items():
+        _, found[f"warm task, {name}"] = call(make, options.calls, transport="tcp", timeout=TIMEOUT)
+        del found[f"warm task, {name}"][0]
     results = {name: summary(seconds) for name, seconds in found.items()}
     print(f"{'ms':22}{'median':>10}{'p99':>10}{'least':>10}{'most':>10}{'of':>8}")
     for name, row in results.items():
         numbers = "".join(f"{row[f'{kind}_ms']:10.1f}" for kind in ("median", "p99", "least", "most"))
         print(f"{name:22}{numbers}{row['count']:8}")
-    if options.json is not None:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    write_json(options.json, results)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ per edge, and the largest of these over the smallest.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from harness.child import in_child
+from harness.command_line import parsed, parser_of, write_json
 
 DEGREE, FEATURES, CLASSES, HIDDEN = 492.8, 602, 41, 128
 MOST_EPOCHS = 60
@@ -64,28 +63,22 @@ def plot(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--edges", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
     parser.add_argument("--out", type=Path, help="folder for scaling.json and scaling.svg")
-    parser.add_argument("--here", type=int, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.here:
-        print(json.dumps(measure(arguments.edges[0], arguments.here)))
-        return
+    arguments = parsed(parser, edges=[50_000])
     rows = []
     for edges in arguments.edges:
         epochs = min(MOST_EPOCHS, 3 * max(arguments.edges) // edges)
-        command = [sys.executable, __file__, "--edges", str(edges), "--here", str(epochs)]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        rows.append(json.loads(output.splitlines()[-1]))
-        row = rows[-1]
+        row = in_child(measure, edges, epochs)
+        rows.append(row)
         print(f"{edges:>13,} edges: {row['epoch_seconds']:8.4f} s, {row['ns_per_edge']:6.2f} ns per edge", flush=True)
     costs = [row["ns_per_edge"] for row in rows]
     print(f"largest over smallest: {max(costs) / min(costs):.2f}")
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
         summary = {"schema": 1, "cpus": os.cpu_count(), "ratio": max(costs) / min(costs), "rows": rows}
-        (arguments.out / "scaling.json").write_text(json.dumps(summary, indent=1) + "\n")
+        write_json(arguments.out / "scaling.json", summary)
         plot(arguments.out / "scaling.svg", rows)
 
 

@@ -8,7 +8,6 @@ Medians over rounds, in one process; the first round, which imports and warms JA
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -18,10 +17,10 @@ from flax import nnx
 
 from dorylax.layers import GCN, GCNII
 from dorylax.program import DataSpec, RowSpec, optimise, trace
+from harness.command_line import parsed, parser_of
 
-SPEC = DataSpec(
-    (RowSpec("vertex", (602,)),), RowSpec("vertex", (), "int32"), "none", num_vertices=230_000, num_edges=114_800_000
-)
+FEATURES, LABELS = RowSpec("vertex", (602,)), RowSpec("vertex", (), "int32")
+SPEC = DataSpec((FEATURES,), LABELS, self_loops="none", num_vertices=230_000, num_edges=114_800_000)
 
 
 def measure(name: str, make: Callable[[], Any], rounds: int) -> None:
@@ -48,10 +47,10 @@ def measure(name: str, make: Callable[[], Any], rounds: int) -> None:
 
 def main() -> None:
     """Measures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--layers", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
+    arguments = parsed(parser, layers=2, rounds=1)
     layers = arguments.layers
     measure(
         f"GCNII, {layers} layers", lambda: GCNII(602, 64, 41, num_layers=layers, rngs=nnx.Rngs(0)), arguments.rounds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import final
 
 import jax
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
+from dorylax.layers.linear import linear
 from dorylax.layers.norm import NormKind, make_norm
 from dorylax.ops import gather
 
@@ -81,23 +83,18 @@ class GINConv(nnx.Module):
         self.in_features = in_features
         self.out_features = out_features
         self.dtype = dtype
-
-        def linear(fan_in: int, fan_out: int) -> nnx.Linear:
-            return nnx.Linear(
-                fan_in,
-                fan_out,
-                use_bias=use_bias,
-                kernel_init=kernel_init,
-                bias_init=bias_init,
-                dtype=dtype,
-                param_dtype=param_dtype,
-                promote_dtype=follow_input,
-                rngs=rngs,
-            )
-
-        self.hidden = linear(in_features, hidden_features)
+        dense = functools.partial(
+            linear,
+            use_bias=use_bias,
+            kernel_init=kernel_init,
+            bias_init=bias_init,
+            dtype=dtype,
+            param_dtype=param_dtype,
+            rngs=rngs,
+        )
+        self.hidden = dense(in_features, hidden_features)
         self.norm = nnx.data(make_norm(norm, hidden_features, dtype=dtype, param_dtype=param_dtype, rngs=rngs))
-        self.out = linear(hidden_features, out_features)
+        self.out = dense(hidden_features, out_features)
         self.epsilon = nnx.Param(jnp.asarray(epsilon, param_dtype)) if train_epsilon else epsilon
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:

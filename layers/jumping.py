@@ -11,8 +11,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from dorylax.layers.initializers import glorot_uniform
-from dorylax.layers.inputs import follow_input
+from dorylax.layers.linear import linear
 
 JumpKind = Literal["none", "concat", "max"]
 
@@ -63,15 +62,8 @@ class JumpingKnowledge(nnx.Module):
         if kind == "max" and len(set(widths)) > 1:
             raise ValueError(f"jk max needs layers of one width, got {list(widths)}")
         self.kind: Literal["concat", "max"] = kind
-        self.out = nnx.Linear(
-            sum(widths) if kind == "concat" else widths[0],
-            out_features,
-            kernel_init=glorot_uniform,
-            dtype=dtype,
-            param_dtype=param_dtype,
-            promote_dtype=follow_input,
-            rngs=rngs,
-        )
+        width = sum(widths) if kind == "concat" else widths[0]
+        self.out = linear(width, out_features, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
     def join(self, layers: Sequence[Float[Array, "V _"]]) -> Float[Array, "V C"]:
         """The rows of all layers as one row per vertex; for "max", layers that attain it share its gradient equally."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import final, get_args
 
 import jax
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
+from dorylax.layers.linear import linear
 from dorylax.layers.sage import Aggregation
 from dorylax.ops import gather_edges, scatter_dst, scatter_src
 from dorylax.ops.shapes import check_rows
@@ -91,24 +93,19 @@ class MPNNConv(nnx.Module):
         self.edge_features = edge_features
         self.aggregation: Aggregation = aggregation
         self.dtype = dtype
-
-        def linear(fan_in: int, fan_out: int) -> nnx.Linear:
-            return nnx.Linear(
-                fan_in,
-                fan_out,
-                use_bias=use_bias,
-                kernel_init=kernel_init,
-                bias_init=bias_init,
-                dtype=dtype,
-                param_dtype=param_dtype,
-                promote_dtype=follow_input,
-                rngs=rngs,
-            )
-
-        self.message = linear(2 * in_features + edge_features, hidden_features)
-        self.message_out = linear(hidden_features, hidden_features)
-        self.update = linear(in_features + hidden_features, hidden_features)
-        self.update_out = linear(hidden_features, out_features)
+        dense = functools.partial(
+            linear,
+            use_bias=use_bias,
+            kernel_init=kernel_init,
+            bias_init=bias_init,
+            dtype=dtype,
+            param_dtype=param_dtype,
+            rngs=rngs,
+        )
+        self.message = dense(2 * in_features + edge_features, hidden_features)
+        self.message_out = dense(hidden_features, hidden_features)
+        self.update = dense(in_features + hidden_features, hidden_features)
+        self.update_out = dense(hidden_features, out_features)
 
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None

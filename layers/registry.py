@@ -1,7 +1,7 @@
 """The models by name: which options each understands, and its published recipe.
 
-A recipe is written in the keys of the run configuration (`dorylax.config`), which fills what the user left open from
-it; this module knows nothing about configurations beyond those names.
+A recipe uses the keys of the run configuration (`dorylax.config`), which takes from it what the user left open. This
+module knows nothing else about configurations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ModelSpec:
         options: the `model.*` keys that it understands, without the prefix.
         recipe: the published recipe as dotted configuration keys; learning rates per step, weight decay as the factor λ
             of the gradient term λ·w (L2 penalty λ/2·‖w‖²), rates as probabilities.
-        source: the paper, and what of the recipe is not from it.
+        source: the paper, and which parts of the recipe are not from it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ModelSpec:
 
 
 def _recipe(*unused: str, **changes: Any) -> Mapping[str, Any]:
-    """Kipf & Welling's recipe, which later papers keep in the main, with changes (`a__b` is a.b).
+    """Kipf & Welling's recipe, which later papers mostly keep, with changes (`a__b` is a.b).
 
     `unused` are the options in it that the model does not have.
     """
@@ -63,6 +63,21 @@ def _recipe(*unused: str, **changes: Any) -> Mapping[str, Any]:
     return MappingProxyType({key: value for key, value in recipe.items() if key.removeprefix("model.") not in unused})
 
 
+def _attention_recipe(**changes: Any) -> Mapping[str, Any]:
+    """Veličković et al.'s recipe, with changes."""
+    return _recipe(
+        model__hidden_features=8,
+        model__heads=8,
+        model__output_heads=1,
+        model__dropout=0.6,
+        model__attention_dropout=0.6,
+        optimizer__learning_rate=0.005,
+        optimizer__weight_decay_on="all",
+        train__epochs=1000,
+        **changes,
+    )
+
+
 MODELS: Mapping[str, ModelSpec] = MappingProxyType(
     {
         spec.name: spec
@@ -79,16 +94,7 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                 name="gat",
                 make=GAT,
                 options=_SHARED | {"heads", "output_heads", "attention_dropout"},
-                recipe=_recipe(
-                    model__hidden_features=8,
-                    model__heads=8,
-                    model__output_heads=1,
-                    model__dropout=0.6,
-                    model__attention_dropout=0.6,
-                    optimizer__learning_rate=0.005,
-                    optimizer__weight_decay_on="all",
-                    train__epochs=1000,
-                ),
+                recipe=_attention_recipe(),
                 source="Veličković et al., ICLR 2018, section 3.3 (transductive, cora). The paper trains until neither "
                 "validation loss nor accuracy has improved for 100 epochs; here, 1000 epochs and the best by accuracy.",
             ),
@@ -96,17 +102,7 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                 name="gatv2",
                 make=GATv2,
                 options=_SHARED | {"heads", "output_heads", "attention_dropout", "share_weights"},
-                recipe=_recipe(
-                    model__hidden_features=8,
-                    model__heads=8,
-                    model__output_heads=1,
-                    model__dropout=0.6,
-                    model__attention_dropout=0.6,
-                    model__share_weights=False,
-                    optimizer__learning_rate=0.005,
-                    optimizer__weight_decay_on="all",
-                    train__epochs=1000,
-                ),
+                recipe=_attention_recipe(model__share_weights=False),
                 source="Brody et al., ICLR 2022. The paper has no recipe for citation graphs: all is as gat, with a "
                 "matrix for each end of an edge.",
             ),
@@ -210,7 +206,7 @@ def build(name: str, in_features: int, out_features: int, options: Mapping[str, 
             as given.
         in_features: F, width of the features.
         out_features: C, number of classes.
-        options: `model.*` keys without the prefix; what is missing is taken from the model's recipe.
+        options: `model.*` keys without the prefix; missing ones are taken from the model's recipe.
         rngs: streams `params` and `dropout`.
 
     Returns:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from dorylax.graph.shard import Shard
-from dorylax.ops.primitives.base import Direction
+from dorylax.ops.primitives.structure import Direction
 from dorylax.pipeline.guard import Guard
 from dorylax.pipeline.stamps import NEVER, Stamps
 

@@ -36,7 +36,7 @@ class DriverFunctions:
     """
 
     def __init__(self, plan: Plan) -> None:
-        traced, types = plan.program.traced, plan.program.facts.types
+        traced, types = plan.program.traced, plan.program.analysis.types
         equations = traced.step.jaxpr.eqns
         entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
         self.given = [var for var, entry in entries if not entry.of_data]

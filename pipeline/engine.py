@@ -39,9 +39,8 @@ from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_con
 from dorylax.pipeline.transport import InProcessTransport
 from dorylax.pipeline.transport.in_process import modelled
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.program.model.loss import cross_entropy
+from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.tracing.arguments import RunData, training_weights
-from dorylax.program.tracing.trace import RowFunction
 from dorylax.serverless.backends.base import Backend
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from dorylax.clock import Timed
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import type_of
-from dorylax.ops.row_operators import RowRange
+from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, Reads, RowBuffer
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.gate import Gate

@@ -50,7 +50,7 @@ class GraphHost:
 
     def free_values(self) -> dict[Var, Any]:
         """The values without rows that stay the same; complete after `prepare`, and the same on every host."""
-        types, first = self._plan.program.facts.types, self._constants[0]
+        types, first = self._plan.program.analysis.types, self._constants[0]
         return {var: value for var, value in first.items() if isinstance(types[var], Free | Summed)}
 
     def begin(self, driver: Driver, epoch: int) -> None:

@@ -29,7 +29,7 @@ def interval_data(prepared: Prepared, data: RunData, shard: Shard, sizes: StageS
     """
     plan = prepared.plan
     program = plan.program
-    types, inputs = program.facts.types, program.traced.step.jaxpr.invars
+    types, inputs = program.analysis.types, program.traced.step.jaxpr.invars
     wanted = {var for step in plan.steps for var in step.reads}
     wanted |= {publication.var for publication in plan.publications}
     wanted |= set(prepared.driver.constants)

@@ -13,11 +13,12 @@ from dorylax import aligned
 from dorylax.graph.compressed import Adjacency
 from dorylax.jax_internals import Var, size_at, type_of
 from dorylax.ops import row_operators
-from dorylax.ops.row_operators import Role, RowRange
+from dorylax.ops.primitives.operator import Role
+from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.plan import Step
 from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.graph_operators import gathered_bytes
 from dorylax.program.jaxpr.symbols import row_space
-from dorylax.program.view.cost import gathered_bytes
 
 _PIECE_BYTES = 8 * 2**20
 """A piece of a gather reads about so much, so that narrow rows do not make pieces of microseconds."""

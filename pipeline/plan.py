@@ -13,14 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, final
 
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
-from dorylax.ops.primitives.base import Direction
-from dorylax.ops.row_operators import Role, is_push, roles, rows_side
+from dorylax.ops.primitives.operator import Role
+from dorylax.ops.primitives.structure import Direction
+from dorylax.ops.row_operators import operator_on_rows
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
+from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.task import Task
-from dorylax.program.view.describe import task_label
 from dorylax.serverless.task import OperandSource, ResultTarget
 
 Kind = Literal["stage", "gather", "push", "driver", "sum"]
@@ -112,7 +113,7 @@ class Step:
     @property
     def side(self) -> Direction:
         """Whether a graph operator runs over in-edges or out-edges of the rows."""
-        return rows_side(self.operator, self.params)
+        return operator_on_rows(self.operator).side(self.params)
 
 
 @final
@@ -161,7 +162,7 @@ class Plan:
 class _Planner:
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._types = program.facts.types
+        self._types = program.analysis.types
         traced = program.traced
         entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
         self._data = {var for var, entry in entries if entry.of_data}
@@ -266,16 +267,13 @@ class _Planner:
 
     def _publish(self, task: Task, constants: set[Var]) -> None:
         equation = task.equations[0]
-        name, params = equation.primitive.name, equation.params
-        side: Direction = "in" if is_push(name, params) else rows_side(name, params)
-        # Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
-        through = "own" if is_push(name, params) else "neighbour"
+        side, through = _published(equation)
         for var, role in _dense(equation):
             if role != through:
                 continue
             old = self._publications.get((var, side))
             again = old is not None or task.phase == "backward"
-            forward = var not in self._program.facts.backward
+            forward = var not in self._program.analysis.backward
             copied = var not in constants and side == "in" and forward and again
             self._publications[var, side] = Publication(var, side, var in constants, copied)
 
@@ -300,10 +298,8 @@ class _Planner:
         kind: Kind = task.kind if task.kind in ("driver", "sum") else "stage"
         if task.kind == "graph":
             equation = task.equations[0]
-            push = is_push(equation.primitive.name, equation.params)
-            kind = "push" if push else "gather"
-            side: Direction = "in" if push else rows_side(equation.primitive.name, equation.params)
-            through = "own" if push else "neighbour"
+            side, through = _published(equation)
+            kind = "push" if through == "own" else "gather"
             operands = [
                 Operand(var, role, numbers[var, side] if role == through else None) for var, role in _dense(equation)
             ]
@@ -328,7 +324,7 @@ class _Planner:
     def _source(self, var: Var) -> OperandSource:
         found = self._types[var]
         if isinstance(found, Rows):
-            return OperandSource("rows", found.axis, found.factor, zero=var in self._program.facts.weighted)
+            return OperandSource("rows", found.axis, found.factor, zero=var in self._program.analysis.weighted)
         leaf = self._leaves.get(var)
         return OperandSource("free") if leaf is None else OperandSource("weights", leaf=leaf)
 
@@ -339,8 +335,17 @@ class _Planner:
         return ResultTarget("sums" if isinstance(found, Summed) else "free")
 
 
+def _published(equation: JaxprEqn) -> tuple[Direction, Role]:
+    """Along which edges an operator reads what intervals publish, and by which of its operands.
+
+    Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
+    """
+    operator, params = operator_on_rows(equation.primitive.name), equation.params
+    return ("in", "own") if operator.is_push(params) else (operator.side(params), "neighbour")
+
+
 def _dense(equation: JaxprEqn) -> list[tuple[Var, Role]]:
-    found = roles(equation.primitive.name, equation.params)
+    found = operator_on_rows(equation.primitive.name).roles(equation.params)
     return [(atom, role) for atom, role in zip(equation.invars, found, strict=False) if isinstance(atom, Var)]
 
 

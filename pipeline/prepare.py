@@ -12,10 +12,10 @@ from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageFunction, StageSizes, compiled
 from dorylax.program.artefact.export import StageSet, export_stages
 from dorylax.program.model.base import ModelParts, signature
-from dorylax.program.model.loss import cross_entropy
+from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.passes import optimise
+from dorylax.program.program import trace
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.program.tracing.trace import RowFunction, trace
 
 
 @final

@@ -13,8 +13,9 @@ import numpy as np
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import eval_jaxpr, size_at, type_of
 from dorylax.pipeline.plan import Plan, Step
-from dorylax.program.jaxpr.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.flops import equation_flops
 from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.serverless.rows import cut

@@ -14,7 +14,7 @@ from dorylax.pipeline.stages import StageFunction
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import LONGEST_CALL, TensorConfig
-from dorylax.serverless.controller import Autotuner, Call, Controller, Limit, Stragglers
+from dorylax.serverless.controller import Autotuner, Call, Controller, SlotLimit, Stragglers
 from dorylax.settings.errors import ConfigError
 
 
@@ -102,7 +102,7 @@ def make_controller(
     return Controller(
         backend,
         clock,
-        limit=Limit(slots),
+        limit=SlotLimit(slots),
         stragglers=Stragglers(factor=tensor.relaunch) if relaunches else None,
         relaunches=relaunches,
         attempts=tensor.attempts,

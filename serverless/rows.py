@@ -1,4 +1,4 @@
-"""Rows of operands and results: padded to the fixed number of a stage's calls, and cut back to those that are real."""
+"""Rows of operands and results: padded to the fixed number that a stage takes, and cut back to the real ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dorylax.serverless.task import TensorTask
 
 
 def pad(rows: Any, axis: int, factor: int, count: int, size: int, *, zero: bool) -> Any:
-    """Rows of one interval padded to the size of a stage's calls.
+    """Rows of one interval, padded to the size of a stage's calls.
 
-    What is missing repeats the last real row: rows of zeros could be NaN in a derivative.
+    Padding repeats the last real row: a derivative could be NaN at rows of zeros.
 
     Args:
-        rows: `count` rows along `axis`, or `size` of them where they are padded already.
+        rows: `count` rows along `axis`, or `size` if they are padded already.
         axis: along which rows lie.
         factor: entries of that axis for each row.
         count: how many rows are real.
@@ -24,7 +24,7 @@ def pad(rows: Any, axis: int, factor: int, count: int, size: int, *, zero: bool)
         zero: the padding must be 0, as cotangents of padding are.
 
     Returns:
-        `size` rows; `rows` itself where nothing is to be done.
+        `size` rows; `rows` itself if there is nothing to do.
     """
     length = rows.shape[axis]
     full = size * factor

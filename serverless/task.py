@@ -28,12 +28,12 @@ class OperandSource(NamedTuple):
     """Where an operand comes from, and how its rows lie.
 
     Attributes:
-        source: "rows" of the interval; "weights", a leaf of the parameters of the task's version; "free" for what else has
-            no rows.
+        source: "rows" of the interval; "weights", a leaf of the parameters of the task's version; "free", anything else
+            without rows.
         axis: of rows: along which axis they lie.
         factor: of rows: entries of that axis for each row.
-        zero: of rows: padding must be 0, as cotangents of padding are; else it repeats the last real row, since rows of
-            zeros could be NaN in a derivative.
+        zero: of rows: padding must be 0, as cotangents of padding are; otherwise it repeats the last real row, since a
+            derivative could be NaN at rows of zeros.
         leaf: of weights: the number of the leaf.
     """
 
@@ -48,8 +48,8 @@ class ResultTarget(NamedTuple):
     """Where a result goes, and how its rows lie.
 
     Attributes:
-        target: "rows" to the graph server; "sums" over rows (gradients of weights) to the parameter server; "free", what is
-            the same whatever the rows, to the graph server.
+        target: "rows" to the graph server; "sums" over rows (gradients of weights) to the parameter server; "free", which
+            does not depend on the rows, to the graph server.
         axis, factor: of rows: as in `OperandSource`.
     """
 
@@ -66,16 +66,16 @@ class TensorTask:
     Attributes:
         key: which one.
         server: the graph server that asks for it.
-        version: of the weights among its operands; -1 where there are none.
+        version: of the weights among its operands; -1 if there are none.
         weights: all leaves of the parameters of that version, in the order that `OperandSource.leaf` counts.
-        operands: what the stage reads, in order; of rows `count`, or `size` where they are padded already.
+        operands: what the stage reads, in order; of rows `count`, or `size` if they are padded already.
         sources: of each operand.
         targets: of each result.
-        count: rows that are real; 0 where a stage of edges is called for what has no rows.
-        size: rows of every call of the stage, to which operands are padded.
+        count: rows that are real; 0 if a stage of edges is called only for values without rows.
+        size: rows of every call of the stage; operands are padded to it.
         flops: operations, an estimate.
-        bytes_in: that travel to the worker, parameters included.
-        bytes_out: that travel back, gradients included.
+        bytes_in: bytes that travel to the worker, parameters included.
+        bytes_out: bytes that travel back, gradients included.
     """
 
     key: TaskKey
@@ -98,7 +98,7 @@ class TensorResult:
     """What a task gives.
 
     Attributes:
-        values: what the stage writes, in order, NumPy arrays; of rows `count` or more, of which the first `count` are real.
+        values: what the stage writes, in order, NumPy arrays; of rows the first `count` are real.
         start, end: when it ran, in the clock's seconds.
     """
 
@@ -112,8 +112,8 @@ class TaskFailedError(DorylaxError):
 
 
 class TaskThrottledError(TaskFailedError):
-    """The task was not begun: too many run already, or none can just now. It may be asked for again, a little later."""
+    """The task did not begin: too many run already, or none can just now. It may be asked for again a little later."""
 
 
 class StageFailedError(DorylaxError, RuntimeError):
-    """A stage cannot be computed where its task was sent: no repetition would help; the text is for the user."""
+    """A stage cannot be computed where its task was sent. A repetition would fail too; the text is for the user."""

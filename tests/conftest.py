@@ -23,10 +23,9 @@ CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir()
 WITH_ARRAYS = (
     "model",
     "single.function",
-    "single.intervals",
-    "single.reference",
     "tracing.arguments",
     "tracing.spec",
+    "program",
     "tracing.trace",
 )
 WITHOUT_TASKS = (

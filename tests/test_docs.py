@@ -17,6 +17,9 @@ EXAMPLES = {
 }
 
 
+pytestmark = pytest.mark.timeout(600)
+
+
 @pytest.mark.parametrize("page", [name for name, blocks in EXAMPLES.items() if blocks])
 def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

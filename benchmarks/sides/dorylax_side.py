@@ -13,7 +13,7 @@ from dorylax.graph.graph import Graph
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
 from dorylax.trainer import Trainer
 from dorylax.trainer.vertex_order import in_order
-from sides.measure import Stopwatch
+from harness.measure import Stopwatch
 from sides.problem import HEADS, LEARNING_RATE, Problem
 
 

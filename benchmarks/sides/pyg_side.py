@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 
-from sides.measure import Stopwatch
+from harness.measure import Stopwatch
 from sides.problem import HEADS, Problem
 from sides.torch_training import prepare_torch, train_torch
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sides.measure import Stopwatch
+from harness.measure import Stopwatch
 from sides.problem import Problem
 from sides.torch_training import prepare_torch, train_torch
 

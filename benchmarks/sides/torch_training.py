@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from sides.measure import run_epochs
+from harness.measure import run_epochs
 from sides.problem import LEARNING_RATE, Problem
 
 

@@ -13,7 +13,7 @@ from dorylax.terminal.output import print_table
 
 if TYPE_CHECKING:
     from dorylax.serverless.deploy.found import Found
-    from dorylax.serverless.deploy.image.root import Size
+    from dorylax.serverless.deploy.image.root import RootSize
     from dorylax.serverless.deploy.names import Names
     from dorylax.serverless.deploy.plan import Action, Wanted
 
@@ -98,7 +98,7 @@ def show_status(names: Names, found: Found) -> None:
     print_table(table)
 
 
-def show_size(size: Size, tag: str) -> None:
+def show_size(size: RootSize, tag: str) -> None:
     """Prints what an image holds."""
     table = _table("what", "MB", title=f"image {tag}, without its base")
     for part, nbytes in size.parts.items():

@@ -1,7 +1,7 @@
 """What coroutines may ask of a clock: the time, sleep, and workers that compute; and how a clock runs them.
 
-`dorylax.clock.real` and `dorylax.clock.virtual` are the two clocks. How tasks are driven, failures found and loops closed
-is `dorylax.clock.task_loop`'s.
+`dorylax.clock.real` and `dorylax.clock.virtual` are the two clocks; `dorylax.clock.task_loop` drives tasks, finds failures
+and closes loops.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Timed(Generic[T]):
 
     Attributes:
         value: what the work returned.
-        start, end: seconds on the clock; the worker was busy from the one to the other.
+        start, end: when the worker was busy with it, in seconds on the clock.
     """
 
     value: T
@@ -64,8 +64,8 @@ class Workers(ABC):
     async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
         """Does `work` as soon as a worker is free.
 
-        Cancelling the awaiting task gives its place in the queue up. Work that has begun in a thread goes on to its end,
-        and keeps its worker until then, but its result is lost.
+        Cancelling the awaiting task gives up its place in the queue. Work that has begun in a thread finishes, and keeps
+        its worker until then, but its result is lost.
 
         Args:
             work: what to compute.
@@ -113,7 +113,7 @@ class Clock(ABC):
         """New workers; `close` ends them.
 
         Args:
-            name: what they are called: threads, errors.
+            name: of theirs, for threads and errors.
             slots: how many there are.
 
         Raises:
@@ -135,9 +135,8 @@ class Clock(ABC):
 
         Raises:
             BaseException: whatever `awaitable` raises.
-            Exception: the first exception that ends a task made by `spawn`, as soon as it happens, even where another
-                task awaits that one; or one that asyncio would only have logged. A coroutine that was given is then
-                cancelled.
+            Exception: the first exception that ends a task made by `spawn`, as soon as it happens, even if another task
+                awaits that one; or one that asyncio would only have logged. The coroutine given is then cancelled.
             DeadlockError: on the virtual clock, nothing will ever happen again.
             RuntimeError: the clock is closed, or this is called from one of its own tasks.
         """
@@ -148,7 +147,7 @@ class Clock(ABC):
 
         Args:
             coroutine: what it does.
-            name: what it is called in errors.
+            name: its name in errors.
 
         Raises:
             RuntimeError: the clock is closed.
@@ -159,8 +158,7 @@ class Clock(ABC):
         """Cancels all tasks and waits for them, ends the workers, closes the loop. A second call does nothing.
 
         Raises:
-            Exception: the first that a task raised instead of ending when it was cancelled; everything is closed then
-                all the same.
+            Exception: the first that a task raised instead of ending when it was cancelled; everything is closed anyway.
             RuntimeError: this is called from one of the clock's own tasks.
         """
 
@@ -174,7 +172,7 @@ class Clock(ABC):
 
 
 def check_seconds(seconds: float) -> None:
-    """Refuses what is no duration, with a ValueError."""
+    """Refuses what is not a duration, with a ValueError."""
     if not 0 <= seconds < math.inf:
         raise ValueError(f"seconds must be finite and ≥ 0, got {seconds}")
 

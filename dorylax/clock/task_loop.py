@@ -1,4 +1,4 @@
-"""Tasks on an asyncio loop that runs only now and then: until something is done, until the first failure, to the end."""
+"""Tasks on an asyncio loop that runs for a while at a time: until something is done, or until the first failure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @final
 class TaskLoop:
-    """Owns a loop and what runs on it; what a clock does besides keeping time (`Clock.run`, `spawn`, `close`).
+    """Owns a loop and its tasks; does what a clock does besides keeping time (`Clock.run`, `spawn`, `close`).
 
     Args:
         loop: a fresh loop, closed by `close`.
@@ -47,7 +47,7 @@ class TaskLoop:
         return task
 
     def close(self, end_workers: Callable[[], None]) -> None:
-        """As `Clock.close`; `end_workers` is called when no task is left, before the loop closes."""
+        """As `Clock.close`; calls `end_workers` when no task is left, before the loop closes."""
         if self._closed:
             return
         if refused := self._refusal("closed"):
@@ -69,7 +69,7 @@ class TaskLoop:
         return main.result()
 
     def _abandon(self, main: asyncio.Future[T], awaitable: Awaitable[T]) -> None:
-        """Nobody will take the result of `main` any more."""
+        """Nobody will take the result of `main`."""
         if main.done():
             if not main.cancelled():
                 main.exception()  # or asyncio would log it as never retrieved
@@ -129,7 +129,7 @@ class TaskLoop:
         self._loop.stop()
 
     def _beside_a_running_loop(self, drive: Callable[[], T]) -> T:
-        """Calls `drive`, in another thread where this one runs a loop already: asyncio allows one per thread."""
+        """Calls `drive`, in another thread if this one runs a loop already: asyncio allows one per thread."""
         if not _in_a_running_loop():
             return drive()
         with ThreadPoolExecutor(1, thread_name_prefix="clock", initializer=self._initializer) as pool:

@@ -1,8 +1,8 @@
 """Workers that are threads: work goes to one of them and its result back to the loop with as little as possible between.
 
-A pipeline of small tasks hands over thousands of times in a second. `loop.run_in_executor` makes two futures for each of
-them, with locks and copies between the two; here there is one, and the queue is the only thing that threads share. That
-halves the time of a round trip (benchmarks/pipeline.py shows what is left).
+A pipeline of small tasks hands over thousands of times a second. `loop.run_in_executor` makes two futures each time, with
+locks and copies between the two; here there is one, and threads share only the queue. That halves the time of a round trip
+(benchmarks/pipeline.py shows what is left).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dorylax.clock.base import Timed, Workers, check_seconds, check_slots
 
 T = TypeVar("T")
 Request = Callable[[BaseException | None], None]
-"""What a thread calls for a request; with the error where the thread cannot work."""
+"""What a thread calls for a request, with an error if the thread cannot work."""
 
 
 @final
@@ -77,7 +77,7 @@ class Threads(Workers):
         return await future
 
     def close(self) -> None:
-        """Waits for what has begun and drops what has not."""
+        """Waits for work that has begun and drops the rest."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._requests.get_nowait()
@@ -87,7 +87,7 @@ class Threads(Workers):
             thread.join()
 
     def _start(self) -> None:
-        # As daemons: a process ends although somebody has forgotten to close the clock.
+        # As daemons: the process ends even if somebody has forgotten to close the clock.
         name = f"{self.name} {len(self._threads)}"
         thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._threads.append(thread)

@@ -1,7 +1,7 @@
 """Virtual time: every task computes its real numbers, in the loop, but takes the time that it is said to take.
 
-The order of everything that happens follows from the coroutines, the seconds and the orders alone: not from the machine, the
-load on it, or the seeds of hashes.
+The order of events follows only from the coroutines, the seconds and the orders: not from the machine, its load, or hash
+seeds.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 @final
 class VirtualClock(Clock):
-    """A clock whose time moves only when nothing is left to do, to the next event, and without waiting.
+    """A clock whose time jumps to the next event, without waiting, when nothing is left to do.
 
-    Events that fall on the same time happen by their `order`, then in the sequence they were asked for. There is no I/O
-    and there are no threads on this clock.
+    Events at the same time happen by their `order`, then in the sequence in which they were asked for. This clock has no
+    I/O and no threads.
 
     Args:
         start: the time it begins with, in seconds.
@@ -41,7 +41,7 @@ class VirtualClock(Clock):
         return self._loop.time()
 
     def jump(self, to: float) -> None:
-        """Moves the time on at once, where nothing is due before: a run that is resumed goes on at the time it stopped.
+        """Moves the time, if nothing is due before: a resumed run continues at the time at which it stopped.
 
         Args:
             to: the new time, in seconds, not before the present.
@@ -82,7 +82,7 @@ class _VirtualWorkers(Workers):
         self.name, self.slots = name, slots
         self._loop = loop
         self._free = slots
-        self._queue: deque[asyncio.Future[None]] = deque()  # of those who wait; done where cancelled
+        self._queue: deque[asyncio.Future[None]] = deque()  # of those who wait; done if cancelled
 
     async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
         check_seconds(seconds)
@@ -104,12 +104,12 @@ class _VirtualWorkers(Workers):
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was handed a worker in the moment it was cancelled
+            if not turn.cancelled():  # it was handed a worker at the moment it was cancelled
                 self._give_back()
             raise
 
     def _give_back(self) -> None:
-        """Hands the worker to the first who waits, so that nobody who comes later can overtake."""
+        """Hands the worker to the first who waits, so that nobody can overtake."""
         while self._queue:
             turn = self._queue.popleft()
             if not turn.done():

@@ -1,8 +1,8 @@
 """An asyncio loop whose time jumps from event to event and never passes by itself.
 
-asyncio asks its selector to wait when nothing is ready to run. The selector here takes the next event instead, sets the
-time to the event's, and makes it happen. Timers of asyncio (`asyncio.sleep`, `asyncio.timeout`) are events like others.
-Nothing comes from outside: there is no I/O on this loop and no other thread may call into it.
+asyncio asks its selector to wait when nothing is ready to run. This selector takes the next event instead, sets the time to
+the event's, and makes it happen. asyncio's timers (`asyncio.sleep`, `asyncio.timeout`) are events like others. Nothing
+comes from outside: this loop has no I/O, and no other thread may call into it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, start: float) -> None:
         super().__init__(_JumpingSelector(self._next_event))
         self._now = start
-        # When, who goes first at that time (order, then sequence), whom it is for, what happens.
+        # When, which goes first at that time (order, then sequence), whose it is, what happens.
         self._events: list[tuple[float, tuple[int, ...], int, Cancellable, Callable[[], object]]] = []
         self._sequence = 0
 

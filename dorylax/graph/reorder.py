@@ -53,7 +53,7 @@ def reorder(graph: AnyGraph, order: npt.ArrayLike) -> AnyGraph:
         placed=placed,
         edge_ids=graph.edge_ids if graph.edge_ids_fit else None,
         num_edge_ids=graph.num_edge_ids,
-        edge_data=graph.edge_data if graph.knows_edge_data else None,
+        edge_data=dict(graph.edge_data) if graph.knows_edge_data else None,
         without_edge_ids=not graph.edge_ids_fit,
     )
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.primitives import attention
-from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.primitives.structure import structure_of
 from dorylax.ops.shapes import AnyArray, check_rows
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Num
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.primitives import counts
-from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.primitives.structure import structure_of
 
 
 def in_degrees(graph: CompressedGraph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.degrees import in_degrees
 from dorylax.ops.edge_order import to_slots
-from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.primitives.extremum import collect_extremum
 from dorylax.ops.primitives.linear import collect
+from dorylax.ops.primitives.structure import structure_of
 from dorylax.ops.shapes import AnyArray, check_rows, divide_rows
 
 

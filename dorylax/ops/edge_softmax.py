@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.ops.primitives import softmax
-from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.primitives.structure import structure_of
 from dorylax.ops.shapes import AnyArray, check_rows
 
 

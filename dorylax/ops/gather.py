@@ -12,10 +12,10 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.degrees import in_degrees
 from dorylax.ops.edge_gather import gather_slots
 from dorylax.ops.edge_order import to_slots
-from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.primitives.bilinear import gather_weighted
 from dorylax.ops.primitives.extremum import gather_extremum
 from dorylax.ops.primitives.linear import gather_sum
+from dorylax.ops.primitives.structure import structure_of
 from dorylax.ops.scatter import scatter_to_slots
 from dorylax.ops.shapes import AnyArray, check_rows, divide_rows
 

@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.edge_order import from_slots
-from dorylax.ops.primitives.base import Direction, structure_of
 from dorylax.ops.primitives.linear import expand
+from dorylax.ops.primitives.structure import Direction, structure_of
 from dorylax.ops.shapes import AnyArray, check_rows
 
 

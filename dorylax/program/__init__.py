@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from dorylax.program.jaxpr.errors import PassError, SplitError
     from dorylax.program.model.loss import cross_entropy
     from dorylax.program.passes import PASSES, optimise
-    from dorylax.program.program import Program
+    from dorylax.program.program import Program, trace
     from dorylax.program.tracing.spec import DataSpec, RowSpec
-    from dorylax.program.tracing.trace import trace
 
 _HOMES = {
     "PASSES": "passes",
@@ -26,7 +25,7 @@ _HOMES = {
     "RowSpec": "tracing.spec",
     "SplitError": "jaxpr.errors",
     "optimise": "passes",
-    "trace": "tracing.trace",
+    "trace": "program",
 }
 
 __all__ = [

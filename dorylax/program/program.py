@@ -1,85 +1,26 @@
-"""`Program`: a model as an ordered list of tasks, with what crosses between them."""
+"""What users hold: `trace` makes a model a `Program`, which says what it costs, draws itself, runs, and is exported."""
 
 from __future__ import annotations
 
-import dataclasses
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, final
 
-from dorylax.jax_internals import ClosedJaxpr
-from dorylax.program.tasks.facts import Facts
-from dorylax.program.tasks.partition import partition
-from dorylax.program.tasks.task import Interface, Task, closed_task, interfaces
-from dorylax.program.tracing.traced import Traced
-
-if TYPE_CHECKING:
-    from dorylax.program.artefact.export import StageSet
-    from dorylax.program.single.function import ProgramFunction
-    from dorylax.program.view.cost import ProgramCost
-
-Gathered = Literal["float32", "bfloat16"]
-"""How one machine stores rows that are summed over neighbours."""
+from dorylax.program.artefact.export import StageSet, export_stages
+from dorylax.program.model.base import Tree
+from dorylax.program.model.loss import RowFunction, confusion, cross_entropy
+from dorylax.program.single.function import ProgramFunction
+from dorylax.program.single.narrow import Gathered
+from dorylax.program.tasks.split_model import SplitModel
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.program.tracing.trace import trace_model
+from dorylax.program.view.cost import ProgramCost, cost
+from dorylax.program.view.describe import describe
+from dorylax.program.view.draw import draw
+from dorylax.user_code.lines import user_line_noted
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
-class Program:
-    """A traced model, split.
-
-    Attributes:
-        traced: what is computed: inputs, outputs, equations.
-        tasks: who computes it, in an order in which tasks may run.
-        passes: the passes that were applied, in order.
-    """
-
-    traced: Traced
-    tasks: tuple[Task, ...]
-    passes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, traced: Traced, passes: tuple[str, ...] = ()) -> Program:
-        """Splits a traced model.
-
-        Args:
-            traced: the model.
-            passes: the passes applied so far, of which the split heeds "hoist" and "fuse".
-
-        Raises:
-            SplitError: its gradient mixes rows.
-        """
-        return cls(traced, ()).split_again(passes)
-
-    def split_again(self, passes: tuple[str, ...]) -> Program:
-        """The same step split as these passes, on record from now on, ask for."""
-        tasks = partition(self.facts, hoist="hoist" in passes, fuse="fuse" in passes)
-        return self._changed(tasks=tasks, passes=passes)
-
-    def with_passes(self, passes: tuple[str, ...]) -> Program:
-        """The same tasks, with other passes on record."""
-        return self._changed(passes=passes)
-
-    def with_tasks(self, tasks: tuple[Task, ...]) -> Program:
-        """The same step in other tasks."""
-        return self._changed(tasks=tasks)
-
-    def _changed(self, **changes: Any) -> Program:
-        program = dataclasses.replace(self, **changes)
-        program.__dict__["facts"] = self.facts  # of the step, which is the same
-        return program
-
-    @cached_property
-    def facts(self) -> Facts:
-        """What is known about the values of the step."""
-        return Facts(self.traced)
-
-    @cached_property
-    def interfaces(self) -> list[Interface]:
-        """What each task reads and writes, in the order of the tasks."""
-        return interfaces(self.tasks, self.traced.step.jaxpr.outvars)
-
-    def function_of(self, index: int) -> ClosedJaxpr:
-        """Task `index` as a function of what it reads, giving what it writes; shapes are symbolic."""
-        return closed_task(self.tasks[index], self.interfaces[index])
+class Program(SplitModel):
+    """A traced model, split, with what can be asked of it; its fields are those of `SplitModel`."""
 
     def cost(
         self,
@@ -100,30 +41,57 @@ class Program:
         Raises:
             ValueError: a size is neither given nor known; fewer than 1 interval or worker.
         """
-        from dorylax.program.view.cost import cost
-
         return cost(self, num_vertices, num_edges, intervals=intervals, workers=workers)
 
     def describe(self, num_vertices: int | None = None, num_edges: int | None = None) -> str:
         """The tasks as a table in the paper's vocabulary; sizes as in `cost`."""
-        from dorylax.program.view.describe import describe
-
         return describe(self, num_vertices, num_edges)
 
     def draw(self) -> str:
         """The graph of tasks as an SVG."""
-        from dorylax.program.view.draw import draw
-
         return draw(self)
 
     def export(self) -> StageSet:
         """The stages as artefacts that run without the model's code; see `dorylax.program.artefact.export`."""
-        from dorylax.program.artefact.export import export_stages
-
         return export_stages(self)
 
     def as_function(self, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> ProgramFunction:
         """The program as one function again, for a graph of this size; what a single machine trains with."""
-        from dorylax.program.single.function import ProgramFunction
-
         return ProgramFunction(self, num_vertices, num_edges, gathered=gathered)
+
+
+@user_line_noted()
+def trace(
+    model: Any,
+    data_spec: DataSpec,
+    *,
+    loss: RowFunction | None = cross_entropy,
+    metrics: RowFunction | None = confusion,
+    params: Tree = None,
+    rngs: tuple[str, ...] = ("dropout",),
+    fused: bool = False,
+) -> Program:
+    """Traces a model with its loss and gradients and splits it into graph tasks and stages, not yet optimised.
+
+    Nothing is computed and no data are needed: numbers of vertices and edges stay symbols.
+
+    Args:
+        model: a Flax NNX or Linen module, called as `model(graph, *inputs, **named)`, or a function
+            `f(params, graph, *inputs, **named)`.
+        data_spec: the shapes of inputs and labels; `DataSpec.of(data)` for a data set.
+        loss: `(output, labels) -> [V]`, the loss of each vertex; what is minimised is its mean over the training vertices.
+            None traces the model's exact forward pass (no dropout, nothing updated) instead.
+        metrics: `(output, labels) -> [V, …]`, summed over the training vertices; None for none.
+        params: parameters (arrays or shapes) of a plain function.
+        rngs: names of the random streams of a Linen module.
+        fused: whether operators that others make up (`ops.additive_attention`) stay in one piece, as is fastest on one
+            machine; by default they are written out in those others, which a pipeline can split.
+
+    Raises:
+        SplitError: the model mixes rows otherwise than by graph operators, or cannot be traced; the message names the line.
+        Exception: what the model itself raises, on numbers of vertices and edges as on symbols.
+        TypeError: the model is none of these kinds.
+        ValueError: it has no parameters.
+    """
+    traced = trace_model(model, data_spec, loss=loss, metrics=metrics, params=params, rngs=rngs, fused=fused)
+    return Program.of(traced)

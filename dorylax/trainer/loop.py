@@ -26,10 +26,11 @@ from dorylax.trainer.step.functions import StepFunctions
 
 
 @final
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingLoop:
     """The epochs of one `fit`.
 
-    Args:
+    Attributes:
         functions: of the model and its optimizer.
         parts: the model.
         data: the data set, as the user gave it.
@@ -43,67 +44,52 @@ class TrainingLoop:
         begun: when `fit` began, on the machine's clock.
     """
 
-    def __init__(
-        self,
-        functions: StepFunctions,
-        parts: ModelParts,
-        data: Dataset,
-        machine: OneMachine,
-        runner: EpochRunner,
-        *,
-        train: TrainConfig,
-        observers: Sequence[Observer],
-        files: RunFiles | None,
-        requests: StopRequests | None,
-        trained: Callable[[LoopState, Tree, Tree], None],
-        begun: float,
-    ) -> None:
-        self._functions = functions
-        self._parts = parts
-        self._data = data
-        self._machine = machine
-        self._runner = runner
-        self._train = train
-        self._observers = observers
-        self._files = files
-        self._requests = requests
-        self._trained = trained
-        self._begun = begun
+    functions: StepFunctions
+    parts: ModelParts
+    data: Dataset
+    machine: OneMachine
+    runner: EpochRunner
+    train: TrainConfig
+    observers: Sequence[Observer]
+    files: RunFiles | None
+    requests: StopRequests | None
+    trained: Callable[[LoopState, Tree, Tree], None]
+    begun: float
 
     def run(self, loop: LoopState) -> TrainResult:
         """Trains from a state to the end of the run; `Trainer.fit` says what it raises."""
-        runner, files, requests = self._runner, self._files, self._requests
+        runner, files, requests = self.runner, self.files, self.requests
         first_epoch = loop.epochs
-        observers = self._observers
+        observers = self.observers
         if files is not None:
             observers = (MetricsWriter(files.directory.metrics_path, loop.history), *observers)
         for observer in observers:
-            observer.started(self._train.epochs, first_epoch)
+            observer.started(self.train.epochs, first_epoch)
 
         stopped = self._stop_reason(loop)
         if stopped is None:
-            loop.spend("compile", self._machine.check_memory())
+            loop.spend("compile", self.machine.check_memory())
             if files is not None:
                 files.directory.remove_summary()
-            arrays = self._machine.arrays
-            loop.spend("compile", self._machine.order_seconds)
-            self._machine.order_seconds = 0.0
+            arrays = self.machine.arrays
+            loop.spend("compile", self.machine.order_seconds)
+            self.machine.order_seconds = 0.0
             runner.start(loop, arrays)
-            only_evaluated = () if runner.reads_features else (self._data.features,)
+            only_evaluated = () if runner.reads_features else (self.data.features,)
             release(*only_evaluated)
             evaluation = Evaluation(
-                self._functions,
-                self._machine.forward,
+                self.functions,
+                self.machine.forward,
                 runner.kept,
                 arrays,
-                self._parts.streams,
+                self.parts.streams,
                 loop=loop,
                 only_here=only_evaluated,
             )
         last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:
-                record = run_epoch(runner, evaluation, self._train, loop)
+                record = run_epoch(runner, evaluation, self.train, loop)
             except TrainingError as error:
                 result = self._end(loop, "diverged", first_epoch)
                 raise TrainingError(str(error), result) from None
@@ -113,7 +99,7 @@ class TrainingLoop:
             if stopped is None and requests is not None and requests.any:
                 last = runner.drain(loop.epochs) if last is None else last
                 stopped = "signal" if loop.epochs >= last else None
-            if stopped is None and files is not None and self._train.saves(record.epoch):
+            if stopped is None and files is not None and self.train.saves(record.epoch):
                 loop.carried = runner.carried()
                 files.save(loop)
         result = self._end(loop, stopped, first_epoch)
@@ -123,9 +109,9 @@ class TrainingLoop:
 
     def _end(self, loop: LoopState, stopped: Stopped, first_epoch: int) -> TrainResult:
         """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
-        runner, files = self._runner, self._files
+        runner, files = self.runner, self.files
         params, state = (to_host(tree) for tree in loop.chosen)
-        self._trained(loop, params, state)
+        self.trained(loop, params, state)
         if files is not None:
             loop.carried = None if loop.diverged else runner.carried()
             files.save(loop)
@@ -135,18 +121,18 @@ class TrainingLoop:
             last_params=to_host(loop.params),
             best_epoch=None if loop.best is None else loop.best.epoch,
             stopped=stopped,
-            timings=dataclasses.replace(loop.timings, wall=time.perf_counter() - self._begun),
-            metric=self._functions.objective.metric,
+            timings=dataclasses.replace(loop.timings, wall=time.perf_counter() - self.begun),
+            metric=self.functions.objective.metric,
             first_epoch=first_epoch,
             passes=runner.passes,
             pipeline=runner.report(),
             state=state,
         )
         if files is not None:
-            files.summarise(result, self._train.seed)
+            files.summarise(result, self.train.seed)
             if (events := runner.trace()) is not None:
                 files.directory.write_trace(events)
         return result
 
     def _stop_reason(self, loop: LoopState) -> Stopped | None:
-        return stop_reason(self._train, loop.history, None if loop.best is None else loop.best.epoch)
+        return stop_reason(self.train, loop.history, None if loop.best is None else loop.best.epoch)

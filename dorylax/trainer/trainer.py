@@ -284,11 +284,11 @@ class Trainer:
                     "other settings a directory of its own"
                 )
             result = TrainingLoop(
-                self._functions,
-                self._parts,
-                self.data,
-                self._machine,
-                runner,
+                functions=self._functions,
+                parts=self._parts,
+                data=self.data,
+                machine=self._machine,
+                runner=runner,
                 train=self.options,
                 observers=self._observers,
                 files=files,

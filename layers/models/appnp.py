@@ -13,7 +13,8 @@ from jaxtyping import Array, Float
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.appnp import APPNPConv
 from dorylax.layers.jumping import JumpKind
-from dorylax.layers.models.mlp import alone, dense_layers
+from dorylax.layers.linear import linear
+from dorylax.layers.models.mlp import alone
 from dorylax.layers.models.skeleton import Activation, Skeleton, layer_widths
 from dorylax.layers.norm import NormKind
 
@@ -78,7 +79,7 @@ class APPNP(nnx.Module):
         rngs: nnx.Rngs,
     ) -> None:
         widths = layer_widths(in_features, hidden_features, out_features, num_layers, jk)
-        self.convs = nnx.List(dense_layers(widths, dtype=dtype, param_dtype=param_dtype, rngs=rngs))
+        self.convs = nnx.List([linear(*pair, dtype=dtype, param_dtype=param_dtype, rngs=rngs) for pair in widths])
         self.skeleton = Skeleton(
             widths,
             out_features,
@@ -97,5 +98,5 @@ class APPNP(nnx.Module):
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
-        predictions = self.skeleton([alone("APPNP", linear) for linear in self.convs], graph, x)
+        predictions = self.skeleton([alone("APPNP", dense) for dense in self.convs], graph, x)
         return self.propagation(graph, predictions)

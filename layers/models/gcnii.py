@@ -13,8 +13,8 @@ from jaxtyping import Array, Float
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.gcn2 import GCN2Conv
-from dorylax.layers.initializers import glorot_uniform
-from dorylax.layers.inputs import check_width, follow_input
+from dorylax.layers.inputs import check_width
+from dorylax.layers.linear import linear
 from dorylax.layers.models.skeleton import Activation, layer_widths
 from dorylax.ops import vertex_ids
 
@@ -77,21 +77,9 @@ class GCNII(nnx.Module):
         rngs: nnx.Rngs,
     ) -> None:
         layer_widths(in_features, hidden_features, out_features, num_layers)  # refuses numbers below 1
-
-        def linear(fan_in: int, fan_out: int) -> nnx.Linear:
-            return nnx.Linear(
-                fan_in,
-                fan_out,
-                kernel_init=glorot_uniform,
-                dtype=dtype,
-                param_dtype=param_dtype,
-                promote_dtype=follow_input,
-                rngs=rngs,
-            )
-
         self.in_features = in_features
         self.activation = activation
-        self.linear_in = linear(in_features, hidden_features)
+        self.linear_in = linear(in_features, hidden_features, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
         self.convs = nnx.List(
             [
                 GCN2Conv(
@@ -107,7 +95,7 @@ class GCNII(nnx.Module):
                 for layer in range(1, num_layers + 1)
             ]
         )
-        self.linear_out = linear(hidden_features, out_features)
+        self.linear_out = linear(hidden_features, out_features, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
         self.dropouts = nnx.List([Dropout(dropout, rngs=rngs) for _ in range(num_layers + 2)])
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import final
 
 import jax
@@ -12,9 +11,9 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.layers.initializers import glorot_uniform
-from dorylax.layers.inputs import check_width, follow_input
+from dorylax.layers.inputs import check_width
 from dorylax.layers.jumping import JumpKind
+from dorylax.layers.linear import linear
 from dorylax.layers.models.skeleton import Activation, Layer, Skeleton, layer_widths
 from dorylax.layers.norm import NormKind
 
@@ -69,7 +68,7 @@ class MLP(nnx.Module):
         rngs: nnx.Rngs,
     ) -> None:
         widths = layer_widths(in_features, hidden_features, out_features, num_layers, jk)
-        self.convs = nnx.List(dense_layers(widths, dtype=dtype, param_dtype=param_dtype, rngs=rngs))
+        self.convs = nnx.List([linear(*pair, dtype=dtype, param_dtype=param_dtype, rngs=rngs) for pair in widths])
         self.skeleton = Skeleton(
             widths,
             out_features,
@@ -88,31 +87,14 @@ class MLP(nnx.Module):
 
         Of `graph` only the vertices' ids matter, for dropout.
         """
-        return self.skeleton([alone("MLP", linear) for linear in self.convs], graph, x)
+        return self.skeleton([alone("MLP", dense) for dense in self.convs], graph, x)
 
 
-def dense_layers(
-    widths: Sequence[tuple[int, int]], *, dtype: DTypeLike | None, param_dtype: DTypeLike, rngs: nnx.Rngs
-) -> list[nnx.Linear]:
-    """A dense layer for each pair of widths."""
-    return [
-        nnx.Linear(
-            *pair,
-            kernel_init=glorot_uniform,
-            dtype=dtype,
-            param_dtype=param_dtype,
-            promote_dtype=follow_input,
-            rngs=rngs,
-        )
-        for pair in widths
-    ]
-
-
-def alone(model: str, linear: nnx.Linear) -> Layer:
+def alone(model: str, dense: nnx.Linear) -> Layer:
     """A dense layer of a model, called as a graph layer is."""
 
     def layer(graph: CompressedGraph, x: jax.Array) -> jax.Array:  # noqa: ARG001
-        check_width(model, x, linear.in_features)
-        return linear(x)
+        check_width(model, x, dense.in_features)
+        return dense(x)
 
     return layer

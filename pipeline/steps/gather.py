@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dorylax.ops.row_operators import Role, RowRange
+from dorylax.ops.primitives.operator import Role
+from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.buffers import Reads
 from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.graph_server import GraphServer, Job

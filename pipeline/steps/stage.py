@@ -47,7 +47,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     if step.space == "vertex":
         results = list(parts[0])
     else:
-        types = server.context.plan.program.facts.types
+        types = server.context.plan.program.analysis.types
         results = together(step, parts, [last - first for first, last in chunks], types)
     visit.values.update(zip(step.writes, results, strict=True))
 

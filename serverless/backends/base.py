@@ -12,7 +12,7 @@ InvokeReason = Literal["died", "timeout", "refused", "throttled"]
 
 @runtime_checkable
 class Backend(Protocol):
-    """Runs tensor tasks. A task is stateless: whoever asks may ask again, and the answers are the same."""
+    """Runs tensor tasks. A task is stateless: it may be asked for again, and its answers are the same."""
 
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         """Runs one task.
@@ -23,8 +23,8 @@ class Backend(Protocol):
 
         Raises:
             TaskFailedError: the worker failed; the task may be asked for again.
-            TaskThrottledError: one of them, of a task that was not begun; later, and with fewer at a time, it might be.
-            StageFailedError, or whatever a stage raises in this process: no repetition would change it.
+            TaskThrottledError: a `TaskFailedError`, before the task began; later, with fewer at a time, it may succeed.
+            StageFailedError, or whatever a stage raises in this process: a repetition would fail too.
         """
         ...
 
@@ -32,8 +32,8 @@ class Backend(Protocol):
         """Starts workers, so that the first tasks find them ready.
 
         Returns:
-            How many tasks of all graph servers can run at a time, where it is up to others and may be fewer than were asked
-            for: more than these would only wait, and be taken for slow. None: as many as were asked for.
+            How many tasks of all graph servers can run at a time, if others decide that and allow fewer than were asked for:
+            more would only wait, and look slow. None: as many as were asked for.
 
         Raises:
             InvokeError: one could not be started.
@@ -54,15 +54,15 @@ class Invoker(Protocol):
 
         Args:
             event: `wire.Event`, encoded.
-            timeout: seconds from when a sandbox has taken it; one that takes longer is ended. Where it cannot be ended from
-                here, whoever makes the invoker says, once for all of them, how long calls are waited for.
+            timeout: seconds from when a sandbox has taken it; one that takes longer is ended. An invoker that cannot end
+                sandboxes is told once, when it is made, how long to wait for calls.
 
         Returns:
             `wire.Answer`, encoded.
 
         Raises:
             InvokeError: there will be no answer.
-            Exception: there never would be one, whoever asks: the text is for the user.
+            Exception: a repetition would fail too; the text is for the user.
         """
         ...
 
@@ -70,11 +70,11 @@ class Invoker(Protocol):
         """Starts sandboxes, so that the first events find them ready.
 
         Returns:
-            As of `Backend.warm`.
+            As `Backend.warm`.
 
         Raises:
             InvokeError: they could not be started.
-            Exception: as of `invoke`.
+            Exception: as for `invoke`.
         """
         ...
 
@@ -88,8 +88,8 @@ class InvokeError(DorylaxError, RuntimeError):
     """A call of the handler that will not be answered.
 
     Attributes:
-        reason: the sandbox "died", the call took too long ("timeout"), or was "refused" before it began; "throttled",
-            refused because there are too many at a time, or none can be taken just now.
+        reason: the sandbox "died", the call took too long ("timeout"), or was "refused" before it began; "throttled":
+            refused because there are too many at a time, or none is possible just now.
     """
 
     def __init__(self, reason: InvokeReason, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What processes that compute are told of the one that starts them: environment variables, and settings of JAX."""
+"""What worker processes take over from their parent: environment variables, and settings of JAX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JAX_SETTINGS = ("jax_enable_x64",)
 
 
 def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str]:
-    """The parent's environment, changed so that a worker imports this very package and computes on few threads.
+    """The parent's environment, changed so that a worker imports this package and computes on few threads.
 
     Args:
         parent: environment of the process that starts it.
@@ -37,11 +37,11 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
         "OMP_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
         "MKL_NUM_THREADS": count,
-        # Else a `json.py` in the working directory would come before Python's own.
+        # Or a `json.py` in the working directory would hide Python's own.
         "PYTHONSAFEPATH": "1",
     }
     root = Path(version.__file__).parents[1]
-    # An installed package is found without; in front, its neighbours would hide modules of the standard library.
+    # An installed package is found anyway; at the front its neighbours would hide modules of the standard library.
     if str(root) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         path = parent.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{root}{os.pathsep}{path}" if path else str(root)
@@ -49,5 +49,5 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
 
 
 def jax_settings() -> dict[str, JaxSetting]:
-    """The settings of JAX here without which workers could not load the stages; stages hold all others."""
+    """This process's settings of JAX that workers need to load the stages; stages hold all others."""
     return {name: getattr(jax.config, name) for name in _JAX_SETTINGS}

@@ -47,7 +47,7 @@ class InlineBackend:
             seconds = self._times.tensor_task(order, flops=task.flops, bytes_in=task.bytes_in, bytes_out=task.bytes_out)
 
         def work() -> tuple[Any, ...]:
-            # As NumPy arrays: this waits for the result, so that the task ends when it is computed.
+            # Conversion to NumPy waits for the result, so that the task ends when it is computed.
             return tuple(np.asarray(value) for value in function(*padded_operands(task)))
 
         timed = await self._workers[task.server].run(work, seconds=seconds, order=order)

@@ -1,4 +1,4 @@
-"""`Pool`: sandboxes in processes of this machine, as an `Invoker`; `local` and `emulator` say what the processes are."""
+"""`Pool`: sandboxes in processes of this machine, as an `Invoker`; `local` and `emulator` say which processes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import weakref
 from collections.abc import Callable
 from typing import final
 
-from dorylax.serverless.backends.crew import Crew, Sandboxed
+from dorylax.serverless.backends.process_slots import ProcessSlots, Sandboxed
 
 
 @final
 class Pool:
-    """A number of sandboxes that take events one after the other; an `Invoker`.
+    """Sandboxes that each take one event at a time; an `Invoker`.
 
-    They start when they are needed, or with `warm`, and end when nobody has the pool any more.
+    They start when they are needed, or with `warm`, and end when the pool is no longer referenced.
 
     Args:
         workers: how many, ≥ 1.
         start: makes one.
-        start_seconds: that one may take to be ready.
+        start_seconds: how long one may take to be ready.
 
     Raises:
         ValueError: fewer than 1 worker.
@@ -27,23 +27,23 @@ class Pool:
     def __init__(self, workers: int, start: Callable[[], Sandboxed], start_seconds: float) -> None:
         if workers < 1:
             raise ValueError(f"workers must be ≥ 1, got {workers}")
-        self._crew = Crew(workers, start, start_seconds)
-        # Also when nobody closes it: at the end of the process, or when nobody has it any more.
-        self._close = weakref.finalize(self, self._crew.close)
+        self._slots = ProcessSlots(workers, start, start_seconds)
+        # Also if nobody closes it: at the end of the process, or when it is no longer referenced.
+        self._close = weakref.finalize(self, self._slots.close)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the sandboxes that run now; what they have started is below them."""
-        return self._crew.pids
+        """Process ids of the sandboxes that run now; their children are not listed."""
+        return self._slots.pids
 
     async def invoke(self, event: bytes, timeout: float) -> bytes:
-        """See `Invoker` and `Crew.invoke`."""
-        return await self._crew.invoke(event, timeout)
+        """See `Invoker` and `ProcessSlots.invoke`."""
+        return await self._slots.invoke(event, timeout)
 
     async def warm(self) -> None:
-        """See `Crew.warm`."""
-        await self._crew.warm()
+        """See `ProcessSlots.warm`."""
+        await self._slots.warm()
 
     def close(self) -> None:
-        """See `Crew.close`."""
+        """See `ProcessSlots.close`."""
         self._close()

@@ -1,7 +1,7 @@
 """Tasks in sandboxes elsewhere: offers what a task reads, has the handler called, and takes what it puts.
 
-Rows go from the graph server's endpoint and come back to it; weights come from the parameter server's, and gradients go
-there. What is called only decides where the handler runs (`Invoker`).
+Rows come from the graph server's endpoint and return to it; weights come from the parameter server's, and gradients go
+there. The `Invoker` only decides where the handler runs.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from dorylax.serverless.wire.event import Answer, Event
 Arrays = tuple[np.ndarray, ...]
 
 _ARRIVAL_SECONDS = 30.0
-"""For results that are acknowledged to come from the data thread: milliseconds, unless the machine is very busy."""
+"""For acknowledged results to come from the data thread: milliseconds, unless the machine is very busy."""
 
 
 @final
 class RemoteBackend:
     """Runs tasks through a handler that fetches and delivers data by itself.
 
-    What an attempt of a task reads stays offered until its last attempt has ended, so that a repetition reads the very same
-    rows and weights. The first result that is complete counts, whichever attempt it is of.
+    What a task reads stays offered until its last attempt has ended, so that a repetition reads the very same rows and
+    weights. The first complete result counts, whichever attempt it is from.
 
     Args:
         run: the id of the run.
@@ -50,7 +50,7 @@ class RemoteBackend:
         data: the endpoints; `close` closes it.
         references: how each stage calls its artefact, by number of the stage.
         artefacts: their contents, by SHA-256, for graph servers to offer.
-        locate: gives the URL of an artefact by its SHA-256, where sandboxes are to fetch all of them elsewhere.
+        locate: gives the URL of an artefact by its SHA-256, if sandboxes should fetch all of them elsewhere.
         clock: a real one.
         num_servers: how many graph servers there are.
         num_parameter_servers: how many parameter servers; interval k belongs to server k mod P.
@@ -94,7 +94,7 @@ class RemoteBackend:
         try:
             error = await self._invoke(task, attempt, exchange)
             if not exchange.complete and error is None:
-                # Acknowledged, so it has come: it is only on its way from the thread that took it.
+                # Acknowledged, so it has arrived: it is only on its way from the thread that took it.
                 error = await self._arrival(task, exchange)
             if not exchange.complete:
                 assert error is not None
@@ -116,7 +116,7 @@ class RemoteBackend:
         self._data.close()
 
     async def _invoke(self, task: TensorTask, attempt: int, exchange: _Exchange) -> Exception | None:
-        """Has the handler called; gives what went wrong."""
+        """Has the handler called; returns what went wrong."""
         event = Event(
             run=self._run,
             key=task.key,
@@ -131,13 +131,13 @@ class RemoteBackend:
             parameters=exchange.parameters,
             artefact=None if self._locate is None else self._locate(self._references[task.key.stage].sha256),
         )
-        encoded = event.encode()  # what cannot be an event will not be one the next time either
+        encoded = event.encode()  # outside the try: a repetition would fail too
         try:
             answer = Answer.decode(await self._invoker.invoke(encoded, self._timeout))
         except (InvokeError, WireError) as error:
             throttled = isinstance(error, InvokeError) and error.reason == "throttled"
             return (TaskThrottledError if throttled else TaskFailedError)(f"{_named(task)}: {error}")
-        problem = " ".join((answer.error or "").split())  # one line, whatever has been raised there
+        problem = " ".join((answer.error or "").split())  # one line, whatever was raised there
         if answer.refused:
             return TaskFailedError(f"{_named(task)} was refused by its sandbox: {problem}")
         if (answer.run, answer.key, answer.attempt) != (self._run, task.key, attempt):
@@ -230,7 +230,7 @@ class _Exchange:
                 future.set_result(arrays)
 
         def deliver(arrays: Arrays) -> None:
-            with contextlib.suppress(RuntimeError):  # the run has ended meanwhile, and its loop with it
+            with contextlib.suppress(RuntimeError):  # the run has ended meanwhile, and its loop too
                 self.loop.call_soon_threadsafe(set_result, arrays)
 
         data.expect(address, name, deliver)
@@ -247,7 +247,7 @@ class _Exchange:
         """Results in the order of the stage.
 
         Raises:
-            TaskFailedError: they are not as many, or not as many rows, as the stage has.
+            TaskFailedError: there are not as many results, or rows, as the stage has.
         """
         kinds = ["sums" if target.target == "sums" else "rows" for target in task.targets]
         for kind, future in self.results.items():
@@ -272,7 +272,7 @@ def _chosen(task: TensorTask, kind: str) -> list[Any]:
 
 
 def _calls(task: TensorTask, *, streaming: bool) -> tuple[int, tuple[int, ...]]:
-    """Rows of each call of the stage, and the real ones of each part; where rows stream, two calls of half the size."""
+    """Rows of each call of the stage, and the real ones of each part; with streaming, two calls of half the size."""
     if not streaming:
         return task.size, (task.count,)
     half = task.size - task.size // 2

@@ -1,10 +1,10 @@
-"""Has tensor tasks run: how many at a time, which again, and which answer counts."""
+"""Decides how many tensor tasks run at a time, which are repeated, and which answer counts."""
 
 from dorylax.serverless.controller.autotuner import Autotuner
 from dorylax.serverless.controller.call import Call
 from dorylax.serverless.controller.controller import Controller
-from dorylax.serverless.controller.limit import Limit
+from dorylax.serverless.controller.slot_limit import SlotLimit
 from dorylax.serverless.controller.stragglers import Stragglers
 from dorylax.serverless.controller.throttle import Throttle
 
-__all__ = ["Autotuner", "Call", "Controller", "Limit", "Stragglers", "Throttle"]
+__all__ = ["Autotuner", "Call", "Controller", "SlotLimit", "Stragglers", "Throttle"]

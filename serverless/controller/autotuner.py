@@ -12,9 +12,9 @@ class AutotunerState(NamedTuple):
 
     Attributes:
         limit: how many tensor tasks may run at a time.
-        seen: the length of the queue when the limit was last thought right or changed.
+        seen: the length of the queue when the limit was last confirmed or changed.
         step: by how much the limit changes next.
-        direction: of the last change: 1 up, -1 down, 0 where there was none.
+        direction: of the last change: 1 up, -1 down, 0 if there was none.
     """
 
     limit: int
@@ -27,9 +27,9 @@ class AutotunerState(NamedTuple):
 class Autotuner:
     """Fewer tensor tasks while the queue of graph tasks grows, more while it drains or is empty.
 
-    A queue that grows says that answers come faster than graph tasks gather what they bring; an empty one, that graph
-    threads wait for answers. Changes of the queue within 1/8 are noise. The step halves whenever the direction changes, so
-    that the limit settles, and grows by 1 while the direction stays, so that it follows.
+    A growing queue means that answers come faster than graph tasks can use them; an empty one, that graph threads wait for
+    answers. Changes of the queue within 1/8 are noise. The step halves whenever the direction changes, so that the limit
+    settles, and grows by 1 while the direction stays, so that it follows.
 
     Args:
         start: the limit to begin with.
@@ -55,7 +55,7 @@ class Autotuner:
         return self._state.limit
 
     def observe(self, queued: int) -> int:
-        """Takes note of the queue of graph tasks.
+        """Reports the queue of graph tasks.
 
         Args:
             queued: graph tasks that wait for a thread, ≥ 0.
@@ -72,7 +72,7 @@ class Autotuner:
         return self._state.limit
 
     def lower(self, most: int) -> None:
-        """Keeps the limit to this many, ≥ 1, from now on, where it could be more."""
+        """Lowers the largest limit to this many, ≥ 1, from now on."""
         self._most = max(self._least, min(self._most, most))
         self.restore(self._state)
 
@@ -81,7 +81,7 @@ class Autotuner:
         return self._state
 
     def restore(self, state: AutotunerState | list[int]) -> None:
-        """Goes on from what `state` gave; the limit is kept between `least` and `most`."""
+        """Continues from what `state` gave; the limit stays between `least` and `most`."""
         limit, seen, step, direction = state
         self._state = AutotunerState(min(max(limit, self._least), self._most), seen, step, direction)
 

@@ -1,4 +1,4 @@
-"""What a throttle decides, done to a limit: its cap is lowered, for a while to nothing."""
+"""Applies what a throttle decides: lowers the cap of a slot limit, to 0 during a pause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from typing import final
 
 from dorylax.clock import Clock
-from dorylax.serverless.controller.limit import Limit
+from dorylax.serverless.controller.slot_limit import SlotLimit
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.task import TaskKey
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("dorylax.controller")
 
 @final
 class Brake:
-    """Keeps slots back after calls that were refused.
+    """Withholds slots after calls were refused.
 
     Args:
         throttle: decides how many and how long.
@@ -24,34 +24,34 @@ class Brake:
         clock: on which pauses pass.
     """
 
-    def __init__(self, throttle: Throttle, limit: Limit, clock: Clock) -> None:
+    def __init__(self, throttle: Throttle, limit: SlotLimit, clock: Clock) -> None:
         self._throttle, self._limit, self._clock = throttle, limit, clock
         self._pause: asyncio.Task[None] | None = None
         self._told = False
 
     def taken(self, start: float) -> None:
-        """A call that began then was not refused."""
+        """Reports that a call was not refused, which began at `start`."""
         if self._throttle.taken(start, self._limit.slots):
             self._limit.cap(self._throttle.limit)
 
     def refused(self, key: TaskKey, start: float, running: int, order: tuple[int, ...]) -> str | None:
-        """A call was refused. To be told before it gives its slot back, which would go to the next at once.
+        """Reports a refused call, before it gives its slot back: that would go to the next call at once.
 
         Args:
             key: of its task.
             start: when it began.
             running: calls that run beside it.
-            order: as of `Clock.sleep`.
+            order: see `Clock.sleep`.
 
         Returns:
-            Why there is no hope any more; None where there is.
+            Why the task should fail; None while it is worth trying again.
         """
         throttle, now = self._throttle, self._clock.now()
         seconds = throttle.refused(key, start, now, running)
         if seconds is not None:
             self._limit.cap(0)
             self._pause = self._clock.spawn(self._end(seconds, order), name="pause of throttled tensor tasks")
-            # Once as a warning: where there are always too many, it is found out again and again.
+            # As a warning only once: if there are always too many calls, this happens again and again.
             level = logging.INFO if self._told else logging.WARNING
             _log.log(level, "a call beside %d others was throttled: none begins for %.3g s", running, seconds)
             self._told = True

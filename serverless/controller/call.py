@@ -15,9 +15,9 @@ class Call(NamedTuple):
     Attributes:
         key: of the task.
         attempt: which repetition of the task it is, from 0.
-        start, end: in seconds on the clock; it held a slot from the one to the other.
-        outcome: "answered", its answer is the task's; "late", nobody needed the answer any more; "failed"; "deadline", there
-            was no answer in time; "throttled", it was not begun, and nobody bills it.
+        start, end: when it held a slot, in seconds on the clock.
+        outcome: "answered": its answer is the task's; "late": the answer was no longer needed; "failed"; "deadline": there
+            was no answer in time; "throttled": it did not begin, and is not billed.
     """
 
     key: TaskKey

@@ -1,8 +1,7 @@
-"""The controller: every tensor task is answered once, whatever becomes of the calls that it takes.
+"""The controller: every tensor task is answered once, whatever happens to its calls.
 
-How many calls run at a time is `dorylax.serverless.controller.limit`'s, which calls are late
-`dorylax.serverless.controller.stragglers`'s, what refusals change `dorylax.serverless.controller.throttle`'s, and who waits
-for what `dorylax.serverless.controller.race`'s; where they run is the backend's.
+Of its neighbours, `slot_limit` counts the calls that run at a time, `stragglers` knows which are late, `throttle` what
+refusals change, and `race` who waits for what; the backend knows where they run.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from dorylax.clock import Clock
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.controller.brake import Brake
 from dorylax.serverless.controller.call import Call, Outcome
-from dorylax.serverless.controller.limit import Limit
 from dorylax.serverless.controller.race import Attempt, Race
+from dorylax.serverless.controller.slot_limit import SlotLimit
 from dorylax.serverless.controller.stragglers import Stragglers
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.controller.watch import Watch
@@ -33,21 +32,21 @@ _DEADLINE, _RELAUNCH, _RESUME = 1, 2, 3
 
 @final
 class Controller:
-    """Has the tensor tasks of a graph server run.
+    """Runs the tensor tasks of a graph server.
 
     A task takes a slot when it comes, and each of its attempts holds one until it answers, fails, or its deadline passes.
 
-    - The first answer is the task's. Other attempts go on in the background, hold their slots, and are billed; their answers
-      are dropped.
+    - The first answer is the task's. Other attempts continue in the background, hold their slots, and are billed; their
+      answers are dropped.
     - An attempt that fails is repeated until `attempts` of them have failed.
-    - An attempt whose deadline passes has failed, and gives its slot back. Its answer still counts where it comes before
-      any other; the call has been reported then.
-    - An attempt that is throttled has not failed: the task stands in line again. Nothing begins for a while, then fewer
-      attempts at a time, until none is refused any more. Where all are refused for too long, the task fails.
+    - An attempt whose deadline passes has failed, and gives its slot back. Its answer still counts if it comes before any
+      other; the call has been reported by then.
+    - An attempt that is throttled has not failed: the task queues again. Nothing begins for a while, then fewer attempts at
+      a time, until none is refused any more. If all are refused for too long, the task fails.
     - A task whose newest attempt is a straggler is called again beside it, with the same inputs and weights.
 
-    Nothing waits for a slot while it holds one: a task whose attempts have all failed stands in line for its next; beside
-    an attempt that still runs, another is begun only in a spare slot, which nobody stands in line for.
+    Nothing waits for a slot while it holds one: a task whose attempts have all failed queues for its next; beside an
+    attempt that still runs, another begins only in a spare slot, for which nobody queues.
 
     Nothing in the background keeps a run from ending: closing the clock ends it. `drain` waits for it instead.
 
@@ -56,11 +55,11 @@ class Controller:
         clock: where time comes from.
         limit: how many attempts run at a time.
         stragglers: which attempts take too long, fed by this controller alone; None: tasks are never relaunched.
-        relaunches: so often a task is relaunched at most, besides repetitions of what has failed.
+        relaunches: how often a task is relaunched at most, besides repetitions of what has failed.
         attempts: of one task that may fail before the task does, ≥ 1.
-        deadline: seconds that an attempt may take, > 0; None: as long as it likes.
-        on_call: told of every attempt, once, when its slot is given back.
-        throttle: what is done about attempts that are throttled; None: one of its own as it comes.
+        deadline: seconds that an attempt may take, > 0; None: no limit.
+        on_call: called once for every attempt, when its slot is given back.
+        throttle: decides what follows from throttled attempts; None: a `Throttle` with its defaults.
 
     Attributes:
         limit: as given; its slots may be changed at any time, its cap is this controller's.
@@ -76,7 +75,7 @@ class Controller:
         backend: Backend,
         clock: Clock,
         *,
-        limit: Limit,
+        limit: SlotLimit,
         stragglers: Stragglers | None,
         relaunches: int = 1,
         attempts: int,
@@ -108,7 +107,7 @@ class Controller:
             )
 
     async def run(self, task: TensorTask) -> TensorResult:
-        """Has a task run. Cancelling gives its slots back and cancels its attempts.
+        """Runs a task. Cancelling gives its slots back and cancels its attempts.
 
         Args:
             task: what to run; its inputs are kept until the last attempt has ended.
@@ -117,8 +116,8 @@ class Controller:
             The first answer.
 
         Raises:
-            TaskFailedError: as many attempts as may have failed, or all are throttled for too long; the text has the last
-                failure's.
+            TaskFailedError: `attempts` of them have failed, or all were throttled for too long; the text holds the last
+                failure.
             Exception: whatever else an attempt raises, at once.
         """
         if self.stragglers is None and self._deadline is None:
@@ -138,8 +137,8 @@ class Controller:
     async def drain(self) -> None:
         """Waits until no attempt holds a slot, and gives up those that have passed their deadline.
 
-        Nothing of this controller is then on the clock: for checkpoints, and for bills that leave nothing out. To be called
-        when no task waits for its answer. A backend that may never answer needs a deadline.
+        Nothing of this controller is then on the clock: for checkpoints, and for complete bills. Call it when no task waits
+        for its answer. A backend that may never answer needs a deadline.
         """
         await self._idle.wait()
         self._brake.release()
@@ -178,7 +177,7 @@ class Controller:
             if failures == self._attempts:
                 raise _exhausted(task.key, failures, found) from found
 
-    # Beginnings: whoever calls these has a slot, or asks for one.
+    # Beginnings: the callers of these have a slot, or ask for one.
 
     def _begin(self, race: Race) -> None:
         """Begins an attempt, which takes over the slot that its task has been given."""
@@ -198,11 +197,11 @@ class Controller:
             self._watch(self.stragglers, key.stage).add(attempt, (*key, number, _RELAUNCH))
 
     def _ask(self, race: Race, *, spare: bool) -> None:
-        """Begins an attempt as soon as there is a slot for it."""
+        """Begins an attempt as soon as it gets a slot."""
         if race.asking is not None:
             if spare:
                 return
-            race.give_up_asking()  # nothing holds a slot any more: it may stand in line
+            race.give_up_asking()  # nothing holds a slot any more: it may queue
         if self.limit.try_acquire():
             self._begin(race)
         else:
@@ -215,14 +214,14 @@ class Controller:
         self._begin(race)
 
     async def _call(self, task: TensorTask, number: int) -> TensorResult | Exception:
-        """What comes of an attempt. Nothing is raised: on a clock that would end the run."""
+        """The result of an attempt, or its exception: raised on a clock, that would end the run."""
         try:
             return await self._backend.run(task, number)
         except asyncio.CancelledError as error:
             call = asyncio.current_task()
             if call is None or call.cancelling():
                 raise
-            # Nobody asked for that: whoever waits must hear of it.
+            # Nobody asked for that, and the task must not wait for ever.
             cancelled = RuntimeError(f"{_named(task.key)} was cancelled by its backend")
             cancelled.__cause__ = error
             return cancelled
@@ -232,7 +231,7 @@ class Controller:
     # Ends.
 
     def _ended(self, attempt: Attempt, call: asyncio.Task[TensorResult | Exception]) -> None:
-        """An attempt has come to its end, whether anybody still waits for it or not."""
+        """An attempt has ended, whether anybody still waits for it or not."""
         race = attempt.race
         del self._live[attempt], race.live[attempt]
         if call.cancelled():  # by whoever closes the clock, or gave the task up
@@ -276,7 +275,7 @@ class Controller:
     def _note(
         self, found: TensorResult | Exception, key: TaskKey, number: int, start: float, *, beside: int
     ) -> TaskFailedError | None:
-        """Has the brake follow what comes of an attempt before its slot is given back; gives what to raise without hope."""
+        """Reports an attempt to the brake, before its slot is given back; returns an error if the task should fail."""
         if not isinstance(found, TaskThrottledError):
             self._brake.taken(start)
             return None
@@ -288,7 +287,7 @@ class Controller:
         return starved
 
     def _throttled(self, race: Race, starved: TaskFailedError | None) -> None:
-        """Repeats what was not begun, unless there is no hope."""
+        """Repeats an attempt that did not begin, unless the task should fail."""
         if starved is not None:
             race.settle(starved)
         elif not race.outcome.done():
@@ -302,7 +301,7 @@ class Controller:
             attempt.call.cancel()
 
     def _give_back(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Gives the slot of an attempt back and reports the call; False where that has been done before."""
+        """Gives an attempt's slot back and reports the call; False if that was done before."""
         if not attempt.holds_slot:
             return False
         attempt.holds_slot = False

@@ -1,4 +1,4 @@
-"""A task and the attempts at it: what the controller knows of each, and the one answer."""
+"""A task and its attempts: what the controller knows of each, and the one answer."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import final
 class Stragglers:
     """Running means of the seconds that calls take, per stage.
 
-    The mean is that of all calls until there are `window`, then one that forgets exponentially: a run whose calls become
-    slower or faster is followed, and cold starts at its beginning do not matter for ever.
+    The mean is over all calls until there are `window`, then it forgets exponentially: it follows a run whose calls become
+    slower or faster, and cold starts at its beginning do not matter for ever.
 
     Args:
         factor: a call that takes more than this many times the mean is a straggler, > 1.
@@ -37,7 +37,7 @@ class Stragglers:
         self._means: dict[int, float] = {}
 
     def observe(self, stage: int, seconds: float) -> None:
-        """Takes note of a call that was answered.
+        """Reports a call that was answered.
 
         Args:
             stage: the number of the task in the program.
@@ -54,7 +54,7 @@ class Stragglers:
         self._means[stage] = mean + (seconds - mean) / min(calls, self._window)
 
     def threshold(self, stage: int) -> float | None:
-        """Seconds after which a call is a straggler; None where too little is known, or calls take no time at all."""
+        """Seconds after which a call is a straggler; None if too little is known, or calls take no time at all."""
         if self._calls.get(stage, 0) < self._least:
             return None
         return self._factor * self._means[stage] or None
@@ -64,6 +64,6 @@ class Stragglers:
         return {str(stage): (calls, self._means[stage]) for stage, calls in self._calls.items()}
 
     def restore(self, state: Mapping[str, tuple[int, float] | list[int | float]]) -> None:
-        """Goes on from what `state` gave, instead of what has been observed since."""
+        """Continues from what `state` gave, and forgets what has been observed since."""
         self._calls = {int(stage): int(calls) for stage, (calls, _) in state.items()}
         self._means = {int(stage): float(mean) for stage, (_, mean) in state.items()}

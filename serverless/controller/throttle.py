@@ -1,4 +1,4 @@
-"""How many calls run at a time, and when the next begins, where the cloud refuses some because there are too many."""
+"""How many calls run at a time, and when the next begins, if the cloud refuses some because there are too many."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import final
 from dorylax.serverless.task import TaskKey
 
 _DECREASE = 0.7
-"""What a refusal leaves of the calls at a time: CUBIC's factor (RFC 9438, section 4.6). A cloud's limit stays where it is
-for minutes; halving, as of old, would leave more of it unused."""
+"""What a refusal leaves of the calls at a time: CUBIC's factor (RFC 9438, section 4.6). A cloud's limit stays the same for
+minutes; halving, as TCP once did, would leave more of it unused."""
 
 _INCREASES = 16  # rounds that it takes from nothing to all slots
 
@@ -18,15 +18,15 @@ _INCREASES = 16  # rounds that it takes from nothing to all slots
 class Throttle:
     """A limit that follows refusals: lower by a factor with each round that saw one, higher by a constant with each without.
 
-    The calls that begin between two pauses are a round: those of one burst that are refused say the same thing, and count
-    once. After a refusal nothing begins for a while, twice as long as the last time where no call has been taken since. How
-    long exactly is drawn from the refused task's key: controllers of other servers, whose intervals are others, come back
-    at other moments, and a run that is repeated waits as long.
+    The calls that begin between two pauses are a round: refusals of one burst say the same thing, and count once. After a
+    refusal nothing begins for a while, twice as long as the last time if no call was taken since. The exact time is drawn
+    from the refused task's key: other servers, which have other intervals, resume at other moments, and a repeated run
+    waits as long.
 
     Args:
         first: seconds of the first pause, > 0.
-        longest: of any, ≥ `first`.
-        patience: seconds of nothing but refusals after which there is no hope, > 0.
+        longest: seconds of the longest pause, ≥ `first`.
+        patience: seconds of nothing but refusals after which a task should fail, > 0.
 
     Attributes:
         patience: as given.
@@ -36,7 +36,7 @@ class Throttle:
 
     References:
         Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance in computer networks",
-        1989: additive increase and multiplicative decrease share a limit fairly among those who know nothing of each other.
+        1989: additive increase and multiplicative decrease share a limit fairly among those that do not know each other.
     """
 
     def __init__(self, *, first: float = 0.2, longest: float = 20.0, patience: float = 300.0) -> None:
@@ -54,11 +54,11 @@ class Throttle:
 
     @property
     def limit(self) -> int | None:
-        """How many calls may run at a time: 0 in a pause; None where nothing is refused."""
+        """How many calls may run at a time: 0 in a pause; None while nothing is refused."""
         return 0 if self._paused else self._limit
 
     def refused(self, key: TaskKey, start: float, now: float, running: int) -> float | None:
-        """Takes note of a call that was refused.
+        """Reports a refused call.
 
         Args:
             key: of its task.
@@ -67,7 +67,7 @@ class Throttle:
             running: calls that run beside it.
 
         Returns:
-            Seconds for which nothing is to begin, until `resume`; None where its round is over already.
+            Seconds for which nothing may begin, until `resume`; None if its round is over already.
         """
         if self._paused or start < self._round:
             return None
@@ -84,11 +84,11 @@ class Throttle:
         self._paused, self._round = False, now
 
     def taken(self, start: float, slots: int) -> bool:
-        """Takes note of a call that was not refused.
+        """Reports a call that was not refused.
 
         Args:
             start: when it began.
-            slots: calls that may run at a time where nothing is refused.
+            slots: calls that may run at a time while nothing is refused.
 
         Returns:
             Whether the limit has changed.
@@ -105,5 +105,5 @@ class Throttle:
         return True
 
     def hopeless(self, now: float, running: int) -> bool:
-        """Whether everything has been refused for too long, although no other call runs that could be in the way."""
+        """Whether everything has been refused for too long, although no other call runs."""
         return running == 0 and self._refused is not None and now - self._refused >= self.patience

@@ -1,4 +1,4 @@
-"""Tells of what takes too long, with one timer for all of it."""
+"""Reports what takes too long, with one timer for all of it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 @final
 class Watch(Generic[T]):
-    """Items that all may take the same time: the one that began first is due first, so the timer is always for that one.
+    """Items that may all take the same time: the one that began first is due first, so the timer is always for that one.
 
-    Thousands of short calls then share a few wake-ups. Where the time becomes shorter while the timer runs, items are told
-    of late, by less than the time was before.
+    Thousands of short calls then share a few wake-ups. If the time becomes shorter while the timer runs, items are reported
+    late, by less than the time was before.
 
     Args:
         clock: where time comes from.
         name: of the timer's task.
-        seconds: how long items may take now; None: nobody knows yet.
-        due: called with an item that has taken so long; the item is then no longer watched.
+        seconds: how long items may take now; None: not known yet.
+        due: called with an item that has taken that long; it is then no longer watched.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Watch(Generic[T]):
 
         Args:
             item: not watched yet.
-            order: as of `Clock.sleep`.
+            order: see `Clock.sleep`.
         """
         self._began[item] = self._clock.now(), order
         self.rouse()
@@ -47,12 +47,12 @@ class Watch(Generic[T]):
         """Watches an item no longer, if it did."""
         self._began.pop(item, None)
         if not self._began and self._timer is not None:
-            # Where nothing is watched nothing is due, not even in virtual time.
+            # Without an item nothing is due, not even in virtual time.
             self._timer.cancel()
             self._timer = None
 
     def rouse(self) -> None:
-        """To be called when the time has become known."""
+        """Call this when the time has become known."""
         if self._timer is None and self._began and self._seconds() is not None:
             self._timer = self._clock.spawn(self._tell(), name=self._name)
 
@@ -60,7 +60,7 @@ class Watch(Generic[T]):
         while self._began:
             item, (start, order) = next(iter(self._began.items()))
             await self._clock.sleep(max(0.0, self._end(start) - self._clock.now()), order)
-            # Meanwhile it may have ended, or the time may have become longer.
+            # In the meantime it may have ended, or the time may have become longer.
             if item in self._began and self._clock.now() >= self._end(start):
                 del self._began[item]
                 self._due(item)

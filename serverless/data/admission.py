@@ -1,7 +1,7 @@
-"""Who may talk to a server: ZeroMQ asks before it lets a message of a peer through (ZAP, RFC 27).
+"""Who may talk to a server: ZeroMQ asks before it lets a peer's message through (ZAP, RFC 27).
 
 Over ipc a peer shows the run's token (mechanism PLAIN: it never leaves the machine, and the socket file is in a folder
-that only this user may enter). Over tcp it proves to hold the workers' CURVE key, and everything is encrypted.
+that only this user may enter). Over tcp it proves that it holds the workers' CURVE key, and everything is encrypted.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ EVENTS = (
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 )
-"""What `Handshakes` needs to hear of a socket."""
+"""The events of a socket that `Handshakes` needs."""
 
 
 def protect(socket: zmq.Socket[bytes], keys: RunKeys, transport: str) -> None:
-    """Makes a server's socket ask for credentials. Before it is bound.
+    """Makes a server's socket ask for credentials, before it is bound.
 
     Raises:
         ValueError: for tcp, keys without the servers' secret.
@@ -48,7 +48,7 @@ def protect(socket: zmq.Socket[bytes], keys: RunKeys, transport: str) -> None:
 
 
 def identify(socket: zmq.Socket[bytes], keys: RunKeys, address: str) -> None:
-    """Gives a worker's socket its credentials. Before it is connected."""
+    """Gives a worker's socket its credentials, before it is connected."""
     if address.startswith("ipc://"):
         socket.plain_username = protocol.USER
         socket.plain_password = keys.token.hex().encode("ascii")
@@ -59,14 +59,14 @@ def identify(socket: zmq.Socket[bytes], keys: RunKeys, address: str) -> None:
 
 
 def answer(request: Sequence[bytes], keys: RunKeys) -> tuple[list[bytes], str | None]:
-    """Decides on a request of ZAP.
+    """Decides on a ZAP request.
 
     Args:
         request: its frames, the envelope's first.
         keys: of the run.
 
     Returns:
-        The frames of the answer, and why the peer is refused; None where it is admitted.
+        The frames of the answer, and why the peer is refused; None if it is admitted.
     """
     reason = _reason(request, keys)
     status = (b"200", b"OK", protocol.USER) if reason is None else (b"400", b"not of this run", b"")
@@ -91,9 +91,9 @@ def _reason(request: Sequence[bytes], keys: RunKeys) -> str | None:
 
 @final
 class Handshakes:
-    """Tells from what ZeroMQ reports of a socket that a peer was turned away before it could say anything.
+    """Infers from a socket's events that a peer was turned away before it could say anything.
 
-    Refusals of `answer` are not told again.
+    Refusals by `answer` are not reported again.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Handshakes:
         self._accepted: dict[int, int] = {}  # by file descriptor: outcomes until then
 
     def tell(self, event: int, value: int) -> str | None:
-        """Why a peer was turned away, if this event tells.
+        """Why a peer was turned away, if this event shows it.
 
         Args:
             event: of `EVENTS`.
@@ -110,7 +110,7 @@ class Handshakes:
         if event == zmq.EVENT_ACCEPTED:
             self._accepted[value] = self._outcomes
         elif event == zmq.EVENT_DISCONNECTED:
-            # Whose handshake has ended is not told. If none has since this peer came, its own has not.
+            # Events do not say whose handshake has ended. If none has since this peer came, its own has not.
             if self._accepted.pop(value, -1) == self._outcomes:
                 return "a peer that left before it had introduced itself, or that is no peer of this kind"
         else:

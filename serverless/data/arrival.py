@@ -24,7 +24,7 @@ class Arrival:
 
     Attributes:
         chunks: how they are cut.
-        prefix: chunks from the first on that have come without a gap.
+        prefix: how many chunks have come without a gap, from the first.
 
     Raises:
         WireError: too many bytes.
@@ -48,10 +48,10 @@ class Arrival:
         """Puts a chunk where it belongs.
 
         Returns:
-            Whether it is the first time that it comes; else it changes nothing.
+            Whether it comes for the first time; otherwise nothing changes.
 
         Raises:
-            WireError: its pieces are not those of this chunk.
+            WireError: these are not the pieces of this chunk.
         """
         wanted = self.chunks.pieces(index)
         sizes = [piece.last - piece.first for piece in wanted]

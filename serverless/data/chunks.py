@@ -1,4 +1,4 @@
-"""How tensors are cut into chunks: as one run of bytes, so that many small ones travel together."""
+"""How tensors are cut into chunks: as one run of bytes, so that many small tensors travel together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple, final
 from dorylax.serverless.wire.errors import WireError
 
 
-class Piece(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes `first:last` of one tensor."""
 
     tensor: int
@@ -20,7 +20,7 @@ class Piece(NamedTuple):
 
 @final
 class Chunks:
-    """The chunks of some tensors. There is always one, of no pieces where there are no bytes.
+    """The chunks of some tensors: at least one, which has no pieces if there are no bytes.
 
     Args:
         sizes: of the tensors, bytes.
@@ -37,7 +37,7 @@ class Chunks:
         self._total = sum(sizes)
         self.count = max(1, -(-self._total // chunk_bytes))
 
-    def pieces(self, index: int) -> tuple[Piece, ...]:
+    def pieces(self, index: int) -> tuple[ByteRange, ...]:
         """What a chunk consists of.
 
         Raises:
@@ -53,7 +53,7 @@ class Chunks:
             begin = self._ends[tensor] - self._sizes[tensor]
             last = min(stop, self._ends[tensor])
             if last > start:
-                pieces.append(Piece(tensor, start - begin, last - begin))
+                pieces.append(ByteRange(tensor, start - begin, last - begin))
             start = last
             tensor += 1
         return tuple(pieces)

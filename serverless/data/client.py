@@ -23,19 +23,18 @@ T = TypeVar("T")
 
 @final
 class DataClient:
-    """Transfers of one worker. Connections are made when they are needed and kept.
+    """Transfers of one worker. Connections are made when they are needed, and kept.
 
-    **Threads.** Any thread may call `get` and `put` at any time. Each call has a connection of its own while it lasts, and
-    waits in the calling thread; there are as many connections to an address as there were calls at a time. All of them
-    share the link.
+    **Threads.** Any thread may call `get` and `put` at any time. Each call waits in the calling thread and has a connection
+    of its own while it lasts: an address has as many connections as it ever had calls at a time. All share the link.
 
     Args:
         keys: of the run.
-        link: slows transfers down; None: as fast as the machine is.
+        link: slows transfers down; None: not at all.
         timeout: seconds without a message after which an attempt is lost.
         attempts: of a transfer.
         chunk_bytes: of a chunk that is put.
-        credit: chunks on their way at a time.
+        credit: chunks in flight at a time.
         max_bytes: of one transfer.
 
     Raises:
@@ -82,15 +81,15 @@ class DataClient:
         return self._repeat(address, f"{name!r} could not be got", lambda connection: connection.get(name))
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
-        """Gives arrays to a server, and returns when it has acknowledged them, whether it needed them or not.
+        """Gives arrays to a server; returns when it has acknowledged them, whether it needed them or not.
 
         Args:
             address: of the server.
-            name: under which it expects them.
+            name: under which the server expects them.
             arrays: of any layout; those that are not contiguous are copied.
 
         Raises:
-            WireError: a dtype that does not travel, or more than `max_bytes`.
+            WireError: a dtype that cannot be sent, or more than `max_bytes`.
             DataError: no attempt succeeded, or the server refuses.
             RuntimeError: the client is closed.
         """
@@ -100,7 +99,7 @@ class DataClient:
         )
 
     def close(self) -> None:
-        """Closes all connections; those in use when their calls end. A second call does nothing."""
+        """Closes all connections, those in use when their calls end. A second call does nothing."""
         with self._lock:
             self._closed = True
             for connections in self._idle.values():
@@ -134,7 +133,7 @@ class DataClient:
             result = act(connection)
             fine = True
         except NotOfferedError:
-            fine = True  # the first answer and the last: nothing else is on its way
+            fine = True  # the first answer and the last: nothing else is in flight
             raise
         finally:
             self._give(address, connection, keep=fine)

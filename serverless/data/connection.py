@@ -28,7 +28,7 @@ class _Message(NamedTuple):
     contents: Sequence[frames.Buffer]
 
 
-class _Layout(NamedTuple):
+class _OfferLayout(NamedTuple):
     serial: int
     chunk_bytes: int
     credit: int
@@ -39,7 +39,7 @@ class _Layout(NamedTuple):
 class Connection:
     """A socket and the transfers over it.
 
-    After an error it is in no known state: close it and make another.
+    After an error its state is unknown: close it and make another.
 
     Args:
         context: of ZeroMQ.
@@ -47,7 +47,7 @@ class Connection:
         keys: of the run.
         link: how fast.
         timeout: seconds without a message after which a transfer is lost.
-        credit: chunks on their way at a time.
+        credit: chunks in flight at a time.
         max_bytes: of one transfer.
     """
 
@@ -87,7 +87,7 @@ class Connection:
         """One attempt to get arrays.
 
         Raises:
-            LostError: it came to nothing.
+            LostError: it failed.
             NotOfferedError, DataError: see `DataClient.get`.
         """
         self._transfer += 1
@@ -127,7 +127,7 @@ class Connection:
         """One attempt to put arrays, cut into chunks of `chunk_bytes`.
 
         Raises:
-            LostError: it came to nothing.
+            LostError: it failed.
             DataError: see `DataClient.put`.
         """
         self._transfer += 1
@@ -138,7 +138,7 @@ class Connection:
         self._send(parcel.message_with(self._run, protocol.PUT, fields, 0))
         sent, until, damaged = 1, 1, 0
         while True:
-            # An answer may say that nobody waits any more: look before each chunk.
+            # An answer may say that nobody waits any longer: look before each chunk.
             message = self._receive() if sent == until or self._socket.poll(0) else None
             if message is None:
                 self._link.carry(parcel.chunk_nbytes(sent))
@@ -164,14 +164,14 @@ class Connection:
         fields = {"transfer": self._transfer, "name": name, "offer": serial, "first": first, "count": count}
         self._tell(protocol.GET, fields)
 
-    def _layout(self, name: str) -> _Layout:
+    def _layout(self, name: str) -> _OfferLayout:
         message = self._receive()
         kind, fields = message.header.kind, message.header.fields
         if kind == protocol.ABSENT:
             raise NotOfferedError(f"{self._address} offers nothing as {name!r}: it was answered or withdrawn")
         if kind != protocol.LAYOUT:
             raise LostError(f"got {kind!r}, expected a layout")
-        layout = _Layout(
+        layout = _OfferLayout(
             serial=fields.integer("offer", least=protocol.ANY_OFFER + 1),
             chunk_bytes=fields.integer("chunk_bytes", least=protocol.MIN_CHUNK_BYTES, most=protocol.MAX_CHUNK_BYTES),
             credit=fields.integer("credit", least=1),
@@ -197,7 +197,7 @@ class Connection:
         """The next message of this transfer.
 
         Raises:
-            LostError: none comes, or what comes cannot be read.
+            LostError: none comes, or it cannot be read.
             DataError: the server refuses the transfer.
         """
         give_up = time.monotonic() + self._timeout
@@ -213,7 +213,7 @@ class Connection:
             if header.kind == protocol.REFUSED and transfer in (protocol.NO_TRANSFER, self._transfer):
                 raise DataError(f"{self._address} refuses: {header.fields.text('reason')}")
             if transfer != self._transfer:
-                continue  # the rest of an earlier transfer, such as a grant that was said twice
+                continue  # the rest of an earlier transfer, such as a repeated grant
             if header.kind == protocol.UNKNOWN:
                 raise LostError("the server knows nothing of this put")
             return _Message(header, [frame.buffer for frame in received[1:]])
@@ -222,7 +222,7 @@ class Connection:
         """Waits until the socket is ready for `event`.
 
         Raises:
-            LostError: it is not by `give_up`.
+            LostError: it is not ready by `give_up`.
         """
         left = give_up - time.monotonic()
         if left <= 0 or not self._socket.poll(int(left * 1000) + 1, event):

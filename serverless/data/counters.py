@@ -12,12 +12,12 @@ class DataCounters:
     """Counts since the server was made. Bytes are those of tensors, without headers.
 
     Attributes:
-        bytes_sent: to workers, chunks that were sent again included.
-        bytes_received: from workers, likewise; of puts that are late or twice only what came before that was known.
+        bytes_sent: to workers, repeated chunks included.
+        bytes_received: from workers, likewise; of late and duplicate puts only what came before that was known.
         gets: names that were asked for and found.
         puts: that were delivered.
-        late: puts that nobody waits for (any more).
-        duplicates: puts of what another had put before.
+        late: puts that nobody waits for (any longer).
+        duplicates: puts of what had been put before.
         refused: peers and messages that were turned away.
     """
 

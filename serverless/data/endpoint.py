@@ -23,13 +23,13 @@ from dorylax.serverless.wire.tensors import read_specs
 Deliver = Callable[[tuple[np.ndarray, ...]], None]
 
 PROBE_SECONDS = 5.0
-"""After so long without a chunk a worker is told again what it may send; one that is gone is noticed then."""
+"""After this time without a chunk a worker is told again what it may send, which shows whether it is still there."""
 
 ABANDONED_SECONDS = 60.0
-"""After so long an unfinished put is dropped."""
+"""After this time an unfinished put is dropped."""
 
 MOST_UNFINISHED = 4
-"""Puts of one peer at a time. A worker's connection makes one after the other."""
+"""Puts of one peer at a time. A worker's connection makes only one."""
 
 _LOG = logging.getLogger("dorylax.data")
 
@@ -53,7 +53,7 @@ class _Put:
     name: str
     arrival: Arrival
     until: int  # chunks below may come
-    heard: float  # when the last message of it came
+    heard: float  # when its last message came
     probed: float
 
 
@@ -64,12 +64,12 @@ class Endpoint:
     `offer`, `withdraw`, `expect` and `forget` may be called by any thread; the rest by the data thread alone.
 
     Args:
-        label: what it is called in the log.
+        label: its name in the log.
         run: id of the run.
         counters: what it counts into.
         refusals: what it complains to.
         chunk_bytes: of what it sends.
-        credit: chunks on their way at a time.
+        credit: chunks in flight at a time.
         max_bytes: of one transfer.
     """
 
@@ -163,13 +163,13 @@ class Endpoint:
             return self._refused(transfer, error)
 
     def drop(self, peer: bytes) -> None:
-        """Forgets a peer that is gone."""
+        """Forgets a peer that has gone."""
         for key in [key for key in self._puts if key[0] == peer]:
             del self._puts[key]
             _LOG.info("%s: an unfinished put is dropped, its worker is gone", self.label)
 
     def probe(self, now: float) -> list[tuple[bytes, Reply]]:
-        """Drops puts that were abandoned; repeats grants of those that rest, since sending tells whether a peer is there."""
+        """Drops abandoned puts, and repeats the grants of idle ones: sending shows whether a peer is still there."""
         replies = []
         for (peer, transfer), put in list(self._puts.items()):
             if now - put.heard >= ABANDONED_SECONDS:
@@ -258,7 +258,7 @@ class Endpoint:
         return [self._complete(transfer, put)]
 
     def _pieces(self, header: frames.Header, contents: Sequence[frames.Buffer]) -> tuple[np.ndarray, ...] | None:
-        """The pieces of a chunk; None where they were damaged on the way."""
+        """The pieces of a chunk; None if they were damaged on the way."""
         try:
             return frames.decode_tensors(header, contents, protocol.MAX_CHUNK_BYTES)
         except ChecksumError as error:
@@ -282,7 +282,7 @@ class Endpoint:
         return self._done(transfer, protocol.ACCEPTED)
 
     def _unwanted(self, transfer: int, name: str) -> Reply | None:
-        """The end of a put that nobody waits for; None where somebody does."""
+        """The reply that ends a put nobody waits for; None if somebody does."""
         with self._lock:
             known = name in self._expected
             delivered = known and self._expected[name] is None
@@ -295,7 +295,7 @@ class Endpoint:
         return self._done(transfer, protocol.LATE)
 
     def _abandon(self, peer: bytes, transfer: int, name: str) -> None:
-        """Drops what a peer that begins a put has left unfinished."""
+        """Drops the unfinished puts of a peer that begins another."""
         mine = [key for key in self._puts if key[0] == peer]
         again = [key for key in mine if self._puts[key].name == name or key[1] == transfer]
         others = [key for key in mine if key not in again]
@@ -303,7 +303,7 @@ class Endpoint:
             del self._puts[key]
 
     def _granted(self, transfer: int, put: _Put) -> list[Reply]:
-        """Grants more chunks, if there is anything new to grant."""
+        """Grants more chunks, if it may."""
         until = min(put.arrival.prefix + self._credit, put.arrival.chunks.count)
         if until <= put.until:
             return []
@@ -311,7 +311,7 @@ class Endpoint:
         return [self._grant(transfer, put)]
 
     def _grant(self, transfer: int, put: _Put) -> Reply:
-        # "until" counts from the first chunk, so that a grant may be said twice.
+        # "until" counts from the first chunk, so that a grant may be repeated.
         return self._reply(protocol.GRANT, {"transfer": transfer, "until": put.until})
 
     def _done(self, transfer: int, state: str) -> Reply:

@@ -6,7 +6,7 @@ from dorylax.errors import DorylaxError
 
 
 class DataError(DorylaxError):
-    """A transfer that was tried as often as it may be, or that the server refuses."""
+    """A transfer whose attempts have all failed, or that the server refuses."""
 
 
 class NotOfferedError(DataError):
@@ -14,4 +14,4 @@ class NotOfferedError(DataError):
 
 
 class LostError(DataError):
-    """One attempt of a transfer came to nothing; a client tries again before anybody sees this."""
+    """One attempt of a transfer failed; the client tries again before anybody sees this."""

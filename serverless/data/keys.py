@@ -1,4 +1,4 @@
-"""The keys of a run: made when it starts, never written to a file, of no use after it."""
+"""The keys of a run: made when it starts, never written to a file, useless after it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CURVE_CHARACTERS = 40  # 32 bytes in Z85
 @final
 @dataclasses.dataclass(frozen=True)
 class RunKeys:
-    """What servers and workers of one run know each other by.
+    """How servers and workers of one run recognise each other.
 
     Attributes:
         run: id of the run, hexadecimal digits; no secret.
         token: what workers show over ipc.
         server_public, worker_public: CURVE keys for tcp, in Z85.
         worker_secret: of workers.
-        server_secret: of servers; None where workers hold the keys.
+        server_secret: of servers; None in the workers' copy.
     """
 
     run: str
@@ -59,7 +59,7 @@ class RunKeys:
         )
 
     def to_json(self) -> str:
-        """The workers' part, in one line: without the servers' secret. For a private channel, such as a pipe."""
+        """The workers' part, without the servers' secret, in one line. For a private channel, such as a pipe."""
         return json.dumps(
             {
                 "run": self.run,
@@ -75,7 +75,7 @@ class RunKeys:
         """The keys that `to_json` wrote.
 
         Raises:
-            ValueError: they are not; the text is not shown, since it may hold secrets.
+            ValueError: it is something else, which is not shown, since it may hold secrets.
         """
         try:
             fields = json.loads(text)

@@ -16,8 +16,8 @@ class Link:
     """How slow the link of one worker is.
 
     Attributes:
-        latency_seconds: what each request waits; requests wait side by side.
-        bytes_per_second: of all that the worker gets and puts together; None: as fast as the machine is.
+        latency_seconds: how long each request waits; requests wait side by side.
+        bytes_per_second: of all that the worker gets and puts together; None: no limit.
     """
 
     latency_seconds: float = 0.0
@@ -36,7 +36,7 @@ class Link:
 
 @final
 class SharedLink:
-    """The link as the threads of one worker share it: bytes queue up, first come first served.
+    """A link that the threads of one worker share: bytes queue up, first come first served.
 
     Args:
         link: how slow it is.
@@ -54,12 +54,12 @@ class SharedLink:
         self._free_at = -math.inf
 
     def request(self) -> None:
-        """Waits as a request does before its bytes travel."""
+        """Waits for a request's latency."""
         if self._link.latency_seconds:
             self._sleep(self._link.latency_seconds)
 
     def carry(self, nbytes: int) -> None:
-        """Waits until bytes have passed."""
+        """Waits until that many bytes have passed."""
         seconds = self._link.seconds(nbytes)
         if not seconds:
             return

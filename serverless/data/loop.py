@@ -1,4 +1,4 @@
-"""The data thread: all sockets of a server, and nothing that decides (that is `endpoint` and `admission`)."""
+"""The data thread: all sockets of a server. What to answer is decided in `endpoint` and `admission`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LOG = logging.getLogger("dorylax.data")
 
 @final
 class Loop:
-    """The thread and its sockets; begun when made.
+    """The thread and its sockets; it starts when it is made.
 
     Args:
         keys: of the run.
@@ -42,7 +42,7 @@ class Loop:
         folder: of ipc: where socket files are; removed by `stop`.
         refusals: where peers that are turned away are reported.
         backlog: messages to a peer, and from it, that may wait.
-        sent: is told how many bytes of tensors were sent.
+        sent: called with the bytes of tensors that were sent.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Loop:
         self._thread.start()
 
     def do(self, action: Callable[[], T]) -> T:
-        """Has the data thread do something, and waits for it.
+        """Has the data thread do something, and waits for the result.
 
         Raises:
             RuntimeError: the server is closed.
@@ -123,7 +123,7 @@ class Loop:
         except BaseException:
             router.close()
             raise
-        # From before the first worker can know the address.
+        # Before any worker can know the address.
         monitor: zmq.Socket[bytes] = router.get_monitor_socket(admission.EVENTS)
         handshakes = admission.Handshakes()
         self._routers[router] = endpoint
@@ -137,7 +137,7 @@ class Loop:
             if not self._stopping:
                 self._stopping = True
                 self._command(self._end)
-        if threading.current_thread() is not self._thread:  # a server that its own thread lets go of
+        if threading.current_thread() is not self._thread:  # its own thread may drop the last reference to a server
             self._thread.join()
 
     def _command(self, action: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Arrays to be sent, chunk by chunk, from where they lie."""
+"""Arrays to be sent, chunk by chunk, without a copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dorylax.serverless.wire.tensors import MAX_TENSORS, bytes_of, spec_of, tota
 
 @final
 class Parcel:
-    """Arrays to be sent; they are not to be written to meanwhile.
+    """Arrays to be sent; nobody may write to them meanwhile.
 
     Args:
         arrays: of any layout; those that are not contiguous are copied.
@@ -30,7 +30,7 @@ class Parcel:
         chunks: how they are cut.
 
     Raises:
-        WireError: a dtype that does not travel, or too many arrays or bytes.
+        WireError: a dtype that cannot be sent, or too many arrays or bytes.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], chunk_bytes: int, max_bytes: int) -> None:

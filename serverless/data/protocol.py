@@ -3,7 +3,7 @@
 Tensors travel as one run of bytes cut into *chunks*; a chunk's tensors are its pieces, each with its checksum (`chunks`).
 `transfer` is a number that the worker chose, repeated in every answer.
 
-**Get.** The worker asks and keeps count; the server remembers nothing, so nothing is left of a worker that dies.
+**Get.** The worker asks and keeps count; the server remembers nothing, so a worker that dies leaves nothing behind.
 
     worker                                            server
     get {transfer, name, offer: 0, first: 0, count}   layout {transfer, offer, chunk_bytes, credit, tensors}
@@ -11,17 +11,17 @@ Tensors travel as one run of bytes cut into *chunks*; a chunk's tensors are its 
     get {transfer, name, offer, first, count: 1}      chunk {transfer, index}            for each one that came
                                                       absent {transfer}                  no such name, or offered anew
 
-Each further `get` is a credit: no more chunks are on their way than the worker has asked for. A damaged chunk is asked
-for once more.
+Each further `get` is a credit: no more chunks are in flight than the worker has asked for. It asks for a damaged chunk
+again.
 
-**Put.** The first chunk comes along: what is small takes one message each way.
+**Put.** The first chunk comes along, so small arrays take one message each way.
 
     put {transfer, name, chunk_bytes, tensors} + chunk 0     grant {transfer, until}     chunks below may come
     chunk {transfer, index} …                                again {transfer, index}     it came damaged
                                                              done {transfer, state}      accepted, duplicate or late
 
-Either way `refused {transfer, reason}` says that repeating will not help, `damaged {}` and `unknown {transfer}` that it
-will. A server that cannot tell which transfer is meant writes 0.
+Either way `refused {transfer, reason}` says that a repetition will not help, `damaged {}` and `unknown {transfer}` that
+it will. A server that cannot tell which transfer is meant writes 0.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MAX_FRAME_BYTES = MAX_CHUNK_BYTES
 """ZeroMQ disconnects a peer that sends a longer frame, before it makes room for it."""
 
 CREDIT = 8
-"""Chunks on their way at a time, unless told otherwise."""
+"""Chunks in flight at a time, unless told otherwise."""
 
 MAX_BYTES = 1 << 30
 """Of one transfer, unless told otherwise."""
@@ -65,7 +65,7 @@ MAX_NAME = 256
 """Characters of a name."""
 
 USER = b"dorylax"
-"""Whom workers call themselves over ipc; the token is the password."""
+"""The user name of workers over ipc; the token is the password."""
 
 
 def check_limits(chunk_bytes: int, credit: int, max_bytes: int) -> None:

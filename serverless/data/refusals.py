@@ -1,4 +1,4 @@
-"""What was refused, in the log: a line each, but not a thousand a second from one broken peer."""
+"""Logs what was refused: a line each, but not a thousand a second from one broken peer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Refusals:
 
     Args:
         burst: lines.
-        seconds: length of the time in which they are counted.
+        seconds: the period in which they are counted.
         now: the time, seconds.
 
     Attributes:

@@ -24,10 +24,10 @@ from dorylax.serverless.data.refusals import Refusals
 
 @final
 class DataServer:
-    """All data endpoints of one process: sockets on one thread of their own. May be called by any thread.
+    """All data endpoints of one process: sockets on one thread of their own. Any thread may call it.
 
-    Arrays are sent from where they lie; they must not be written to while they are offered. Withdraw them when nobody
-    waits for what is computed from them: a worker that is reading them just then may find old and new bytes.
+    Arrays are sent without a copy; do not write to them while they are offered. Withdraw them when nobody waits for what is
+    computed from them: a worker that is reading them at that moment may find old and new bytes.
 
     Args:
         keys: of the run. Peers without them are turned away, with a line in the log "dorylax.data".
@@ -110,7 +110,7 @@ class DataServer:
             arrays: not written to until withdrawn. Those that are not contiguous are copied.
 
         Raises:
-            WireError: a dtype that does not travel, or more than `max_bytes`.
+            WireError: a dtype that cannot be sent, or more than `max_bytes`.
             ValueError: no such endpoint, or the name is offered already.
         """
         self._endpoint(address).offer(name, arrays)
@@ -125,11 +125,11 @@ class DataServer:
         Args:
             address: of the endpoint.
             name: what workers put.
-            deliver: is called once, in the data thread, with the first complete put: it must be quick, and not close
-                the server. The arrays are its own, each on a multiple of 64 bytes. What it raises is logged.
+            deliver: called once, in the data thread, with the first complete put: it must be quick, and not close the
+                server. It may keep the arrays, each on a multiple of 64 bytes. What it raises is logged.
 
         Raises:
-            ValueError: no such endpoint, or the name is expected already (or was, and is not forgotten yet).
+            ValueError: no such endpoint, or the name is expected already (or was, and has not been forgotten).
         """
         self._endpoint(address).expect(name, deliver)
 

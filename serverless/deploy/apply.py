@@ -1,4 +1,4 @@
-"""Carries out the steps of a plan. Each may be carried out again: one that was done before does no harm."""
+"""Carries out the steps of a plan. Repeating one does no harm."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.clients import Clients, in_time, unless
 from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.eventual_consistency import CHANGING, NEW_ROLE, PROPAGATING, NotYet, until_consistent
 from dorylax.serverless.deploy.names import Names
-from dorylax.serverless.deploy.patience import CHANGING, NEW_ROLE, SPREADING, NotYet, patiently
 from dorylax.serverless.deploy.plan import CODE, Action, Wanted
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.state import (
     artefact_keys,
     count_network_interfaces,
+    inline_policies,
     read_function,
     read_repository_policy,
 )
@@ -34,10 +35,10 @@ class Applier:
     Args:
         clients: of the region.
         names: of the deployment.
-        wanted: what is to be there; None for nothing.
+        wanted: what should exist; None for nothing.
         push: builds the image and pushes it to an address.
-        artefacts: where stages lie that are to be deleted; None: nowhere.
-        now, sleep: the time and waiting, in seconds.
+        artefacts: where to delete stages; None: nowhere.
+        now, sleep: the time, and how to wait, in seconds.
     """
 
     def __init__(
@@ -59,10 +60,10 @@ class Applier:
 
         Args:
             actions: of a plan.
-            report: is told each step before it is carried out.
+            report: called with each step before it is carried out.
 
         Raises:
-            DeployError: one could not be; the same command goes on from there.
+            DeployError: one failed; the same command continues from there.
         """
         steps: dict[tuple[str, str], Callable[[Action], None]] = {
             ("create", "repository"): self._put_repository,
@@ -150,8 +151,8 @@ class Applier:
             put = functools.partial(
                 iam.put_role_policy, RoleName=names.role, PolicyName=name, PolicyDocument=json.dumps(document)
             )
-            self._patiently(put, NEW_ROLE)
-        for name in self._inline_policies():
+            self._until_consistent(put, NEW_ROLE)
+        for name in inline_policies(self._names, self._clients):
             if name not in wanted:
                 iam.delete_role_policy(RoleName=names.role, PolicyName=name)
 
@@ -159,22 +160,18 @@ class Applier:
         iam, role = self._clients("iam"), self._names.role
         if unless({"NoSuchEntity"}, lambda: iam.get_role(RoleName=role)) is None:
             return
-        for name in self._inline_policies():
+        for name in inline_policies(self._names, self._clients):
             iam.delete_role_policy(RoleName=role, PolicyName=name)
-        # Not of ours, but a role with any cannot be deleted; the policies themselves stay.
+        # These are not ours, but a role with any cannot be deleted; the policies themselves stay.
         for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=role):
             for policy in page["AttachedPolicies"]:
                 iam.detach_role_policy(RoleName=role, PolicyArn=policy["PolicyArn"])
         iam.delete_role(RoleName=role)
 
-    def _inline_policies(self) -> list[str]:
-        pages = self._clients("iam").get_paginator("list_role_policies").paginate(RoleName=self._names.role)
-        return [name for page in pages for name in page["PolicyNames"]]
-
     def _create_function(self, _: Action) -> None:
         deployment, names = self._target.deployment, self._names
         function = self._clients("lambda")
-        self._patiently(
+        self._until_consistent(
             lambda: function.create_function(
                 FunctionName=names.name,
                 PackageType="Image",
@@ -183,7 +180,7 @@ class Applier:
                 Tags=names.tags,
                 **_configuration(deployment, names),
             ),
-            SPREADING,
+            PROPAGATING,
             CHANGING,
         )
         self._wait("function_active_v2")
@@ -191,22 +188,22 @@ class Applier:
     def _update_function(self, action: Action) -> None:
         deployment, names = self._target.deployment, self._names
         function = self._clients("lambda")
-        # An update of before is not waited for: one that has failed never comes to a good end, and this one may mend it.
+        # Does not wait for an earlier update: one that has failed never succeeds, and this one may repair it.
         if action.changes & CODE:
-            self._patiently(
+            self._until_consistent(
                 lambda: function.update_function_code(
                     FunctionName=names.name, ImageUri=self._target.image, Architectures=[deployment.architecture]
                 ),
-                SPREADING,
+                PROPAGATING,
                 CHANGING,
             )
             self._wait("function_updated_v2")
         if action.changes - CODE:
-            self._patiently(
+            self._until_consistent(
                 lambda: function.update_function_configuration(
                     FunctionName=names.name, **_configuration(deployment, names)
                 ),
-                SPREADING,
+                PROPAGATING,
                 CHANGING,
             )
             self._wait("function_updated_v2")
@@ -219,7 +216,7 @@ class Applier:
 
     def _delete_function(self, _: Action) -> None:
         function = self._clients("lambda")
-        self._patiently(
+        self._until_consistent(
             lambda: unless(
                 {"ResourceNotFoundException"}, lambda: function.delete_function(FunctionName=self._names.name)
             ),
@@ -228,7 +225,7 @@ class Applier:
 
     def _put_concurrency(self, _: Action) -> None:
         reserved = self._target.deployment.reserved_concurrency
-        self._patiently(
+        self._until_consistent(
             lambda: self._clients("lambda").put_function_concurrency(
                 FunctionName=self._names.name, ReservedConcurrentExecutions=reserved
             ),
@@ -236,7 +233,7 @@ class Applier:
         )
 
     def _delete_concurrency(self, _: Action) -> None:
-        self._patiently(
+        self._until_consistent(
             lambda: self._clients("lambda").delete_function_concurrency(FunctionName=self._names.name), CHANGING
         )
 
@@ -263,8 +260,8 @@ class Applier:
         assert self._wanted is not None
         return self._wanted
 
-    def _patiently(self, call: Callable[[], object], *reasons: NotYet) -> None:
-        patiently(call, *reasons, now=self._now, sleep=self._sleep)
+    def _until_consistent(self, call: Callable[[], object], *reasons: NotYet) -> None:
+        until_consistent(call, *reasons, now=self._now, sleep=self._sleep)
 
     def _wait(self, name: str) -> None:
         waiter = self._clients("lambda").get_waiter(name)
@@ -279,7 +276,7 @@ def _configuration(deployment: Deployment, names: Names) -> dict[str, Any]:
         "Role": names.role_arn,
         "MemorySize": deployment.memory_mb,
         "Timeout": deployment.timeout_seconds,
-        # Empty lists take a function out of its VPC; nothing at all would leave it there.
+        # Empty lists take a function out of its VPC; leaving the key out would keep it there.
         "VpcConfig": {"SubnetIds": list(deployment.subnets), "SecurityGroupIds": list(deployment.security_groups)},
     }
 

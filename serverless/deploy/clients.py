@@ -1,6 +1,6 @@
 """boto3's clients, made when they are first used, and its errors in plain words.
 
-boto3 is imported here alone, and only when something is to be done in AWS.
+boto3 is imported only here, and only for commands that talk to AWS.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Clients:
     """Clients of one region.
 
     Args:
-        region: of AWS; None: that of the environment or of the profile.
+        region: of AWS; None: the environment's or the profile's.
 
     Attributes:
         region: of AWS.
 
     Raises:
-        DeployError: no region is known, or boto3 is not there.
+        DeployError: no region is known, or boto3 is not installed.
     """
 
     def __init__(self, region: str | None) -> None:
@@ -54,8 +54,7 @@ class Clients:
     def __call__(self, service: str) -> Any:
         """The client of a service: "lambda", "iam", "ecr", "logs", "ec2", "s3", "sts"; or "invoke".
 
-        "invoke" is one of Lambda that waits for as long as a function may take, and asks once: what is sent twice is paid
-        for twice.
+        "invoke" is Lambda's too, but waits for as long as a function may take, and asks once: a repetition costs.
         """
         if service not in self._made:
             config = _library("botocore.config").Config(
@@ -70,7 +69,7 @@ class Clients:
         return self._made[service]
 
     def account(self) -> str:
-        """The account that the credentials are of."""
+        """The credentials' account."""
         return str(self("sts").get_caller_identity()["Account"])
 
     def close(self) -> None:
@@ -80,7 +79,7 @@ class Clients:
 
 
 def unless(codes: set[str], call: Callable[[], T]) -> T | None:
-    """What the call gives, or None where AWS answers with one of these error codes."""
+    """The call's result, or None if AWS answers with one of these error codes."""
     try:
         return call()
     except _library("botocore.exceptions").ClientError as error:
@@ -90,7 +89,7 @@ def unless(codes: set[str], call: Callable[[], T]) -> T | None:
 
 
 def is_refused(codes: set[str], texts: tuple[str, ...], call: Callable[[], object]) -> bool:
-    """Makes a call; whether AWS answers with one of these error codes, and a message that has one of these texts."""
+    """Makes a call; whether AWS answers with one of these error codes and a message that contains one of these texts."""
     try:
         call()
     except _library("botocore.exceptions").ClientError as error:
@@ -102,7 +101,7 @@ def is_refused(codes: set[str], texts: tuple[str, ...], call: Callable[[], objec
 
 
 def in_time(wait: Callable[[], object]) -> bool:
-    """Whether a waiter of boto3 comes to its good end."""
+    """Whether a waiter of boto3 succeeds."""
     try:
         wait()
     except _library("botocore.exceptions").WaiterError:

@@ -1,4 +1,4 @@
-"""What of a deployment there is in AWS. No effects; `state` reads it."""
+"""What exists of a deployment in AWS. No effects; `state` reads it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class FoundFunction:
     """A function.
 
     Attributes:
-        image: its address, as it was given.
-        digest: of the image, `sha256:…`; None where AWS does not say.
+        image: its address, as given.
+        digest: of the image, `sha256:…`; None if AWS does not say.
         architecture: of its processors.
         memory_mb, timeout_seconds: its limits.
-        role_arn: the role that it has.
+        role_arn: of its role.
         subnets, security_groups: of its VPC, sorted; empty without one.
-        reserved_concurrency: None where none is reserved.
+        reserved_concurrency: None if none is reserved.
         state: "Pending", "Active", "Inactive" or "Failed".
         update: "Successful", "InProgress" or "Failed", of the last update.
         problem: why either failed.
@@ -54,7 +54,7 @@ class FoundRole:
     """A role.
 
     Attributes:
-        trust: who may take it.
+        trust: who may assume it.
         policies: its inline policies.
         attached: ARNs of managed policies; a deployment attaches none.
         tags: all of them.
@@ -86,7 +86,7 @@ class FoundRepository:
     """A repository of images.
 
     Attributes:
-        policy: who may pull; None where it has none.
+        policy: who may pull; None if it has none.
         images: tags of each image, by digest.
         tags: of the repository.
     """
@@ -103,11 +103,11 @@ class FoundRepository:
 @final
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Everything that has the names of one deployment, whosever it is.
+    """Everything with the names of one deployment, whoever owns it.
 
     Attributes:
-        network_interfaces: that Lambda still has in the VPC for the function.
-        artefacts: stages in S3, where the deployment says where they lie.
+        network_interfaces: how many Lambda still has in the VPC for the function.
+        artefacts: how many stages lie in S3, if the deployment says where.
     """
 
     function: FoundFunction | None = None
@@ -118,7 +118,7 @@ class Found:
     artefacts: int = 0
 
     def foreign(self, names: Names) -> list[str]:
-        """What there is without the deployment's tag, in words."""
+        """What exists without the deployment's tag, in words."""
         resources: list[tuple[str, str, Any]] = [
             ("function", names.name, self.function),
             ("role", names.role, self.role),

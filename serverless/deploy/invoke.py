@@ -1,4 +1,4 @@
-"""Invokes the deployed function without a task: does it start, how fast, is it of this release."""
+"""Invokes the deployed function without a task: whether it starts, how fast, and whether it is of this release."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MEMORY = re.compile(r"Max Memory Used: ([0-9]+) MB")
 
 
 @final
-class Call(NamedTuple):
+class TimedInvocation(NamedTuple):
     """One invocation.
 
     Attributes:
-        milliseconds: until its answer was here.
-        init_milliseconds: that AWS took to start a sandbox for it; None where it says of none.
-        memory_mb: that the sandbox has held at most; None where AWS does not say.
+        milliseconds: until its answer arrived.
+        init_milliseconds: that AWS took to start a sandbox for it; None if it used one that was there.
+        memory_mb: the sandbox's peak; None if AWS does not say.
     """
 
     milliseconds: float
@@ -41,23 +41,25 @@ def warm_invocation() -> bytes:
     return Invocation(SandboxSettings(RunKeys.make()), None).encode()
 
 
-def invoke_test(names: Names, clients: Clients, count: int, now: Callable[[], float] = time.perf_counter) -> list[Call]:
-    """Invokes the function one time after the other.
+def invoke_test(
+    names: Names, clients: Clients, count: int, now: Callable[[], float] = time.perf_counter
+) -> list[TimedInvocation]:
+    """Invokes the function several times in a row.
 
     Args:
         names: of the deployment.
         clients: of the region.
-        count: how often, ≥ 1; the first may start a sandbox.
+        count: how often, ≥ 1; the first invocation may start a sandbox.
         now: the time, seconds.
 
     Raises:
-        DeployError: it failed, or answers as another release.
+        DeployError: it failed, or is of another release.
     """
     payload = warm_invocation()
     return [_invoke(names, clients, payload, now) for _ in range(count)]
 
 
-def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], float]) -> Call:
+def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], float]) -> TimedInvocation:
     client = clients("invoke")
     start = now()
     answer = client.invoke(FunctionName=names.name, Payload=payload, LogType="Tail")
@@ -71,7 +73,7 @@ def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], fl
         raise DeployError(f"the function is not of this release ({error}): run `dorylax aws deploy` again") from None
     tail = base64.b64decode(answer.get("LogResult", "")).decode(errors="replace")
     init, memory = _INIT.search(tail), _MEMORY.search(tail)
-    return Call(1000 * seconds, float(init[1]) if init else None, int(memory[1]) if memory else None)
+    return TimedInvocation(1000 * seconds, float(init[1]) if init else None, int(memory[1]) if memory else None)
 
 
 def _failure(content: bytes) -> str:

@@ -11,12 +11,12 @@ from dorylax.serverless.deploy.names import Names
 
 
 @final
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line of a log.
 
     Attributes:
         milliseconds: when, since 1970.
-        text: without its end.
+        text: without its newline.
         id: CloudWatch's.
     """
 
@@ -25,8 +25,8 @@ class Line(NamedTuple):
     id: str
 
 
-def lines_since(names: Names, clients: Clients, milliseconds: int) -> list[Line]:
-    """All lines of all sandboxes since some time, oldest first.
+def lines_since(names: Names, clients: Clients, milliseconds: int) -> list[LogLine]:
+    """The lines of all sandboxes since a time, oldest first.
 
     Raises:
         DeployError: there is no log.
@@ -34,7 +34,7 @@ def lines_since(names: Names, clients: Clients, milliseconds: int) -> list[Line]
     return list(_events(names, clients, milliseconds))
 
 
-def _events(names: Names, clients: Clients, since_milliseconds: int) -> Iterator[Line]:
+def _events(names: Names, clients: Clients, since_milliseconds: int) -> Iterator[LogLine]:
     options: dict[str, Any] = {"logGroupName": names.log_group, "startTime": max(0, since_milliseconds)}
     while True:
         page = unless(
@@ -46,7 +46,7 @@ def _events(names: Names, clients: Clients, since_milliseconds: int) -> Iterator
                 f"there is no log group {names.log_group}: run `dorylax aws deploy` first", user_error=True
             )
         for event in page["events"]:
-            yield Line(event["timestamp"], event["message"].rstrip("\n"), event["eventId"])
+            yield LogLine(event["timestamp"], event["message"].rstrip("\n"), event["eventId"])
         if not page.get("nextToken"):
             return
         options["nextToken"] = page["nextToken"]

@@ -1,4 +1,4 @@
-"""What a deployment's resources are called. No effects."""
+"""The names of a deployment's resources. No effects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import final
 
 TAG = "dorylax"
-"""The tag's key; its value is the deployment's name. What lacks it is somebody else's."""
+"""The tag's key; its value is the deployment's name. Resources without it belong to somebody else."""
 
 
 @final
@@ -31,7 +31,7 @@ class Names:
 
     @property
     def role(self) -> str:
-        """The role's name; roles are the account's, functions a region's."""
+        """The role's name: roles belong to the account, functions to a region."""
         return f"{self.name}-{self.region}"
 
     @property
@@ -70,7 +70,7 @@ class Names:
         return f"{self.registry}/{self.name}:{tag}"
 
     def bucket_arn(self, bucket: str) -> str:
-        """Of a bucket, whose name is no other's in the partition."""
+        """Of a bucket; its name is unique in the partition."""
         return f"arn:{self._partition}:s3:::{bucket}"
 
     @property

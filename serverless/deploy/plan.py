@@ -1,4 +1,4 @@
-"""What to do so that what there is becomes what is wanted. No effects."""
+"""The steps from what exists to what is wanted. No effects."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ CODE = frozenset({"image", "architecture"})
 @final
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What is to be there.
+    """What should exist.
 
     Attributes:
         deployment: the settings.
         names: of its resources.
         image: address of the function's image.
-        tag: of the image in the deployment's own repository, where it is built; None where it is somebody else's.
+        tag: of the image in the deployment's own repository, if it is built there; None if it is somebody else's.
     """
 
     deployment: Deployment
@@ -56,7 +56,7 @@ class Action:
         kind: to what.
         name: what that is called.
         reason: why.
-        changes: of a function that is updated: which of its properties; of a role: {"vpc"} where it has rights on one.
+        changes: of a function: which properties are updated; of a role: {"vpc"} if it has rights on one.
     """
 
     verb: Verb
@@ -67,10 +67,10 @@ class Action:
 
 
 def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
-    """Steps to what is wanted, in order: each needs only what the steps before it have made.
+    """Steps to what is wanted, in order: each needs only what earlier steps have made.
 
     Raises:
-        DeployError: something with one of its names is not of this deployment.
+        DeployError: something with one of its names belongs to somebody else.
     """
     names = wanted.names
     _check_ours(found, names)
@@ -88,7 +88,7 @@ def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
     else:
         actions.append(Action("keep", "log group", names.log_group, "as wanted"))
     function = found.function
-    # Lambda also leaves a VPC with the role's rights: they are taken from it by the first deployment after that.
+    # Lambda also needs the role's rights to leave a VPC: the first deployment after that takes them away.
     vpc = bool(wanted.deployment.subnets or found.network_interfaces or (function is not None and function.subnets))
     actions.append(_role(names, found.role, vpc=vpc))
     if function is not None and function.state == "Failed":
@@ -108,12 +108,12 @@ def plan_teardown(names: Names, found: Found, *, wait: bool = True, artefacts: s
 
     Args:
         names: of the deployment.
-        found: what there is.
+        found: what exists.
         wait: keep the role until AWS has deleted the network interfaces that the function had in a VPC.
         artefacts: where stages were looked for.
 
     Raises:
-        DeployError: something with one of its names is not of this deployment.
+        DeployError: something with one of its names belongs to somebody else.
     """
     _check_ours(found, names)
     actions: list[Action] = []
@@ -122,7 +122,7 @@ def plan_teardown(names: Names, found: Found, *, wait: bool = True, artefacts: s
             Action("delete", "function", names.name, f"{found.function.memory_mb} MB, {found.function.state}")
         )
     if wait and (found.network_interfaces or (found.function is not None and found.function.subnets)):
-        # Lambda deletes them with the function's role, so the role has to last as long.
+        # Lambda deletes them with the function's role, so the role has to outlast them.
         actions.append(Action("wait", "network interfaces", names.name, "AWS takes up to 20 minutes to delete them"))
     if found.role is not None:
         actions.append(Action("delete", "role", names.role, "with its inline policies"))
@@ -188,7 +188,7 @@ def _function(wanted: Wanted, found: FoundFunction | None, *, role_is_new: bool)
         "architecture": (found.architecture, deployment.architecture),
         "memory": (found.memory_mb, deployment.memory_mb),
         "timeout": (found.timeout_seconds, deployment.timeout_seconds),
-        # One that was deleted and made again has the same ARN, and is another to Lambda.
+        # A role that was deleted and created again has the same ARN, but Lambda treats it as another.
         "role": ("deleted" if role_is_new else found.role_arn, names.role_arn),
         "subnets": (found.subnets, tuple(sorted(deployment.subnets))),
         "security groups": (found.security_groups, tuple(sorted(deployment.security_groups))),

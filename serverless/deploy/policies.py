@@ -31,7 +31,7 @@ _NETWORK_ACTIONS = (
 
 
 def trust_policy() -> Policy:
-    """Who may take the function's role: Lambda."""
+    """Who may assume the function's role: Lambda."""
     return _document(
         {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"},
     )

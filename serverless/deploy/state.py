@@ -1,4 +1,4 @@
-"""Reads what of a deployment there is in AWS; changes nothing."""
+"""Reads what exists of a deployment in AWS; changes nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def read(names: Names, clients: Clients, artefacts: Location | None = None) -> Found:
-    """Everything that has the deployment's names, whosever it is, and stages where they are said to be."""
+    """Everything with the deployment's names, whoever owns it, and the stages under `artefacts`."""
     function, role = read_function(names, clients), _role(names, clients)
-    # Without a VPC there is nothing to count, and nobody needs the permission to.
+    # Without a VPC there is nothing to count, and nobody needs the permission.
     vpc = (function is not None and function.subnets) or (role is not None and NETWORK in role.policies)
     return Found(
         function=function,
@@ -58,9 +58,15 @@ def read_function(names: Names, clients: Clients) -> FoundFunction | None:
     )
 
 
+def inline_policies(names: Names, clients: Clients) -> list[str]:
+    """Names of the role's inline policies."""
+    pages = clients("iam").get_paginator("list_role_policies").paginate(RoleName=names.role)
+    return [name for page in pages for name in page["PolicyNames"]]
+
+
 def count_network_interfaces(names: Names, clients: Clients) -> int:
     """How many network interfaces Lambda has in VPCs for the function."""
-    # The description is all that says whose they are; Lambda appends an id to it.
+    # Only the description says whose they are; Lambda appends an id to it.
     wanted = [
         {"Name": "description", "Values": [f"AWS Lambda VPC ENI-{names.name}-????????-????-????-????-????????????"]}
     ]
@@ -74,11 +80,6 @@ def _role(names: Names, clients: Clients) -> FoundRole | None:
     if content is None:
         return None
     role = content["Role"]
-    inline = [
-        name
-        for page in iam.get_paginator("list_role_policies").paginate(RoleName=names.role)
-        for name in page["PolicyNames"]
-    ]
     attached = [
         policy["PolicyArn"]
         for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=names.role)
@@ -86,7 +87,10 @@ def _role(names: Names, clients: Clients) -> FoundRole | None:
     ]
     return FoundRole(
         trust=role["AssumeRolePolicyDocument"],
-        policies={name: iam.get_role_policy(RoleName=names.role, PolicyName=name)["PolicyDocument"] for name in inline},
+        policies={
+            name: iam.get_role_policy(RoleName=names.role, PolicyName=name)["PolicyDocument"]
+            for name in inline_policies(names, clients)
+        },
         attached=tuple(attached),
         tags=_by_key(role.get("Tags", ())),
     )
@@ -104,7 +108,7 @@ def _log_group(names: Names, clients: Clients) -> FoundLogGroup | None:
 
 
 def read_repository_policy(names: Names, clients: Clients) -> Policy | None:
-    """Who may pull from the repository; None where it does not say."""
+    """Who may pull from the repository; None if it has no policy."""
     ecr = clients("ecr")
     found = unless({"RepositoryPolicyNotFoundException"}, lambda: ecr.get_repository_policy(repositoryName=names.name))
     policy: Policy | None = None if found is None else json.loads(found["policyText"])
@@ -112,7 +116,7 @@ def read_repository_policy(names: Names, clients: Clients) -> Policy | None:
 
 
 def artefact_keys(location: Location, clients: Clients) -> Iterator[list[str]]:
-    """Keys of the stages in S3, by the thousand at most; whatever else lies there is not ours."""
+    """Keys of the stages in S3, at most a thousand at a time; whatever else lies there is not ours."""
     start = location.key("")
     pages = clients("s3").get_paginator("list_objects_v2").paginate(Bucket=location.bucket, Prefix=start, Delimiter="/")
     for page in pages:

@@ -1,6 +1,6 @@
 """The entry point of a function: `python -m awslambdaric dorylax.serverless.function.entry.handler`.
 
-What is imported here is all that the function's image needs besides Python. It logs nothing of what it is invoked with.
+The function's image needs what is imported here, and Python. Nothing of an invocation is logged.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dorylax.serverless.handler.settings import SandboxSettings
 jax.devices()  # starts XLA while the sandbox is initialised rather than in the first call
 
 
-class _Kept:
-    """The sandbox of the newest run: a function outlives runs, their keys do not."""
+class _NewestSandbox:
+    """The newest run's sandbox: a function outlives runs, but their keys do not."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,19 +48,19 @@ class _Kept:
             self._sandbox = self._data = None
 
 
-_kept = _Kept()
+_newest = _NewestSandbox()
 
 
 def handler(document: object, _context: object) -> dict[str, Any]:
     """Answers one invocation; one at a time.
 
     Args:
-        document: `Invocation`, as the runtime has read it from JSON.
+        document: `Invocation`, as the runtime has parsed it.
         _context: of the runtime.
 
     Raises:
-        WireError: it is no invocation. What goes wrong with its event is in the answer.
+        WireError: it is not an invocation. What goes wrong with its event is in the answer.
     """
     invocation = Invocation.read(document)
-    sandbox = _kept.sandbox(invocation.settings)
+    sandbox = _newest.sandbox(invocation.settings)
     return response(None if invocation.event is None else handle(invocation.event, sandbox))

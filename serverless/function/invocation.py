@@ -1,7 +1,7 @@
-"""What a function is invoked with, and what it returns: small JSON objects, which any runtime hands over as they are.
+"""What a function is invoked with, and what it returns: small JSON objects, which any runtime passes on unchanged.
 
-Whoever invokes cannot know which sandbox will answer, so each invocation has everything: the settings, which hold the
-run's keys, and the event. It travels encrypted (AWS encrypts invocations in transit and at rest) and must not be logged.
+Nobody can know which sandbox will answer, so each invocation carries everything: the settings, which hold the run's keys,
+and the event. It travels encrypted (AWS encrypts invocations in transit and at rest) and must not be logged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Invocation(NamedTuple):
 
     Attributes:
         settings: of the sandbox; a run's are always the same.
-        event: `wire.Event`, encoded, or whatever became of it on its way; None only makes the sandbox ready.
+        event: `wire.Event`, encoded, perhaps damaged on its way; None only makes the sandbox ready.
     """
 
     settings: SandboxSettings
@@ -44,10 +44,10 @@ class Invocation(NamedTuple):
 
     @classmethod
     def read(cls, document: object) -> Invocation:
-        """The invocation of the object that a runtime has read from JSON.
+        """The invocation in the object that a runtime has parsed.
 
         Raises:
-            WireError: it is none of this version; its text shows no key.
+            WireError: it is not an invocation of this version; the text shows no key.
         """
         if not isinstance(document, Mapping):
             raise WireError(f"an invocation must be an object, got a {type(document).__name__}")
@@ -63,16 +63,16 @@ class Invocation(NamedTuple):
 
 
 def response(answer: bytes | None) -> dict[str, Any]:
-    """What a function returns: `wire.Answer`, encoded; None where it was only made ready."""
+    """What a function returns for an answer, `wire.Answer` encoded; None if it was only made ready."""
     text = None if answer is None else base64.b64encode(answer).decode("ascii")
     return {"format": _RESPONSE, "version": VERSION, "answer": text}
 
 
 def read_response(payload: bytes) -> bytes | None:
-    """The answer in what an invocation gave.
+    """The answer in the response to an invocation.
 
     Raises:
-        WireError: it is no response of this version.
+        WireError: it is not a response of this version.
     """
     fields = read_object(payload, "response", MAX_INVOCATION_BYTES)
     fields.format(_RESPONSE, VERSION)

@@ -1,4 +1,4 @@
-"""What a task computes: operands put together and padded, the stage called, results of parts put together. No effects."""
+"""What a task computes: pads the operands, calls the stage, joins the results of the parts. No effects."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dorylax.serverless.wire.event import Event
 
 
 class Inputs(NamedTuple):
-    """What came for one part of the rows.
+    """What was fetched for one part of the rows.
 
     Attributes:
         real: how many rows of the part are real.
         rows: the operands that have rows, in order, of `real` or `event.size` rows.
         free: those without rows that are no weights, in order.
-        weights: all leaves of the parameters; none are needed where no operand is one.
+        weights: all leaves of the parameters; empty if no operand is one.
     """
 
     real: int
@@ -38,7 +38,7 @@ def compute_part(event: Event, stage: Stage, inputs: Inputs) -> list[np.ndarray]
         inputs: what it reads.
 
     Returns:
-        What the stage writes, in order, of `event.size` rows; it is computed when this returns.
+        What the stage writes, in order, of `event.size` rows; it has been computed when this returns.
 
     Raises:
         ValueError: operands that do not fit the event or the stage.
@@ -85,7 +85,7 @@ def _check_rows(value: Any, source: OperandSource, place: int, count: int, size:
 
 @final
 class Results:
-    """Results of the parts of one task, put together as they come.
+    """Results of the parts of one task, joined as they come.
 
     Args:
         targets: of what the stage writes.
@@ -96,7 +96,7 @@ class Results:
         self._pieces: list[list[np.ndarray]] = [[] for _ in self._targets]
 
     def add(self, values: Sequence[np.ndarray], count: int) -> None:
-        """Takes what the stage wrote for the next part.
+        """Adds what the stage wrote for the next part.
 
         Args:
             values: in order.
@@ -113,9 +113,9 @@ class Results:
             if target.target == "rows":
                 pieces.append(cut(value, target.axis, target.factor, 0, count))
             elif target.target == "free":
-                pieces[:] = pieces or [value]  # every part has the same
+                pieces[:] = pieces or [value]  # the same in every part
             else:
-                # A sum over no rows is 0, whatever the stage has made of padding.
+                # A sum over no rows is 0, whatever the stage made of padding.
                 term = value if count else np.zeros_like(value)
                 pieces[:] = [np.asarray(pieces[0] + term)] if pieces else [term]
 

@@ -1,4 +1,4 @@
-"""Fetches an artefact by a URL: what the data plane does otherwise, without a library that would have to be in the image."""
+"""Fetches an artefact from a URL, where the data plane does not, with the standard library: the image needs no other."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from urllib.parse import urlsplit, urlunsplit
 from dorylax.serverless.data.errors import DataError
 
 _SECONDS = 30.0
-"""That a sandbox waits for a store that says nothing: it answers in tens of milliseconds."""
+"""How long a sandbox waits for a silent store, which normally answers in tens of milliseconds."""
 
 _MAX_BYTES = 256 * 1024 * 1024
-"""Of an artefact, which has some kilobytes unless a model has large constants: a wrong URL may lead to anything."""
+"""Of an artefact, which has kilobytes unless a model has large constants: a wrong URL may lead anywhere."""
 
 
 def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES) -> bytes:
@@ -19,12 +19,12 @@ def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES
     Args:
         url: http or https.
         timeout: seconds of silence after which it is given up.
-        max_bytes: that it may have.
+        max_bytes: its largest size.
 
     Raises:
-        DataError: it cannot be had, or is too large; the text does not show the URL's query, which may be a signature.
+        DataError: it cannot be fetched, or is too large; the text omits the URL's query, which may be a signature.
     """
-    # Late: most sandboxes need none of it, and it takes as long to import as half of dorylax.
+    # Late: most sandboxes need none of these, and they take as long to import as half of dorylax.
     import http.client
     import urllib.error
     import urllib.request
@@ -38,7 +38,7 @@ def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES
     try:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
             content: bytes = answer.read(max_bytes + 1)
-            short = answer.length  # what it has promised and not sent
+            short = answer.length  # bytes that were promised and not sent
     except urllib.error.HTTPError as error:
         with error:
             raise DataError(f"the artefact at {shown(url)} cannot be had: {error.code} {error.reason}") from None
@@ -55,5 +55,5 @@ def download(url: str, *, timeout: float = _SECONDS, max_bytes: int = _MAX_BYTES
 
 
 def shown(url: str) -> str:
-    """A URL as errors and logs may have it."""
+    """A URL as errors and logs may show it."""
     return urlunsplit((*urlsplit(url)[:3], "", ""))

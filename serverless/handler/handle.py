@@ -1,7 +1,6 @@
 """The handler: takes an event, fetches operands, computes, delivers results, answers how it went.
 
-It is the same in a worker process, in the emulator and on Lambda. Results go to the servers before it answers; whoever
-called it learns from the answer that there is nothing to wait for.
+It is the same in a worker process, in the emulator and on Lambda. It puts results to the servers before it answers.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ def handle(event: bytes, sandbox: Sandbox) -> bytes:
         sandbox: what lasts between calls.
 
     Returns:
-        `wire.Answer`, encoded. What goes wrong is in it: `retry` where data was lost on its way, not where the stage or the
-        event itself is at fault, for which no repetition helps. This raises nothing.
+        `wire.Answer`, encoded. It says what went wrong, with `retry` if data was lost on its way: a repetition would not
+        help if the stage or the event itself is at fault. This raises nothing.
     """
     try:
         decoded = Event.decode(event)
@@ -67,7 +66,7 @@ def handle(event: bytes, sandbox: Sandbox) -> bytes:
 
 @final
 class _Call:
-    """One call of the handler, and how long its phases took: what it fetched while it computed costs it no time."""
+    """One call of the handler, and how long its phases took; fetching during the computation takes no time of its own."""
 
     def __init__(self, event: Event, sandbox: Sandbox) -> None:
         self._event, self._sandbox = event, sandbox
@@ -102,7 +101,7 @@ class _Call:
         return any(source.source == kind for source in self._event.operands)
 
     def _rows(self) -> Generator[Arrays, None, None]:
-        """The rows of each part; those of the next part come while the caller computes."""
+        """The rows of each part; the next part's are fetched while the caller computes."""
         event, data = self._event, self._sandbox.data
         if not self._reads("rows"):
             yield from [()] * len(event.parts)
@@ -113,7 +112,7 @@ class _Call:
             try:
                 yield self._took(arrays)
             finally:
-                # Also where the caller has failed: the next call must find no transfer of this one under way.
+                # Even if the caller has failed: no transfer of this call may run into the next one.
                 wait([ahead])
             arrays = ahead.result()
         yield self._took(arrays)

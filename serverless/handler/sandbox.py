@@ -23,10 +23,10 @@ Arrays = tuple[np.ndarray, ...]
 
 @runtime_checkable
 class Data(Protocol):
-    """What a sandbox asks of the data plane; `dorylax.serverless.data.DataClient` is one."""
+    """What a sandbox needs of the data plane; `dorylax.serverless.data.DataClient` provides it."""
 
     def get(self, address: str, name: str) -> Arrays:
-        """Arrays that are offered under a name. Two threads may get at a time."""
+        """Arrays that are offered under a name. Two threads may call this at a time."""
         ...
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
@@ -35,14 +35,14 @@ class Data(Protocol):
 
 
 class FetchedStage(NamedTuple):
-    """A stage, and the bytes that came for it just now: 0 where it was there already."""
+    """A stage, and the bytes that were fetched for it: 0 if it was there already."""
 
     stage: Stage
     nbytes: int
 
 
 class FetchedArrays(NamedTuple):
-    """Arrays, and the bytes that came for them just now: 0 where they were there already."""
+    """Arrays, and the bytes that were fetched for them: 0 if they were there already."""
 
     arrays: Arrays
     nbytes: int
@@ -54,8 +54,8 @@ class Sandbox:
 
     Args:
         data: fetches and delivers; the sandbox does not close it.
-        versions: how many versions of weights are kept, ≥ 1: those used last. Intervals of one epoch share a version or,
-            when updates are asynchronous, a few.
+        versions: how many versions of weights to keep, ≥ 1: those used last. Intervals of one epoch share a version or,
+            with asynchronous updates, a few.
     """
 
     def __init__(self, data: Data, *, versions: int = 4) -> None:
@@ -67,7 +67,7 @@ class Sandbox:
         self._cold = True
 
     def first_call(self) -> bool:
-        """Whether this is the first time that it is asked."""
+        """Whether this is called for the first time."""
         cold, self._cold = self._cold, False
         return cold
 
@@ -77,7 +77,7 @@ class Sandbox:
         Args:
             address: of the graph server, which offers its artefact.
             sha256: of the artefact.
-            url: where it is to be had instead.
+            url: where to fetch it instead.
 
         Raises:
             DataError: it cannot be fetched, or what came has another hash; that is not kept.

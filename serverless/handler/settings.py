@@ -1,4 +1,4 @@
-"""What a sandbox is told before its first event: one line of JSON, over a channel that nobody else can read."""
+"""A sandbox's settings, sent before its first event: one line of JSON, over a channel that nobody else can read."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SandboxSettings:
 
     Attributes:
         keys: what it shows to servers.
-        link: how slow its network is made; None: as fast as it is.
-        cold_start_seconds: that it takes longer to start, ≥ 0.
+        link: how much its network is slowed down; None: not at all.
+        cold_start_seconds: added to its start, ≥ 0.
         jax: settings of JAX (`jax.config`), by name: those that change what stages compute, "jax_enable_x64" above all.
 
     Raises:

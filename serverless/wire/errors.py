@@ -1,4 +1,4 @@
-"""What is wrong with bytes that came from elsewhere."""
+"""Errors of bytes that came from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dorylax.errors import DorylaxError
 
 
 class WireError(DorylaxError, ValueError):
-    """Bytes, or a message to be encoded, that are not what the format says; the text tells what was expected."""
+    """Bytes, or a message to encode, that do not follow the format; the text says what was expected."""
 
 
 @final
@@ -18,4 +18,4 @@ class VersionError(WireError):
 
 @final
 class ChecksumError(WireError):
-    """Bytes that changed on the way; sending them again helps."""
+    """Bytes that changed on their way; sending them again helps."""

@@ -1,8 +1,8 @@
 """The control plane: an event asks a worker to run one tensor task, an answer says how it went.
 
-Both are small JSON objects, so that any way to call a function carries them: a line to a process, an HTTP body, an
-invocation of Lambda (whose limit `MAX_EVENT_BYTES` is). Tensors travel apart (`dorylax.serverless.data`) under the names
-of `dorylax.serverless.wire.names`.
+Both are small JSON objects, so that any way to call a function can carry them: a line to a process, an HTTP body, an
+invocation of Lambda (which `MAX_EVENT_BYTES` is the limit of). Tensors travel separately (`dorylax.serverless.data`) under
+the names of `dorylax.serverless.wire.names`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_ERROR = 16 * 1024  # characters of an error; its last ones say what it is
 @final
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """What a worker is told of a task.
+    """A task, as a worker receives it.
 
     Attributes:
         run: the run's id, lower-case hexadecimal digits.
@@ -44,11 +44,11 @@ class Event:
         parts: real rows of each part of the operands, each ≤ `size`; one part unless operands are streamed.
         operands: where each operand comes from.
         results: where each result goes.
-        version: of the weights; -1 where no operand is one.
+        version: of the weights; -1 if no operand is one.
         graph: data address of the graph server.
         parameters: data address of the parameter server.
-        artefact: a URL from which the stage's artefact can be had, http or https. It may be signed, and is not for logs;
-            None: the graph server offers the artefact.
+        artefact: an http or https URL of the stage's artefact, which may be signed and must not be logged; None: the graph
+            server offers the artefact.
 
     Raises:
         WireError: a field that no worker could use.
@@ -82,7 +82,7 @@ class Event:
                     f"got {address[:80]!r}"
                 )
         if self.artefact is not None and not (_URL.match(self.artefact) and len(self.artefact) <= _MAX_URL):
-            # What it is instead is not shown: it may hold a signature.
+            # The text does not show it: it may hold a signature.
             raise WireError(f"event: 'artefact' must be null or a URL of http or https, at most {_MAX_URL} characters")
 
     def encode(self) -> bytes:
@@ -121,7 +121,7 @@ class Event:
         """The event of these bytes.
 
         Raises:
-            WireError: they are no event of this version.
+            WireError: they are not an event of this version.
         """
         fields = read_object(content, "event", MAX_EVENT_BYTES)
         fields.format(_TASK, VERSION)
@@ -146,18 +146,18 @@ class Event:
 @final
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """How a call went. Results are not in it: they were put to the servers before.
+    """How a call went. It holds no results: those have been put to the servers.
 
     Attributes:
-        run, key, attempt: of the event; "0" and zeros where it could not be read (`unread`, `refused`).
-        error: why there is no result; None where there is. Only its last 16 Ki characters travel.
+        run, key, attempt: of the event; "0" and zeros if it could not be read (`unread`, `refused`).
+        error: why there is no result; None if there is one. Only its last 16 Ki characters travel.
         retry: of an error: whether the task may be run again.
         cold: whether this was the first call of the sandbox.
         pull_seconds, compute_seconds, push_seconds: how long it took to get operands, to compute and to put results.
         bytes_in, bytes_out: of tensors that were got and put.
 
     Raises:
-        WireError: `run` is no id.
+        WireError: `run` is not an id.
     """
 
     run: str
@@ -177,7 +177,7 @@ class Answer:
 
     @classmethod
     def unread(cls, error: str) -> Answer:
-        """The answer to what is no event."""
+        """The answer to an event that could not be read."""
         return cls(_UNREAD, TaskKey(0, 0, 0, 0), 0, error, False, False, 0.0, 0.0, 0.0, 0, 0)
 
     @property
@@ -201,7 +201,7 @@ class Answer:
         """The answer of these bytes.
 
         Raises:
-            WireError: they are no answer of this version.
+            WireError: they are not an answer of this version.
         """
         fields = read_object(content, "answer", MAX_EVENT_BYTES)
         fields.format(_ANSWER, VERSION)

@@ -1,6 +1,6 @@
 """Strict JSON: reads an object key by key and refuses everything that was not asked for.
 
-Python's own reader is lenient where two ends must agree: it takes NaN, keys that occur twice, true for 1 and 1.0 for 1.
+Python's own reader is lenient where two ends must agree: it takes NaN, repeated keys, true for 1 and 1.0 for 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def write_object(document: dict[str, Any], what: str) -> bytes:
     """An object as JSON without spaces, ASCII only.
 
     Raises:
-        WireError: it holds what is no JSON: NaN, an object of another type.
+        WireError: it holds what JSON cannot: NaN, an object of another type.
     """
     try:
         return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -38,11 +38,11 @@ def read_object(content: bytes | bytearray | memoryview, what: str, limit: int) 
 
     Args:
         content: UTF-8.
-        what: what it is called in errors.
+        what: its name in errors.
         limit: of its size, bytes.
 
     Raises:
-        WireError: it is no JSON object of at most `limit` bytes.
+        WireError: it is not a JSON object of at most `limit` bytes.
     """
     if len(content) > limit:
         raise WireError(f"{what} must have at most {limit} bytes, got {len(content)}")
@@ -52,7 +52,7 @@ def read_object(content: bytes | bytearray | memoryview, what: str, limit: int) 
         )
     except WireError as error:
         raise WireError(f"{what}: {error}") from error
-    except (ValueError, RecursionError) as error:  # also numbers of too many digits, lists that are nested too deeply
+    except (ValueError, RecursionError) as error:  # also numbers of too many digits, and lists nested too deeply
         raise WireError(f"{what} must be JSON: {error}") from error
     return Fields(document, what)
 
@@ -63,10 +63,10 @@ class Fields:
 
     Args:
         document: what was read.
-        what: what it is called in errors.
+        what: its name in errors.
 
     Raises:
-        WireError: it is no object.
+        WireError: it is not an object.
     """
 
     def __init__(self, document: object, what: str) -> None:
@@ -141,10 +141,10 @@ class Fields:
         return value
 
     def format(self, name: str, version: int) -> None:
-        """Checks what the message says that it is: its "format" and "version".
+        """Checks the message's "format" and "version".
 
         Raises:
-            VersionError: the format's version is another.
+            VersionError: it has another version.
         """
         self.choice("format", (name,))
         found = self.integer("version")
@@ -154,7 +154,7 @@ class Fields:
             )
 
     def end(self) -> None:
-        """Refuses keys that nobody has asked for."""
+        """Refuses keys that were not asked for."""
         if self._left:
             raise WireError(f"{self._what} has unknown keys: {_shown(sorted(self._left))}")
 

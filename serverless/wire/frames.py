@@ -1,12 +1,12 @@
 """The data plane's messages: a header frame, and one frame of bytes for each tensor.
 
-The header is a checksum of four bytes (CRC-32, big-endian) and JSON after it:
+The header is a checksum of four bytes (CRC-32, big-endian), followed by JSON:
 
     {"format": "dorylax data", "version": 1, "run": "9f…", "kind": "chunk", "fields": {…},
      "tensors": [{"dtype": "float32", "shape": [2, 3], "nbytes": 24, "crc32": 305419896}]}
 
-Frames are whatever the socket gives: they are read in place, and arrays are sent from where they lie. All sizes are
-checked against the frames that came before an array is made. Which kinds there are is `dorylax.serverless.data.protocol`.
+Frames are read in place, and arrays are sent without a copy. All sizes are checked against the frames before an array is
+made. `dorylax.serverless.data.protocol` has the kinds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Header:
     Attributes:
         run: id of the run.
         kind: of message.
-        fields: what the kind says, still to be read.
+        fields: those of the kind, still to be read.
         specs: of the tensors.
         crcs: CRC-32 of each.
     """
@@ -69,14 +69,14 @@ def encode(
         run: id of the run.
         kind: of message.
         fields: JSON.
-        tensors: of any layout; copied only where they are not contiguous.
-        crcs: of each tensor, where they are known.
+        tensors: of any layout; copied only if they are not contiguous.
+        crcs: of each tensor, if they are known.
 
     Returns:
         The header, and a view of each tensor.
 
     Raises:
-        WireError: a dtype that does not travel, fields that are no JSON, too many tensors.
+        WireError: a dtype that cannot be sent, fields that JSON cannot hold, too many tensors.
     """
     if len(tensors) > MAX_TENSORS:
         raise WireError(f"a message must have at most {MAX_TENSORS} tensors, got {len(tensors)}")
@@ -104,9 +104,9 @@ def decode_header(frame: Buffer) -> Header:
     """The header of a message, whatever its other frames hold.
 
     Raises:
-        ChecksumError: it was damaged on the way.
+        ChecksumError: it was damaged on its way.
         VersionError: it is of another version.
-        WireError: it is no header.
+        WireError: it is not a header.
     """
     if len(frame) > MAX_HEADER_BYTES:
         raise WireError(f"a header must have at most {MAX_HEADER_BYTES} bytes, got {len(frame)}")
@@ -142,8 +142,8 @@ def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> 
         max_bytes: of all tensors together.
 
     Raises:
-        ChecksumError: bytes were damaged on the way.
-        WireError: frames that are not those of the header, or too large.
+        ChecksumError: bytes were damaged on their way.
+        WireError: frames that do not match the header, or are too large.
     """
     if len(frames) != len(header.specs):
         raise WireError(f"the header tells of {len(header.specs)} tensors, got {len(frames)} frames after it")
@@ -159,18 +159,6 @@ def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> 
         if zlib.crc32(frame) != crc:
             raise ChecksumError(f"tensor {k} of {len(frame)} bytes has a wrong checksum")
     return tuple(_view(spec, frame) for spec, frame in zip(header.specs, frames, strict=True))
-
-
-def decode(frames: Sequence[Buffer], max_bytes: int) -> tuple[Header, tuple[np.ndarray, ...]]:
-    """A message: its header and its tensors.
-
-    Raises:
-        WireError: see `decode_header` and `decode_tensors`.
-    """
-    if not frames:
-        raise WireError("a message must have a header, got no frames")
-    header = decode_header(frames[0])
-    return header, decode_tensors(header, frames[1:], max_bytes)
 
 
 def _view(spec: TensorSpec, frame: Buffer) -> np.ndarray:

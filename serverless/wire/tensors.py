@@ -1,4 +1,4 @@
-"""Which tensors may travel: a list of dtypes, and shapes whose size is known before anything is allocated."""
+"""Which tensors may be sent: a list of dtypes, and shapes whose size is known before anything is allocated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TensorSpec:
     """Dtype and shape of a tensor. Little-endian, row after row.
 
     Raises:
-        WireError: a dtype that does not travel (objects, texts, complex numbers), or a shape that cannot be.
+        WireError: a dtype that cannot be sent (objects, texts, complex numbers), or an impossible shape.
     """
 
     dtype: str
@@ -47,7 +47,7 @@ class TensorSpec:
             raise WireError(f"dtype must be one of {', '.join(_DTYPES)}, got {self.dtype[:80]!r}")
         if len(self.shape) > _MAX_AXES:
             raise WireError(f"a tensor must have at most {_MAX_AXES} axes, got {len(self.shape)}")
-        # An empty tensor has no bytes, but NumPy multiplies its other axes all the same.
+        # An empty tensor has no bytes, but NumPy still multiplies its other axes.
         if math.prod(size for size in self.shape if size) * self.numpy.itemsize > _MAX_BYTES:
             raise WireError(f"a tensor must have at most {_MAX_BYTES} bytes, got {self.dtype} {list(self.shape)}")
 
@@ -70,13 +70,13 @@ def spec_of(array: np.ndarray) -> TensorSpec:
     """The spec of an array.
 
     Raises:
-        WireError: it is of a dtype that does not travel.
+        WireError: it is of a dtype that cannot be sent.
     """
     return TensorSpec(array.dtype.newbyteorder("=").name, array.shape)
 
 
 def read_spec(fields: Fields) -> TensorSpec:
-    """Reads the fields of a spec; the caller reads others and ends.
+    """Reads the fields of a spec; the caller reads the others and calls `end`.
 
     Raises:
         WireError: they are missing or wrong.
@@ -88,7 +88,7 @@ def read_specs(fields: Fields, name: str) -> tuple[TensorSpec, ...]:
     """Reads a list of specs.
 
     Raises:
-        WireError: it is none, or one of more than `MAX_TENSORS`.
+        WireError: it is not one, or has more than `MAX_TENSORS`.
     """
     specs: list[TensorSpec] = []
     for item in fields.objects(name):
@@ -105,12 +105,12 @@ def total_bytes(specs: Iterable[TensorSpec]) -> int:
 
 
 def travelling(array: np.ndarray) -> np.ndarray:
-    """The array as it travels: row after row, in the machine's byte order; `array` itself where it is so already."""
-    # `ascontiguousarray` alone would make one axis of none.
+    """The array as it is sent: row after row, in the machine's byte order; `array` itself if it is so already."""
+    # `ascontiguousarray` alone would give an array without axes one.
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
 
 def bytes_of(array: np.ndarray) -> memoryview:
-    """The bytes of an array that lies as it travels, without a copy; writable where the array is."""
-    # Through uint8: bfloat16 knows no buffer protocol.
+    """The bytes of an array that lies as it is sent, without a copy; writable if the array is."""
+    # Through uint8: bfloat16 has no buffer protocol.
     return array.reshape(-1).view(np.uint8).data

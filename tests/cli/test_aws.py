@@ -351,9 +351,9 @@ def test_the_image(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (folder / "function" / "small.py").write_bytes(bytes(100))
         return folder / "function"
 
-    def start(target: Path, invocation: bytes) -> root.Started:
+    def start(target: Path, invocation: bytes) -> root.StartMeasurement:
         assert Invocation.read(json.loads(invocation)).event is None
-        return root.Started(0.5, 2**27, response(None), ())
+        return root.StartMeasurement(0.5, 2**27, response(None), ())
 
     monkeypatch.setattr(root, "build", build)
     monkeypatch.setattr(root, "start", start)

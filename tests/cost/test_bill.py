@@ -16,6 +16,16 @@ def test_calls_are_billed_by_the_millisecond_rounded_up():
     assert calls == Calls(requests=5, milliseconds=11 + 2007 + 1 + 1 + 0)
 
 
+def test_value_is_per_second_and_dollar():
+    bill = Bill(
+        0.0, 0.0, 0.0, 0, graph_servers=0.5, parameter_servers=0.25, function_time=0.125, function_requests=1.125
+    )
+    assert bill.value(4.0) == 0.125
+    assert bill.value(0.125) == 4.0
+    assert bill.value(0.0) is None
+    assert replace(bill, function_requests=-0.875).value(4.0) is None
+
+
 @given(durations=st.lists(st.floats(0, 900), max_size=20), order=st.randoms(use_true_random=False))
 def test_the_order_of_calls_changes_nothing(durations, order):
     first, second = Calls(), Calls()

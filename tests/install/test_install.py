@@ -18,7 +18,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-pytestmark = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="needs the checkout")
+pytestmark = [
+    pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="needs the checkout"),
+    pytest.mark.timeout(900),
+]
 
 PROBE = """
 import json, sys, warnings

@@ -22,6 +22,7 @@ from dorylax.experiments.runner import RunOptions, directory
 from dorylax.experiments.sweep_file import read
 from dorylax.observers.tensorboard import TensorBoard, TensorBoardMissingError
 from dorylax.runs.directory import RunDirectoryAccessError
+from dorylax.runs.result import EpochRecord, Timings, TrainResult
 from dorylax.terminal.failures import explain
 from dorylax.trainer import Observer
 

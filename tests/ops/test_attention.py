@@ -16,7 +16,7 @@ from dorylax import ops
 from dorylax.graph.graph import Graph
 from dorylax.ops import native
 from dorylax.ops.primitives.attention import written_out
-from dorylax.ops.primitives.base import structure_of
+from dorylax.ops.primitives.structure import structure_of
 
 needs_library = pytest.mark.skipif(not native.status().available, reason=f"{native.status().reason}")
 SHAPES = [(1, 1), (1, 7), (8, 8), (3, 5), (4, 41), (2, 300), (70, 3)]

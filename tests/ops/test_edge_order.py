@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from jax.test_util import check_grads
 from support.edge_lists import EdgeList, apply, chains
 from support.oracle import oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.graph import Graph
@@ -25,8 +26,6 @@ from dorylax.program import DataSpec, optimise, trace
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.model.loss import cross_entropy
 from dorylax.program.program import Program
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.program.tracing.spec import RowSpec
 

@@ -12,16 +12,11 @@ import pytest
 
 from dorylax.graph.graph import Graph
 from dorylax.ops import native
-from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
-from dorylax.ops.primitives.base import structure_of
-from dorylax.ops.row_operators import ROLES, RowRange, is_push, roles, rows_side, run
+from dorylax.ops.primitives.operator import OPERATORS
+from dorylax.ops.primitives.structure import structure_of
+from dorylax.ops.row_loops.rows import RowRange
+from dorylax.ops.row_operators import run
 
-OPERATORS = {
-    operator.primitive.name: operator
-    for module in (bilinear, counts, extremum, linear, softmax)
-    for operator in (getattr(module, name) for name in dir(module))
-    if hasattr(operator, "primitive")
-}
 DIRECTED = ["gather_sum", "gather_weighted", "expand", "collect", "select_sum", "degrees"]
 CASES = [
     *((f"dorylax_{name}", (("direction", direction),)) for name in DIRECTED for direction in ("in", "out")),
@@ -61,7 +56,7 @@ def values(kind, name, params, dtype):
     """Operands for all rows. Few values, so that some are equal; scores of -inf; NaN and infinities in "special"."""
     graph, rng = make_graph("random" if kind == "special" else kind), np.random.default_rng(1)
     operands = []
-    for i, role in enumerate(roles(name, dict(params))):
+    for i, role in enumerate(OPERATORS[name].roles(dict(params))):
         count = graph.num_edges if role == "edge" else graph.num_vertices
         scores = name == "dorylax_edge_softmax"
         shape = (count, H) if scores or (name, i) == ("dorylax_gather_weighted", 1) else (count, H, F)
@@ -88,13 +83,15 @@ def by_ranges(kind, name, params, dtype, cuts=(0, 3, 4, 20, 37)):
     """The same by row ranges, each a slice of the graph's own arrays."""
     graph, operands = values(kind, name, params, dtype)
     params = dict(params)
-    side = graph.incoming if rows_side(name, params) == "in" else graph.outgoing
-    edges = side.edges if rows_side(name, params) == "out" else None
+    side = graph.incoming if OPERATORS[name].side(params) == "in" else graph.outgoing
+    edges = side.edges if OPERATORS[name].side(params) == "out" else None
     parts = []
     for begin, end in itertools.pairwise(cuts):
         offsets = side.offsets[begin : end + 1]
         sliced = {"own": slice(begin, end), "edge": slice(offsets[0], None) if edges is None else slice(None)}
-        local = [x[sliced.get(role, slice(None))] for x, role in zip(operands, roles(name, params), strict=True)]
+        local = [
+            x[sliced.get(role, slice(None))] for x, role in zip(operands, OPERATORS[name].roles(params), strict=True)
+        ]
         parts.append(run(name, params, local, RowRange(offsets, side.neighbours, edges, first_row=begin)))
     return [np.concatenate(results) for results in zip(*parts, strict=True)]
 
@@ -113,8 +110,7 @@ def assert_close(actual, wanted, dtype, roundings=16):
 
 
 def test_every_primitive_is_there():
-    assert set(OPERATORS) == set(ROLES) == {name for name, _ in CASES}
-    assert all(len(ROLES[name]) == operator.num_dense for name, operator in OPERATORS.items())
+    assert {name for name, operator in OPERATORS.items() if operator.compute_rows} == {name for name, _ in CASES}
 
 
 @pytest.mark.parametrize(("name", "params"), CASES)
@@ -125,13 +121,13 @@ def test_row_ranges_equal_the_primitive(kind, roundings, name, params):
     assert_close(by_ranges(kind, name, params, "float32"), wanted, "float32", roundings)
 
 
-@pytest.mark.parametrize(("name", "params"), [case for case in CASES if ROLES[case[0]]])
+@pytest.mark.parametrize(("name", "params"), [case for case in CASES if OPERATORS[case[0]].operands])
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16"])
 def test_other_dtypes(loops, dtype, name, params):
     assert_close(by_ranges("random", name, params, dtype), expected("random", name, params, dtype), dtype)
 
 
-@pytest.mark.parametrize(("name", "params"), [case for case in CASES if ROLES[case[0]]])
+@pytest.mark.parametrize(("name", "params"), [case for case in CASES if OPERATORS[case[0]].operands])
 def test_infinities_and_nan_are_the_primitives(loops, name, params):
     case = ("special", name, params, "float32")
     assert_close(by_ranges(*case), expected(*case), "float32")
@@ -244,9 +240,9 @@ def test_what_does_not_fit_is_refused(name, operands, changes, out, message):
 
 
 def test_whose_rows_and_what_is_pushed():
-    pushed = {(name, direction) for name, params in CASES if is_push(name, dict(params)) for _, direction in params}
+    pushed = {(name, way) for name, params in CASES if OPERATORS[name].is_push(dict(params)) for _, way in params}
     assert pushed == {(f"dorylax_{name}", "out") for name in ("collect", "gather_weighted", "select_sum")}
-    by_source = {name for name, params in CASES if rows_side(name, dict(params)) == "out"}
+    by_source = {name for name, params in CASES if OPERATORS[name].side(dict(params)) == "out"}
     assert by_source == {f"dorylax_{name}" for name in DIRECTED if name != "expand"}
-    assert roles("dorylax_expand", {"direction": "in"}) == ("own",)
-    assert roles("dorylax_expand", {"direction": "out"}) == ("neighbour",)
+    assert OPERATORS["dorylax_expand"].roles({"direction": "in"}) == ("own",)
+    assert OPERATORS["dorylax_expand"].roles({"direction": "out"}) == ("neighbour",)

@@ -9,9 +9,9 @@ import pytest
 
 from dorylax.ops import native
 from dorylax.ops.primitives import native_calls, scaled
-from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.primitives.scaled import gather_scaled
+from dorylax.ops.primitives.structure import structure_of
 
 needs_library = pytest.mark.skipif(not native.status().available, reason=f"{native.status().reason}")
 

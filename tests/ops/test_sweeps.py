@@ -14,8 +14,8 @@ import pytest
 from dorylax import ops
 from dorylax.graph import Graph
 from dorylax.ops import native
-from dorylax.ops.primitives.base import structure_of
 from dorylax.ops.primitives.scaled import gather_scaled
+from dorylax.ops.primitives.structure import structure_of
 
 pytestmark = pytest.mark.skipif(not native.status().available, reason=f"{native.status().reason}")
 

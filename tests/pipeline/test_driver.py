@@ -294,7 +294,7 @@ def test_what_follows_from_state_alone_is_no_statistic() -> None:
     """Else the state of an interval that lags behind would become the next version's."""
     parts = take_apart(Keeping(counted_and_used), DATA.graph, DATA.features)
     plan = prepare(parts, DATA, PipelineConfig().passes).plan
-    types = plan.program.facts.types
+    types = plan.program.analysis.types
     steps = [
         dataclasses.replace(step, sums=tuple(var for var in step.writes if isinstance(types[var], Free | Summed)))
         for step in plan.epoch

@@ -30,7 +30,7 @@ def operators(found: Plan) -> list[tuple[str, str]]:
 
 
 def shown(publications: tuple[Publication, ...]) -> list[tuple[str, tuple[int, ...], bool]]:
-    return [(one.direction, tuple(one.var.aval.shape[2:]), one.kept) for one in publications]
+    return [(one.direction, tuple(one.var.aval.shape[2:]), one.copied) for one in publications]
 
 
 def test_gcn_pulls_both_ways_and_keeps_nothing() -> None:
@@ -60,22 +60,22 @@ def test_largest_neighbours_are_kept_for_the_backward_pass_which_pushes() -> Non
     (push,) = [step for step in found.epoch if step.kind == "push"]
     through = [operand for operand in push.operands if operand.publication is not None]
     assert [operand.role for operand in through] == ["own"]
-    assert [one.kept for one in found.publications].count(True) == 1
-    assert found.publications[through[0].publication or 0].kept
+    assert [one.copied for one in found.publications].count(True) == 1
+    assert found.publications[through[0].publication or 0].copied
     assert {one.direction for one in found.publications} == {"in"}
 
 
 def test_attention_keeps_source_rows_and_pushes_edge_gradients() -> None:
     found = plan("gat")
-    kept = [number for number, one in enumerate(found.publications) if one.kept]
+    copied = [number for number, one in enumerate(found.publications) if one.copied]
     again = {
         operand.publication
         for step in found.epoch
         for operand in step.operands
         if step.operator == "dorylax_edge_dot" and operand.publication is not None
     }
-    assert set(kept) == again
-    assert len(kept) == 2  # one of each layer
+    assert set(copied) == again
+    assert len(copied) == 2  # one of each layer
     pushes = [name for kind, name in operators(found) if kind == "push"]
     assert pushes == ["gather_weighted", "collect"] * 2
     assert any(step.space == "edge" and step.kind == "stage" for step in found.epoch)
@@ -84,7 +84,7 @@ def test_attention_keeps_source_rows_and_pushes_edge_gradients() -> None:
 def test_data_read_through_edges_are_published_once() -> None:
     found = plan("sage", dropout=False)
     first = found.publications[0]
-    assert (first.constant, first.kept) == (True, False)
+    assert (first.constant, first.copied) == (True, False)
     assert not [step for step in found.epoch if 0 in step.publishes]
 
 
@@ -92,7 +92,7 @@ def test_data_read_through_edges_are_published_once() -> None:
 @pytest.mark.parametrize("reorder", [False, True])
 def test_every_value_is_there_when_it_is_read_and_forgotten_afterwards(model: str, reorder: bool) -> None:
     found = plan(model, reorder=reorder)
-    types = found.program.facts.types
+    types = found.program.analysis.types
     there = set(found.constants)
     published = {number for number, one in enumerate(found.publications) if one.constant}
     for step in found.epoch:

@@ -327,7 +327,7 @@ class Witness:
             for number, buffer in server.changing_buffers():
                 if array is buffer.rows:
                     self._reads_rows(server, visit, number, array, np.unique(used))
-                elif array is visit.kept.get(number):
+                elif array is visit.copies.get(number):
                     whole = np.zeros_like(buffer.rows)
                     sources = server.shard.unique_sources(visit.interval)
                     whole[sources] = array

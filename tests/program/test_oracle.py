@@ -12,11 +12,10 @@ import pytest
 from support import zoo
 from support.covering import pairwise
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax.program import PASSES, optimise, trace
 from dorylax.program.program import Program
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 
 # 1 to 7 uneven intervals of 20 vertices, one of them without edges, some of one vertex.
 CUTS = {

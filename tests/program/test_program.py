@@ -11,9 +11,8 @@ from support.graphs import messy_graph
 from dorylax import ops
 from dorylax.jax_internals import eval_jaxpr
 from dorylax.program.jaxpr.instantiate import instantiate
-from dorylax.program.program import Program
+from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 
 SPEC = DataSpec((RowSpec("vertex", (3,)),), RowSpec("vertex", (), "int32", "labels"))
 PARAMS = {"w": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
@@ -29,11 +28,11 @@ def program() -> Program:
 
 
 def test_changes_leave_the_program_alone_and_keep_what_is_known(program: Program) -> None:
-    facts = program.facts
+    analysis = program.analysis
     other = program.with_passes(("hoist",)).with_tasks(program.tasks[:1])
     assert (other.passes, len(other.tasks)) == (("hoist",), 1)
     assert program.passes == ()
-    assert other.facts is facts
+    assert other.analysis is analysis
     assert len(other.interfaces) == 1
     assert len(program.interfaces) == len(program.tasks)
 

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from support.graphs import messy_graph
 from support.oracle import assert_same, oracle
 from support.random_programs import C, F, RandomModel, random_models
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax.program import PASSES, DataSpec, RowSpec, optimise, trace
 from dorylax.program.model import function
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 from dorylax.program.tracing.arguments import RunData, training_weights
 
 GRAPH = messy_graph()

@@ -1,4 +1,4 @@
-"""Training beside peers and messages that do not belong to it: they are refused with a line in the log, it goes on.
+"""Training beside peers and messages that do not belong to it: they are refused with a line in the log, and it continues.
 
 What is refused, case by case, is tested where it is refused (`data`, `wire`, `handler`); here, that no bit of a run changes.
 """
@@ -22,7 +22,7 @@ from support.faults import Faulty, wrap_workers
 from support.leftovers import nothing_left
 from support.local_runs import Run, Undisturbed, check, config, running, undisturbed_run
 
-from dorylax.serverless.backends import crew
+from dorylax.serverless.backends import process_slots
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.data import admission, protocol
 from dorylax.serverless.data.keys import RunKeys
@@ -248,7 +248,7 @@ def test_events_that_are_none(visited: Visited, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(visited.faulty, "faults", {"after another": after_another})
     monkeypatch.setattr(visited.faulty, "share", 1.0)
     visited.train(1)  # the pool refuses what is too large
-    monkeypatch.setattr(crew, "MAX_EVENT_BYTES", 10 * MAX_EVENT_BYTES)
+    monkeypatch.setattr(process_slots, "MAX_EVENT_BYTES", 10 * MAX_EVENT_BYTES)
     visited.train(1)  # the worker does
     assert sum(text.startswith("an event must have at most") for text in refused) >= 12
     assert sum(text.startswith("the event is refused: event must have at most") for text in refused) >= 12

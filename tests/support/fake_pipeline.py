@@ -75,6 +75,7 @@ class FakePipeline:
             assert saved.record["epochs"] == [epoch]
             self._ahead = 0 if saved.record["synchronous"] else self._ahead
             assert saved.arrays["empty"].shape == (0, 3)
+        return self
 
     def barrier(self, epoch):
         self.calls.append(("barrier", epoch))

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dorylax.clock import Clock
-from dorylax.serverless.controller import Call, Controller, Limit, Stragglers, Throttle
+from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers, Throttle
 from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 
@@ -35,7 +35,7 @@ class Scripted:
         limit: of which every attempt must have a slot when it begins.
     """
 
-    def __init__(self, clock: Clock, script: Mapping[int, Sequence[Act]], limit: Limit) -> None:
+    def __init__(self, clock: Clock, script: Mapping[int, Sequence[Act]], limit: SlotLimit) -> None:
         self._clock, self._script, self._limit = clock, script, limit
         self.begun: list[tuple[int, int]] = []
         self.cancelled: list[tuple[int, int]] = []
@@ -89,7 +89,7 @@ class Asked:
         throttle: Throttle | None = None,
     ) -> None:
         self.calls: list[Call] = []
-        self.limit = Limit(slots)
+        self.limit = SlotLimit(slots)
         self.backend = Scripted(clock, script, self.limit)
         self.controller = Controller(
             self.backend,

@@ -99,7 +99,5 @@ def test_a_run_goes_on_only_in_the_order_that_it_began_in(trainer, shuffled, tmp
 
 
 def test_a_wrong_order_is_refused(trainer):
-    from dorylax.trainer.validate import check_order
-
     with pytest.raises(ValueError, match=r"single\.order must be one of auto, given, community, got 'metis'"):
-        check_order("metis", optimize=True)
+        trainer(order="metis")

@@ -1,1 +1,8 @@
-"""The graph operators as JAX primitives: closed under differentiation, batching and transposition."""
+"""The graph operators as JAX primitives: closed under differentiation, batching and transposition.
+
+Importing the package defines them all, so that `operator.OPERATORS` is complete.
+"""
+
+from dorylax.ops.primitives import attention, bilinear, counts, extremum, linear, scaled, softmax
+
+__all__ = ["attention", "bilinear", "counts", "extremum", "linear", "scaled", "softmax"]

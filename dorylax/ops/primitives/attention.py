@@ -11,23 +11,23 @@ serves, their second derivative, and what a program is traced as that must be sp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from dorylax.jax_internals import ShapedArray
 from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
-from dorylax.ops.primitives.base import Operator, Structure
 from dorylax.ops.primitives.bilinear import gather_weighted
 from dorylax.ops.primitives.linear import expand
-from dorylax.ops.primitives.softmax import edge_softmax
+from dorylax.ops.primitives.operator import CallSizes, OperandSpec, Operator, ResultSpec
+from dorylax.ops.primitives.softmax import SOFTMAX, edge_softmax
+from dorylax.ops.primitives.structure import Structure
 
 # The operands of all four: what is summed z [V, H, F], the scores s [V, H] of sources and t [V, H] of targets, and
-# loops [V], above 0 where the implicit loop of a vertex takes part. The derivatives have these results of
-# `attention_saving` behind them.
-_SAVED = 4  # y, tilt, shift, scale
+# loops [V], above 0 where the implicit loop of a vertex takes part. The derivatives have the results y, tilt, shift and
+# scale of `attention_saving` behind them.
 
 
 def written_out(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> Any:
@@ -48,11 +48,6 @@ def _leaky(x: Any, slope: float) -> Any:
     return y if slope > 0 else jnp.where(x == -jnp.inf, x, y)
 
 
-def _abstract(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
-    del s, t, loops, structure, negative_slope
-    return (ShapedArray(z.shape, z.dtype),)
-
-
 def _forward(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
     return (written_out(z, s, t, loops, structure, negative_slope=negative_slope),)
 
@@ -65,14 +60,6 @@ def _forward_cpu(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, ne
 
 def _served(*operands: Any) -> bool:
     return usable(*(x.dtype for x in operands)) and operands[0].size > 0
-
-
-def _saving_abstract(
-    z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float
-) -> tuple[Any, ...]:
-    del t, loops, structure, negative_slope
-    rows, numbers = ShapedArray(z.shape, z.dtype), ShapedArray(s.shape, accumulator(s.dtype))
-    return rows, rows, numbers, numbers
 
 
 def accumulator(dtype: Any) -> Any:
@@ -95,11 +82,6 @@ def _saving_cpu(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, neg
     )
 
 
-def _tangent_abstract(z: Any, *_: Any, negative_slope: float) -> tuple[Any, ...]:
-    del negative_slope
-    return (ShapedArray(z.shape, z.dtype),)
-
-
 def _tangent(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
     """`(dz, ds, dt, z, s, t, loops, *saved, structure) -> dy`."""
     dz, ds, dt, z, s, t, loops, *_, structure = operands
@@ -108,11 +90,6 @@ def _tangent(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
         return written_out(z, s, t, loops, structure, negative_slope=negative_slope)
 
     return (jax.jvp(y_of, (z, s, t), (dz, ds, dt))[1],)
-
-
-def _backward_abstract(z: Any, s: Any, t: Any, *_: Any, negative_slope: float) -> tuple[Any, ...]:
-    del negative_slope
-    return tuple(ShapedArray(x.shape, x.dtype) for x in (z, s, t))
 
 
 def _backward(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
@@ -132,29 +109,62 @@ def _backward_cpu(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
     return native_calls.attention_backward(*operands, negative_slope=negative_slope)
 
 
+ATTENTION = SOFTMAX + 3
+"""Operations per score: of the softmax, sum of both ends and leaky ReLU."""
+
+
+def _flops(sums: int) -> Callable[[CallSizes], int]:
+    """Of so many weighted sums of a neighbour's row; the second operand has a score per head."""
+    return lambda sizes: sizes.entries * (ATTENTION * sizes.widths[1] + 2 * sums * sizes.widths[0])
+
+
+_NUMBERS = ResultSpec(like=1, axes=2, dtype=lambda dtypes: accumulator(dtypes[1]))
+_OWN, _OWN_SCORE, _OWN_LOOPS = OperandSpec("own"), OperandSpec("own", axes=2), OperandSpec("own", axes=1)
+_ROWS, _SCORES = OperandSpec("neighbour"), OperandSpec("neighbour", axes=2)
+
 attention = Operator(
-    "dorylax_attention", 4, abstract=_abstract, lower=_forward, lower_cpu=_forward_cpu, several=True, fused=_forward
+    "attention",
+    [_ROWS, _SCORES, _OWN_SCORE, _OWN_LOOPS],
+    [ResultSpec()],
+    label="GA",
+    flops=_flops(1),
+    lower=_forward,
+    lower_cpu=_forward_cpu,
+    several=True,
+    written_out=_forward,
 )
 attention_saving = Operator(
-    "dorylax_attention_saving",
-    4,
-    abstract=_saving_abstract,
+    "attention_saving",
+    [_ROWS, _SCORES, _OWN_SCORE, _OWN_LOOPS],
+    [ResultSpec(), ResultSpec(), _NUMBERS, _NUMBERS],
+    label="GA",
+    flops=_flops(2),
     lower=_saving,
     lower_cpu=_saving_cpu,
     several=True,
-    fused=_saving,
+    written_out=_saving,
 )
 attention_tangent = Operator(
-    "dorylax_attention_tangent", 7 + _SAVED, abstract=_tangent_abstract, lower=_tangent, several=True, fused=_tangent
+    "attention_tangent",
+    [_ROWS, _SCORES, _OWN_SCORE, _ROWS, _SCORES, _OWN_SCORE, _OWN_LOOPS, _OWN, _OWN, _OWN_SCORE, _OWN_SCORE],
+    [ResultSpec()],
+    label="GA",
+    flops=_flops(3),
+    lower=_tangent,
+    several=True,
+    written_out=_tangent,
 )
 attention_backward = Operator(
-    "dorylax_attention_backward",
-    5 + _SAVED,
-    abstract=_backward_abstract,
+    "attention_backward",
+    # Over out-edges, it reads the targets' scores, shifts, scales and cotangents.
+    [_OWN, _OWN_SCORE, _SCORES, _OWN_LOOPS, _OWN, _OWN, _SCORES, _SCORES, _ROWS],
+    [ResultSpec(), ResultSpec(like=1, axes=2), ResultSpec(like=2, axes=2)],
+    label="GA",
+    flops=_flops(2),
     lower=_backward,
     lower_cpu=_backward_cpu,
     several=True,
-    fused=_backward,
+    written_out=_backward,
 )
 
 

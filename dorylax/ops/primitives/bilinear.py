@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
 from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
-from dorylax.ops.primitives.base import Direction, Operator, Structure, flip, num_rows, rows_of
-
-
-def _gather_abstract(x: Any, weight: Any, structure: Structure, *, direction: Direction) -> Any:
-    del weight
-    return ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
+from dorylax.ops.primitives.operator import OperandSpec, Operator, ResultSpec, per_entry
+from dorylax.ops.primitives.structure import Direction, Structure, flip, rows_of
+from dorylax.ops.row_loops.loops import Arrays, Loops
+from dorylax.ops.row_loops.rows import Entries
 
 
 def _gather(x: Any, weight: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -26,17 +24,25 @@ def _gather_cpu(x: Any, weight: Any, structure: Structure, *, direction: Directi
     return native_calls.reduce("weighted_sum", x, rows_of(structure, direction), weight=weight)
 
 
+def _gather_rows(loops: Loops, _params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
+    x, weight = operands
+    loops.reduce("weighted_sum", x, rows, rows.neighbours, results[0], weight=weight)
+
+
 gather_weighted = Operator(
-    "dorylax_gather_weighted", 2, abstract=_gather_abstract, lower=_gather, lower_cpu=_gather_cpu
+    "gather_weighted",
+    [OperandSpec("neighbour"), OperandSpec("edge", axes=2)],
+    [ResultSpec()],
+    label="GA",
+    flops=per_entry(2),
+    lower=_gather,
+    lower_cpu=_gather_cpu,
+    compute_rows=_gather_rows,
+    commutes_with_products=True,
 )
 
 
 # `edge_dot(a, b)` gives per edge u → v and head the product a[v] · b[u], in order of edge ids.
-
-
-def _dot_abstract(a: Any, b: Any, structure: Structure) -> Any:
-    del b
-    return ShapedArray((structure.in_neighbours.shape[0], a.shape[1]), a.dtype)
 
 
 def _dot(a: Any, b: Any, structure: Structure) -> Any:
@@ -49,7 +55,21 @@ def _dot_cpu(a: Any, b: Any, structure: Structure) -> Any:
     return native_calls.dot(a, b, rows_of(structure, "in"))
 
 
-edge_dot = Operator("dorylax_edge_dot", 2, abstract=_dot_abstract, lower=_dot, lower_cpu=_dot_cpu)
+def _dot_rows(loops: Loops, _params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
+    own, x = operands
+    loops.dot(own, x, rows, results[0])
+
+
+edge_dot = Operator(
+    "edge_dot",
+    [OperandSpec("own"), OperandSpec("neighbour")],
+    [ResultSpec(axes=2, per_edge=True)],
+    label="SC",
+    flops=per_entry(2),
+    lower=_dot,
+    lower_cpu=_dot_cpu,
+    compute_rows=_dot_rows,
+)
 
 
 def _gather_transpose_weight(ct: Any, x: Any, _weight: Any, structure: Structure, *, direction: Direction) -> Any:

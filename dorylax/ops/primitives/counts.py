@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
-from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
-from dorylax.ops.primitives.base import Direction, Operator, Structure, num_rows, rows_of
-
-
-def _degrees_abstract(structure: Structure, *, direction: Direction) -> Any:
-    return ShapedArray((num_rows(structure, direction),), jnp.int32)
+from dorylax.ops.primitives.operator import Operator, ResultSpec
+from dorylax.ops.primitives.structure import Direction, Structure, rows_of
+from dorylax.ops.row_loops.loops import Arrays, Loops
+from dorylax.ops.row_loops.rows import Entries
 
 
 def _degrees(structure: Structure, *, direction: Direction) -> Any:
     return segment.degrees(rows_of(structure, direction).offsets)
 
 
-degrees = Operator("dorylax_degrees", 0, abstract=_degrees_abstract, lower=_degrees)
+def _degrees_rows(_loops: Loops, _params: Mapping[str, Any], _operands: Arrays, rows: Entries, results: Arrays) -> None:
+    results[0][...] = np.diff(rows.offsets)
 
 
-def _loops_abstract(structure: Structure) -> Any:
-    return ShapedArray((num_rows(structure, "in"),), jnp.int32)
+_COUNT = ResultSpec(axes=1, dtype=lambda _: np.dtype(np.int32))
+
+degrees = Operator(
+    "degrees",
+    [],
+    [_COUNT],
+    label="count",
+    flops=lambda sizes: sizes.rows,
+    lower=_degrees,
+    compute_rows=_degrees_rows,
+)
 
 
 def _loops(structure: Structure) -> Any:
@@ -31,7 +41,22 @@ def _loops(structure: Structure) -> Any:
     return segment.reduce_entries(same.astype(jnp.int32), structure.in_offsets, "sum")
 
 
-self_loops = Operator("dorylax_self_loops", 0, abstract=_loops_abstract, lower=_loops)
+def _loops_rows(_loops: Loops, _params: Mapping[str, Any], _operands: Arrays, rows: Entries, results: Arrays) -> None:
+    row = np.repeat(np.arange(rows.num_rows), np.diff(rows.offsets))
+    same = rows.neighbours[rows.first : rows.last] == row + rows.first_row
+    results[0][...] = np.bincount(row[same], minlength=rows.num_rows)
+
+
+self_loops = Operator(
+    "self_loops",
+    [],
+    [_COUNT],
+    label="count",
+    flops=lambda sizes: 2 * sizes.entries,
+    lower=_loops,
+    compute_rows=_loops_rows,
+    compares_ends=True,
+)
 
 # Integers have no tangents; without operands that could be mapped, there is nothing to batch either.
 degrees.def_linear([])

@@ -5,26 +5,24 @@ Where several edges attain the extremum they share the gradient equally: a choic
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import jax.numpy as jnp
 
-from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
 from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
-from dorylax.ops.primitives.base import Direction, Operator, Structure, flip, num_rows, rows_of
 from dorylax.ops.primitives.linear import collect, expand
+from dorylax.ops.primitives.operator import OperandSpec, Operator, ResultSpec, per_entry
+from dorylax.ops.primitives.structure import Direction, Structure, flip, rows_of
+from dorylax.ops.row_loops.loops import Arrays, Loops
+from dorylax.ops.row_loops.rows import Entries
 
 Extremum = Literal["max", "min"]
 
 
 # `select_sum(own, other, x)` sums x over the neighbours n whose other[n] equals the row's own value, element by element.
-
-
-def _select_abstract(own: Any, other: Any, x: Any, structure: Structure, *, direction: Direction) -> Any:
-    del own, other
-    return ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
 
 
 def _select(own: Any, other: Any, x: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -39,7 +37,22 @@ def _select_cpu(own: Any, other: Any, x: Any, structure: Structure, *, direction
     return native_calls.reduce("select_sum", x, rows, own=own, other=other)
 
 
-select_sum = Operator("dorylax_select_sum", 3, abstract=_select_abstract, lower=_select, lower_cpu=_select_cpu)
+def _select_rows(loops: Loops, _params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
+    own, other, x = operands
+    loops.reduce("select_sum", x, rows, rows.neighbours, results[0], own=own, other=other)
+
+
+select_sum = Operator(
+    "select_sum",
+    [OperandSpec("own"), OperandSpec("neighbour"), OperandSpec("neighbour")],
+    [ResultSpec(like=2)],
+    label="GA",
+    flops=per_entry(2),
+    lower=_select,
+    lower_cpu=_select_cpu,
+    compute_rows=_select_rows,
+    choice_at_destination=True,
+)
 select_sum.def_linear(
     [
         None,
@@ -48,11 +61,6 @@ select_sum.def_linear(
     ]
 )
 select_sum.def_batching("width")
-
-
-def _gather_abstract(x: Any, structure: Structure, *, reduce: Extremum) -> Any:
-    del reduce
-    return ShapedArray((num_rows(structure, "in"), *x.shape[1:]), x.dtype)
 
 
 def _gather(x: Any, structure: Structure, *, reduce: Extremum) -> Any:
@@ -65,8 +73,19 @@ def _gather_cpu(x: Any, structure: Structure, *, reduce: Extremum) -> Any:
     return native_calls.reduce(reduce, x, rows_of(structure, "in"))
 
 
+def _gather_rows(loops: Loops, params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
+    loops.reduce(params["reduce"], operands[0], rows, rows.neighbours, results[0])
+
+
 gather_extremum = Operator(
-    "dorylax_gather_extremum", 1, abstract=_gather_abstract, lower=_gather, lower_cpu=_gather_cpu
+    "gather_extremum",
+    [OperandSpec("neighbour")],
+    [ResultSpec()],
+    label="GA",
+    flops=per_entry(1),
+    lower=_gather,
+    lower_cpu=_gather_cpu,
+    compute_rows=_gather_rows,
 )
 
 
@@ -81,11 +100,6 @@ gather_extremum.def_jvp(_gather_jvp)
 gather_extremum.def_batching("width")
 
 
-def _collect_abstract(e: Any, structure: Structure, *, reduce: Extremum) -> Any:
-    del reduce
-    return ShapedArray((num_rows(structure, "in"), *e.shape[1:]), e.dtype)
-
-
 def _collect(e: Any, structure: Structure, *, reduce: Extremum) -> Any:
     return segment.reduce_entries(e, structure.in_offsets, reduce)
 
@@ -96,8 +110,19 @@ def _collect_cpu(e: Any, structure: Structure, *, reduce: Extremum) -> Any:
     return native_calls.reduce(reduce, e, rows_of(structure, "in"), identity=True)
 
 
+def _collect_rows(loops: Loops, params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
+    loops.reduce(params["reduce"], operands[0], rows, rows.edges, results[0])
+
+
 collect_extremum = Operator(
-    "dorylax_collect_extremum", 1, abstract=_collect_abstract, lower=_collect, lower_cpu=_collect_cpu
+    "collect_extremum",
+    [OperandSpec("edge")],
+    [ResultSpec()],
+    label="GA",
+    flops=per_entry(1),
+    lower=_collect,
+    lower_cpu=_collect_cpu,
+    compute_rows=_collect_rows,
 )
 
 

@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
 from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
-from dorylax.ops.primitives.base import Direction, Operator, Rows, Structure, flip, num_rows, rows_of
-
-
-def _gather_abstract(x: Any, structure: Structure, *, direction: Direction) -> Any:
-    return ShapedArray((num_rows(structure, direction), *x.shape[1:]), x.dtype)
+from dorylax.ops.primitives.operator import OperandSpec, Operator, ResultSpec, per_entry
+from dorylax.ops.primitives.structure import DirectedRows, Direction, Structure, flip, rows_of
+from dorylax.ops.row_loops.loops import Arrays, Loops
+from dorylax.ops.row_loops.rows import Entries
 
 
 def _gather(x: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -29,17 +28,26 @@ def _gather_cpu(x: Any, structure: Structure, *, direction: Direction) -> Any:
     return native_calls.reduce("sum", x, rows_of(structure, direction)._replace(edges=None))
 
 
-gather_sum = Operator("dorylax_gather_sum", 1, abstract=_gather_abstract, lower=_gather, lower_cpu=_gather_cpu)
+def _gather_rows(loops: Loops, _params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
+    loops.reduce("sum", operands[0], rows, rows.neighbours, results[0])
+
+
+gather_sum = Operator(
+    "gather_sum",
+    [OperandSpec("neighbour")],
+    [ResultSpec()],
+    label="GA",
+    flops=per_entry(1),
+    lower=_gather,
+    lower_cpu=_gather_cpu,
+    compute_rows=_gather_rows,
+    commutes_with_products=True,
+)
 gather_sum.def_linear([lambda ct, _x, s, *, direction: gather_sum(ct, s, direction=flip(direction))])
 gather_sum.def_batching("width")
 
 
 # `direction` names the rows that belong to the end in question: "in" for the destination, "out" for the source.
-
-
-def _expand_abstract(x: Any, structure: Structure, *, direction: Direction) -> Any:
-    del direction
-    return ShapedArray((structure.in_neighbours.shape[0], *x.shape[1:]), x.dtype)
 
 
 def _expand(x: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -54,10 +62,6 @@ def _expand_cpu(x: Any, structure: Structure, *, direction: Direction) -> Any:
     return native_calls.expand(x, rows_of(structure, "in"), of="neighbour" if direction == "out" else "row")
 
 
-def _collect_abstract(e: Any, structure: Structure, *, direction: Direction) -> Any:
-    return ShapedArray((num_rows(structure, direction), *e.shape[1:]), e.dtype)
-
-
 def _collect(e: Any, structure: Structure, *, direction: Direction) -> Any:
     rows = rows_of(structure, direction)
     return segment.reduce_entries(e if rows.edges is None else e[rows.edges], rows.offsets, "sum")
@@ -69,11 +73,38 @@ def _collect_cpu(e: Any, structure: Structure, *, direction: Direction) -> Any:
     rows = rows_of(structure, direction)
     if rows.edges is None:
         return native_calls.reduce("sum", e, rows, identity=True)
-    return native_calls.reduce("sum", e, Rows(rows.offsets, rows.edges, None))
+    return native_calls.reduce("sum", e, DirectedRows(rows.offsets, rows.edges, None))
 
 
-expand = Operator("dorylax_expand", 1, abstract=_expand_abstract, lower=_expand, lower_cpu=_expand_cpu)
-collect = Operator("dorylax_collect", 1, abstract=_collect_abstract, lower=_collect, lower_cpu=_collect_cpu)
+def _expand_rows(loops: Loops, params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
+    loops.expand(operands[0], rows, rows.neighbours if params["direction"] == "out" else None, results[0])
+
+
+def _collect_rows(loops: Loops, _params: Mapping[str, Any], operands: Arrays, rows: Entries, results: Arrays) -> None:
+    loops.reduce("sum", operands[0], rows, rows.edges, results[0])
+
+
+expand = Operator(
+    "expand",
+    # A destination's row is copied to its in-edges, which lie side by side; a source's to wherever it is a neighbour.
+    [OperandSpec("neighbour", role_in="own")],
+    [ResultSpec(per_edge=True)],
+    label="SC",
+    flops=per_entry(0),
+    lower=_expand,
+    lower_cpu=_expand_cpu,
+    compute_rows=_expand_rows,
+)
+collect = Operator(
+    "collect",
+    [OperandSpec("edge")],
+    [ResultSpec()],
+    label="GA",
+    flops=per_entry(1),
+    lower=_collect,
+    lower_cpu=_collect_cpu,
+    compute_rows=_collect_rows,
+)
 expand.def_linear([lambda ct, _x, s, *, direction: collect(ct, s, direction=direction)])
 collect.def_linear([lambda ct, _e, s, *, direction: expand(ct, s, direction=direction)])
 expand.def_batching("width")

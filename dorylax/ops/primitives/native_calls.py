@@ -9,11 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.ops.native import op_number
-from dorylax.ops.primitives.base import Rows, Structure
+from dorylax.ops.primitives.structure import DirectedRows, Structure
 
 
 def reduce(
-    op: str, x: Any, rows: Rows, *, weight: Any = None, own: Any = None, other: Any = None, identity: bool = False
+    op: str,
+    x: Any,
+    rows: DirectedRows,
+    *,
+    weight: Any = None,
+    own: Any = None,
+    other: Any = None,
+    identity: bool = False,
 ) -> Any:
     """Reduces over each row's entries.
 
@@ -40,21 +47,21 @@ def reduce(
     )
 
 
-def scaled_sum(h: Any, loops: Any, scale: Any, rows: Rows, *, own: bool, dtype: Any) -> Any:
+def scaled_sum(h: Any, loops: Any, scale: Any, rows: DirectedRows, *, own: bool, dtype: Any) -> Any:
     """`[R, H, F]` of `primitives.scaled`, from the same operands."""
     result = jax.ShapeDtypeStruct((rows.offsets.shape[0] - 1, *h.shape[1:]), dtype)
     call = jax.ffi.ffi_call("dorylax_ffi_scaled_sum", result)
     return call(h, loops, scale, rows.offsets, rows.neighbours, own=np.bool_(own))
 
 
-def dot(own: Any, x: Any, rows: Rows) -> Any:
+def dot(own: Any, x: Any, rows: DirectedRows) -> Any:
     """`[E, H]`: per entry and head, the product of the row's own values `[R, H, F]` and its neighbour's `[V, H, F]`."""
     result = jax.ShapeDtypeStruct((rows.neighbours.shape[0], x.shape[1]), x.dtype)
     no_index = jnp.zeros((0,), jnp.int32)
     return jax.ffi.ffi_call("dorylax_ffi_dot", result)(own, x, rows.offsets, rows.neighbours, no_index)
 
 
-def expand(x: Any, rows: Rows, *, of: str) -> Any:
+def expand(x: Any, rows: DirectedRows, *, of: str) -> Any:
     """`[E, H, F]`: per entry, the values of its "neighbour" or of its "row"."""
     result = jax.ShapeDtypeStruct((rows.neighbours.shape[0], *x.shape[1:]), x.dtype)
     no_index = jnp.zeros((0,), jnp.int32)

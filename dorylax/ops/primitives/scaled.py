@@ -14,7 +14,8 @@ from dorylax.jax_internals import ShapedArray
 from dorylax.ops import segment
 from dorylax.ops.native import usable
 from dorylax.ops.primitives import native_calls
-from dorylax.ops.primitives.base import Direction, Operator, Structure, num_rows, rows_of
+from dorylax.ops.primitives.operator import OperandSpec, Operator, ResultSpec, per_entry
+from dorylax.ops.primitives.structure import Direction, Structure, num_rows, rows_of
 
 # Operands: rows h [V, H, F]; loops [V] and scale [V], of the dtype of the result, or empty for ones. The result is
 #   y[v] = scale[v] · (Σ over neighbours u of h[u] + loops[v] · h[v])  if `own`, else without the second term,
@@ -67,5 +68,14 @@ def _no_derivative(*_: Any, **__: Any) -> NoReturn:
     )
 
 
-gather_scaled = Operator("dorylax_gather_scaled", 3, abstract=_abstract, lower=_lower, lower_cpu=_lower_cpu)
+gather_scaled = Operator(
+    "gather_scaled",
+    [OperandSpec("neighbour"), OperandSpec("own", axes=1), OperandSpec("own", axes=1)],
+    [ResultSpec()],
+    label="GA",
+    flops=per_entry(1),
+    abstract=_abstract,
+    lower=_lower,
+    lower_cpu=_lower_cpu,
+)
 gather_scaled.def_jvp(_no_derivative)

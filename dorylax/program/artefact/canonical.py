@@ -38,7 +38,7 @@ ROWS = "rows"
 """The symbol of every canonical stage, n or e before."""
 
 
-class Place(NamedTuple):
+class LiteralOperand(NamedTuple):
     """A literal: which operand of which equation."""
 
     equation: int
@@ -66,7 +66,7 @@ class Canonical:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     equations: tuple[JaxprEqn, ...]
-    literals: tuple[Place, ...]
+    literals: tuple[LiteralOperand, ...]
     values: tuple[float, ...]
     symbol: str | None
     stage: ClosedJaxpr
@@ -116,7 +116,7 @@ def canonical(stage: ClosedJaxpr) -> Canonical:
     inputs: list[int] = []
     position = {var: k for k, var in enumerate(jaxpr.invars)}
     text: list[str] = []
-    literals: list[Place] = []
+    literals: list[LiteralOperand] = []
     values: list[float] = []
 
     def read(atom: Any) -> str:
@@ -133,7 +133,7 @@ def canonical(stage: ClosedJaxpr) -> Canonical:
             if not is_literal(atom):
                 operands.append(read(atom))
             elif _may_be_lifted(atom):
-                literals.append(Place(place, slot))
+                literals.append(LiteralOperand(place, slot))
                 values.append(float(np.asarray(atom.val)))
                 operands.append(writer.aval(atom.aval))
             else:

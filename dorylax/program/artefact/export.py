@@ -20,7 +20,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +28,9 @@ from jax import export
 
 from dorylax.durable import write_file
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, is_key, symbols_of, without_locations
-from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.canonical import ROWS, share
-from dorylax.program.artefact.stage_file import SUFFIX, Stage, StageFileError, StageReference, read_artefact, sha256_of
-
-if TYPE_CHECKING:
-    from dorylax.program.program import Program
-    from dorylax.program.single.reference import Compile, StageFunction
+from dorylax.program.artefact.stage_file import SUFFIX, StageFileError, StageReference, read_artefact, sha256_of
+from dorylax.program.tasks.split_model import SplitModel
 
 MANIFEST = "program.json"
 _FORMAT, _VERSION = "dorylax stages", 1
@@ -54,7 +50,7 @@ class StageSet:
     artefacts: dict[str, bytes]
 
 
-def export_stages(program: Program) -> StageSet:
+def export_stages(program: SplitModel) -> StageSet:
     """Exports the stages of a program, each distinct one once.
 
     The same stage gives the same bytes in every process and at any place in a model (with the same JAX).
@@ -106,35 +102,6 @@ def _serialised(function: ClosedJaxpr, counted: bool) -> bytes:
 
     exported = export.export(jax.jit(stage), platforms=["cpu"])(*specs)
     return bytes(without_locations(exported).serialize())
-
-
-def artefact_compiler(program: Program, stage_set: StageSet, others: Compile | None = None) -> Compile:
-    """Lets a `ReferenceExecutor` run the stages through their artefacts.
-
-    Args:
-        program: the program that the executor runs.
-        stage_set: its stages.
-        others: what makes the functions of other tasks (default: `compile_whole`).
-    """
-    from dorylax.program.single.reference import compile_whole
-
-    make_other = compile_whole if others is None else others
-    task_of = {program.interfaces[k].writes[0]: k for k in stage_set.stages}
-    loaded: dict[str, Stage] = {}
-
-    def compile_task(closed: ClosedJaxpr, sizes: dict[str, int]) -> StageFunction:
-        index = task_of.get(closed.jaxpr.outvars[0])
-        if index is None:
-            return make_other(closed, sizes)
-        reference = stage_set.stages[index]
-        sha256 = reference.sha256
-        if sha256 not in loaded:
-            loaded[sha256] = stage_file.load(stage_set.artefacts[sha256], sha256)
-        stage = loaded[sha256]
-        (rows,) = sizes.values()
-        return lambda *values: reference.call(stage, values, rows)
-
-    return compile_task
 
 
 def save(stage_set: StageSet, directory: str | os.PathLike[str]) -> None:

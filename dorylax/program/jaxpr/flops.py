@@ -1,4 +1,4 @@
-"""Estimated arithmetic of equations and sizes of values, for numbers of rows that are given.
+"""Estimated arithmetic of equations, for numbers of rows that are given.
 
 Counts are of operations on elements, whatever their dtype: they compare tasks with each other, and do not predict
 seconds.
@@ -10,44 +10,16 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dorylax.jax_internals import Jaxpr, JaxprEqn, is_key, jaxprs_in_params, size_at
-
-TRANSCENDENTAL = 10
-"""Operations that one exp, log, tanh, square root, … counts as: about what a vectorised polynomial takes."""
+from dorylax.jax_internals import Jaxpr, JaxprEqn, jaxprs_in_params, size_at
+from dorylax.ops.primitives.operator import TRANSCENDENTAL
+from dorylax.program.jaxpr.graph_operators import is_graph_operator, operator_flops
+from dorylax.program.jaxpr.sizes import elements
 
 THREEFRY = 115
 """Operations of one threefry-2x32 block: 20 rounds of add, rotate (2 shifts, or), xor; 5 key injections of 3 adds."""
 
-SOFTMAX = 4 + TRANSCENDENTAL
-"""Operations per score of `edge_softmax`: maximum, shift, exponential, sum, division."""
-
-ATTENTION = SOFTMAX + 3
-"""Operations per score of fused attention: sum of both ends and leaky ReLU, besides."""
-
-_KEY_BYTES = 8  # a threefry key is two 32-bit words
-
 _Sizes = Mapping[str, int]
 _Rule = Callable[[JaxprEqn, _Sizes], int]
-
-
-def elements(aval: Any, sizes: Mapping[str, int]) -> int:
-    """The number of elements of a value.
-
-    Args:
-        aval: its abstract value, whose shape may hold symbols.
-        sizes: the value of each symbol: `{"n": V, "e": E}`.
-    """
-    return math.prod(int(size_at(dim, sizes)) for dim in aval.shape)
-
-
-def value_bytes(aval: Any, sizes: Mapping[str, int]) -> int:
-    """Bytes of a value: elements × bytes of one; a random key counts as 8 bytes. Arguments as for `elements`."""
-    return elements(aval, sizes) * item_bytes(aval)
-
-
-def item_bytes(aval: Any) -> int:
-    """Bytes of one element of a value."""
-    return _KEY_BYTES if is_key(aval) else int(aval.dtype.itemsize)
 
 
 def equation_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
@@ -61,14 +33,14 @@ def equation_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
     - random bits: `THREEFRY` per word;
     - layout, slicing, indexing, constants: 0; additions scattered to indices: 1 per addition;
     - scan: its body times its length; cond: its costliest branch; while: condition and body once, as if it stopped then;
-    - graph operators: per entry and column 0 to copy, 1 to sum or compare, 2 to weight (select, multiply) and sum;
-      `SOFTMAX` per score of edge_softmax; `ATTENTION` per score of fused attention, and 2 per column of each weighted sum;
-      degrees 1 per row, self_loops 2 per entry.
+    - graph operators: as they say (`Operator.flops`).
 
     Args:
         equation: any; one of an unknown primitive counts as elementwise, or as what it calls.
         sizes: the value of each symbol in its shapes: `{"n": V, "e": E}`.
     """
+    if is_graph_operator(equation):
+        return operator_flops(equation, sizes)
     rule = _RULES.get(equation.primitive.name)
     if rule is not None:
         return rule(equation, sizes)
@@ -140,31 +112,6 @@ def _branches(equation: JaxprEqn, sizes: _Sizes) -> int:
     return max(_inner_flops(equation, sizes), default=0)
 
 
-def _softmax(equation: JaxprEqn, sizes: _Sizes) -> int:
-    return SOFTMAX * (_operand(equation, 0, sizes) + _operand(equation, 1, sizes))
-
-
-def _attention(sums: int) -> _Rule:
-    """Of fused attention that makes so many weighted sums of a neighbour's row; its second operand has a score per head."""
-
-    def rule(equation: JaxprEqn, sizes: _Sizes) -> int:
-        scores, columns = row_width(equation, sizes, 1), row_width(equation, sizes)
-        return num_entries(equation, sizes) * (ATTENTION * scores + 2 * sums * columns)
-
-    return rule
-
-
-def num_entries(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
-    """E, of the graph that a graph operator runs over."""
-    # The five arrays of the structure come last, in_neighbours second among them.
-    return _operand(equation, len(equation.invars) - 4, sizes)
-
-
-def row_width(equation: JaxprEqn, sizes: Mapping[str, int], index: int = 0) -> int:
-    """Elements of one row of a graph operator's operand: heads × columns."""
-    return math.prod(int(size_at(dim, sizes)) for dim in _shape(equation, index)[1:])
-
-
 def _shape(equation: JaxprEqn, index: int) -> tuple[Any, ...]:
     aval: Any = equation.invars[index].aval
     return tuple(aval.shape)
@@ -176,10 +123,6 @@ def _per_result(each: int) -> _Rule:
 
 def _per_operand(index: int) -> _Rule:
     return lambda equation, sizes: _operand(equation, index, sizes)
-
-
-def _per_entry(each: int) -> _Rule:
-    return lambda equation, sizes: each * num_entries(equation, sizes) * row_width(equation, sizes)
 
 
 _TABLE: list[tuple[_Rule, str]] = [
@@ -222,14 +165,5 @@ _TABLE: list[tuple[_Rule, str]] = [
     (_fft, "fft"),
     (_scan, "scan"),
     (_branches, "cond"),
-    (_per_entry(0), "dorylax_expand"),
-    (_per_entry(1), "dorylax_collect dorylax_collect_extremum dorylax_gather_extremum dorylax_gather_sum"),
-    (_per_entry(2), "dorylax_edge_dot dorylax_gather_weighted dorylax_select_sum"),
-    (_softmax, "dorylax_edge_softmax"),
-    (_attention(1), "dorylax_attention"),
-    (_attention(2), "dorylax_attention_saving dorylax_attention_backward"),
-    (_attention(3), "dorylax_attention_tangent"),
-    (_per_result(1), "dorylax_degrees"),
-    (lambda equation, sizes: 2 * num_entries(equation, sizes), "dorylax_self_loops"),
 ]
 _RULES = {name: rule for rule, names in _TABLE for name in names.split()}

@@ -24,7 +24,7 @@ class NoParametersError(DorylaxError, ValueError):
 
 
 @runtime_checkable
-class Structure(Protocol):
+class ModelStructure(Protocol):
     """The static half of a model, hashable: equal for two models of the same class, sizes and settings."""
 
     def apply_train(

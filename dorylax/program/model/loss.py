@@ -17,6 +17,9 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 
 Labels = Int32[Array, " V"] | Float32[Array, "V C"]
 
+RowFunction = Callable[[Any, Any], Any]
+"""`(model's output, labels) -> rows [V, …]`: a loss, or what metrics sum."""
+
 
 def cross_entropy(logits: Float[Array, "V C"], labels: Labels) -> Float[Array, " V"]:
     """The loss of each vertex, `[V]`, in float32 (float64 for float64 logits).

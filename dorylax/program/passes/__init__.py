@@ -13,13 +13,13 @@ from dorylax.program.passes.prune import prune
 from dorylax.program.passes.rematerialise import rematerialise
 from dorylax.program.passes.reorder import reorder
 from dorylax.program.passes.sink import sink
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import AnySplit
 
 PASSES: tuple[str, ...] = ORDER
 """Names of all passes, in the order in which they apply."""
 
 
-def optimise(program: Program, passes: Iterable[str] = PASSES) -> Program:
+def optimise(program: AnySplit, passes: Iterable[str] = PASSES) -> AnySplit:
     """Applies passes, in the order of `PASSES`.
 
     Args:
@@ -30,7 +30,7 @@ def optimise(program: Program, passes: Iterable[str] = PASSES) -> Program:
         PassError: an unknown name, or a pass that comes before one that was applied already.
     """
     wanted = frozenset(passes)
-    functions: dict[str, Callable[[Program], Program]] = {
+    functions: dict[str, Callable[[AnySplit], AnySplit]] = {
         "reorder": lambda program: reorder(program, hoisting="hoist" in wanted),
         "prune": prune,
         "hoist": hoist,

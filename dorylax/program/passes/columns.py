@@ -11,16 +11,16 @@ from typing import Any
 import jax
 
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, type_of
-from dorylax.ops.primitives.base import Structure
-from dorylax.ops.primitives.bilinear import gather_weighted
-from dorylax.ops.primitives.linear import gather_sum
 from dorylax.program.jaxpr.builder import Builder
+from dorylax.program.jaxpr.graph_operators import is_graph_operator, operator_of
 from dorylax.program.jaxpr.symbols import row_space
 
-GATHERS = ("dorylax_gather_sum", "dorylax_gather_weighted")
-"""The linear gathers."""
-
 Makers = Mapping[Var, JaxprEqn]
+
+
+def is_linear_gather(equation: JaxprEqn) -> bool:
+    """Whether the equation is a graph operator that commutes with a product from the right."""
+    return is_graph_operator(equation) and operator_of(equation).commutes_with_products
 
 
 def is_columns(shape: Sequence[Any]) -> bool:
@@ -38,7 +38,7 @@ def linear_operands(equation: JaxprEqn, makers: Makers) -> list[tuple[int, ...]]
     name, operands = equation.primitive.name, equation.invars
     if len(equation.outvars) != 1 or not is_columns(type_of(equation.outvars[0]).shape):
         return []
-    if name in GATHERS:
+    if is_linear_gather(equation):
         return [(0,)] if is_columns(type_of(operands[0]).shape) else []
     if name in ("neg", "copy"):
         return [(0,)]
@@ -78,14 +78,9 @@ def write_again(builder: Builder, equation: JaxprEqn, linear: Mapping[int, Any],
     """
     name, params = equation.primitive.name, equation.params
     shape = (*type_of(equation.outvars[0]).shape[:-1], width)
-    if name in GATHERS:
-        operator = gather_sum if name == GATHERS[0] else gather_weighted
-        others = [builder.read(atom) for atom in equation.invars[1:]]
-
-        def gather(x: Any, *rest: Any) -> Any:
-            return operator(x, *rest[:-5], Structure(*rest[-5:]), **params)
-
-        return builder.call(gather, [linear[0], *others], equation)
+    if is_linear_gather(equation):
+        operands = [linear[0], *map(builder.read, equation.invars[1:])]
+        return builder.call(lambda *xs: equation.primitive.bind(*xs, **params), operands, equation)
     if name in ("reshape", "squeeze", "expand_dims", "broadcast_in_dim"):
         return builder.call(lambda x: jax.lax.reshape(x, shape), [linear[0]], equation)
     if name in ("mul", "div"):

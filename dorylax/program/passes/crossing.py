@@ -19,10 +19,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from dorylax.jax_internals import JaxprEqn, Var, variables
-from dorylax.program.jaxpr.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
-from dorylax.program.program import Program
 from dorylax.program.rows.types import Rows
+from dorylax.program.tasks.split_model import AnySplit, SplitModel
 from dorylax.program.tasks.task import Task, phased, tidy
 
 FLOPS_PER_BYTE = 100.0
@@ -52,7 +53,7 @@ class Crossing:
         find_exclusive: gives `exclusive`.
     """
 
-    program: Program
+    program: SplitModel
     target: Task
     source: Task
     find_exclusive: Callable[[], frozenset[int]]
@@ -72,14 +73,14 @@ class Crossing:
         return equation_flops(equation, _sizes(self.target)) / _ROWS
 
 
-def choose_crossings(program: Program, price: Price) -> Program:
+def choose_crossings(program: AnySplit, price: Price) -> AnySplit:
     """Decides for every stage, in order, what it reads of earlier stages and what it computes again."""
     chooser = _Chooser(program, price)
     for index, task in enumerate(program.tasks):
         if task.kind == "stage":
             chooser.choose(index)
     outputs = program.traced.step.jaxpr.outvars
-    tasks = phased(tidy(chooser.tasks, outputs), outputs, program.facts.backward)
+    tasks = phased(tidy(chooser.tasks, outputs), outputs, program.analysis.backward)
     return program.with_tasks(tasks)
 
 
@@ -95,10 +96,10 @@ def _sizes(task: Task) -> dict[str, int]:
 class _Chooser:
     """The tasks while they change."""
 
-    def __init__(self, program: Program, price: Price) -> None:
+    def __init__(self, program: SplitModel, price: Price) -> None:
         self.tasks = list(program.tasks)
         self._program = program
-        self._facts = program.facts
+        self._analysis = program.analysis
         self._price = price
         self._home: dict[Var, int] = {}
         self._readers: dict[Var, set[int]] = defaultdict(set)
@@ -120,7 +121,7 @@ class _Chooser:
         again = self._again(target, wanted)
         if not again:
             return
-        order = self._facts.order
+        order = self._analysis.order
         chosen = {id(equation): equation for equation in (*task.equations, *again)}
         changed = dataclasses.replace(task, equations=tuple(sorted(chosen.values(), key=lambda eqn: order[id(eqn)])))
         for var in task.read:
@@ -131,7 +132,7 @@ class _Chooser:
         self._makers.pop(target, None)
 
     def _has_rows(self, var: Var) -> bool:
-        return isinstance(self._facts.types[var], Rows)
+        return isinstance(self._analysis.types[var], Rows)
 
     def _from_stage(self, var: Var) -> bool:
         return var in self._home and self.tasks[self._home[var]].kind == "stage"
@@ -168,7 +169,7 @@ class _Chooser:
                 continue
             seen.add(var)
             equation = self._made(source).get(var)
-            floats = equation is not None and self._facts.floats(equation)  # then it has no home to be read from
+            floats = equation is not None and self._analysis.floats(equation)  # then it has no home to be read from
             if equation is None or not (floats or self._home[var] == source):
                 network.at_hand(var, self._ship(var, task, target))
                 continue

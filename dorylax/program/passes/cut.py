@@ -9,12 +9,12 @@ from __future__ import annotations
 from dorylax.jax_internals import JaxprEqn
 from dorylax.program.passes.crossing import FLOPS_PER_BYTE, FORBIDDEN, MOVED, Crossing, choose_crossings
 from dorylax.program.passes.order import next_passes
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import AnySplit
 
 _HEAVY = frozenset({"dot_general", "conv_general_dilated", "threefry2x32", "scan", "while", "cond", "sort"})
 
 
-def cut(program: Program) -> Program:
+def cut(program: AnySplit) -> AnySplit:
     """Chooses what crosses."""
     return choose_crossings(program.with_passes(next_passes(program, "cut")), _price)
 

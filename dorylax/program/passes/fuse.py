@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dorylax.program.passes.order import next_passes
 from dorylax.program.passes.placement import placed
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import AnySplit
 
 
-def fuse(program: Program) -> Program:
+def fuse(program: AnySplit) -> AnySplit:
     """Joins stages of one level, and keeps light stages on the graph server."""
     return placed(program.split_again(next_passes(program, "fuse")))

@@ -7,9 +7,9 @@ them. With the operators goes all that leads to them and follows from them witho
 from __future__ import annotations
 
 from dorylax.program.passes.order import next_passes
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import AnySplit
 
 
-def hoist(program: Program) -> Program:
+def hoist(program: AnySplit) -> AnySplit:
     """Moves constant graph operators, and what is constant around them, out of the epoch."""
     return program.split_again(next_passes(program, "hoist"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dorylax.program.jaxpr.errors import PassError
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import SplitModel
 
 ORDER = ("reorder", "prune", "hoist", "fuse", "rematerialise", "sink", "cut")
 
 
-def next_passes(program: Program, name: str) -> tuple[str, ...]:
+def next_passes(program: SplitModel, name: str) -> tuple[str, ...]:
     """The passes of a program after one more.
 
     Raises:

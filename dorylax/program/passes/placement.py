@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from dorylax.program.jaxpr.flops import equation_flops, value_bytes
+from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
-from dorylax.program.program import Program
 from dorylax.program.rows.types import Rows
+from dorylax.program.tasks.split_model import AnySplit, SplitModel
 
 SHIPPED_FLOPS_PER_BYTE = 2.0
 """With fewer FLOPs for each byte of rows that it reads and writes, a stage is not worth shipping.
@@ -15,7 +16,7 @@ SHIPPED_FLOPS_PER_BYTE = 2.0
 Sending a byte then takes longer than computing on it. Elementwise stages have less than 1."""
 
 
-def placed(program: Program) -> Program:
+def placed(program: AnySplit) -> AnySplit:
     """Keeps light stages on the graph server, if stages are fused at all."""
     if "fuse" not in program.passes:
         return program
@@ -28,11 +29,11 @@ def placed(program: Program) -> Program:
     return program.with_tasks(tasks)
 
 
-def _light(program: Program, index: int) -> bool:
+def _light(program: SplitModel, index: int) -> bool:
     task, interface = program.tasks[index], program.interfaces[index]
     assert task.space is not None
     sizes = {SYMBOLS[task.space]: 1000}
-    crossing = [var for var in (*interface.reads, *interface.writes) if isinstance(program.facts.types[var], Rows)]
+    crossing = [var for var in (*interface.reads, *interface.writes) if isinstance(program.analysis.types[var], Rows)]
     shipped = sum(value_bytes(var.aval, sizes) for var in crossing)
     flops = sum(equation_flops(equation, sizes) for equation in task.equations)
     return flops < SHIPPED_FLOPS_PER_BYTE * shipped

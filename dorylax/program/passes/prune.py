@@ -12,10 +12,10 @@ import dataclasses
 from dorylax.jax_internals import close
 from dorylax.program.jaxpr.simplify import without_dead
 from dorylax.program.passes.order import next_passes
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import AnySplit
 
 
-def prune(program: Program) -> Program:
+def prune(program: AnySplit) -> AnySplit:
     """Drops the gradients towards inputs."""
     passes = next_passes(program, "prune")
     traced = program.traced
@@ -24,4 +24,4 @@ def prune(program: Program) -> Program:
     consts = dict(zip(jaxpr.constvars, traced.step.consts, strict=True))
     step = without_dead(close(jaxpr.invars, [jaxpr.outvars[k] for k in kept], jaxpr.eqns, consts))
     pruned = dataclasses.replace(traced, step=step, outputs=tuple(traced.outputs[k] for k in kept))
-    return Program.of(pruned, passes)
+    return program.of(pruned, passes)

@@ -19,9 +19,9 @@ import jax
 from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, is_literal, type_of, variables
 from dorylax.program.jaxpr.builder import Builder
 from dorylax.program.jaxpr.simplify import simplify
-from dorylax.program.passes.columns import GATHERS, is_columns, linear_operands, write_again
+from dorylax.program.passes.columns import is_columns, is_linear_gather, linear_operands, write_again
 from dorylax.program.passes.order import next_passes
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import AnySplit
 from dorylax.program.tracing.differentiate import differentiate, undifferentiated
 from dorylax.program.tracing.traced import Traced
 
@@ -31,7 +31,7 @@ GATHERED_BYTES_PER_FLOP = 0.25
 _DEFAULT_DEGREE = 16  # where the graph's sizes are unknown
 
 
-def reorder(program: Program, *, hoisting: bool = True) -> Program:
+def reorder(program: AnySplit, *, hoisting: bool = True) -> AnySplit:
     """Moves products across gathers while that saves time.
 
     Args:
@@ -53,7 +53,7 @@ def reorder(program: Program, *, hoisting: bool = True) -> Program:
         derived = differentiate(*given, traced.forward_outputs, input_gradients=True, fused=traced.fused)
     else:
         derived = undifferentiated(*given, traced.outputs, fused=traced.fused)
-    return Program.of(dataclasses.replace(traced, **derived._asdict()), passes)
+    return program.of(dataclasses.replace(traced, **derived._asdict()), passes)
 
 
 @final
@@ -148,7 +148,7 @@ class _Search:
         found = []
         for members in parts.values():
             inside = {k: linear[k] for k in sorted(members) if k in linear}
-            if not any(self._equations[k].primitive.name in GATHERS for k in inside):
+            if not any(is_linear_gather(self._equations[k]) for k in inside):
                 continue
             seeds = tuple(k for k in sorted(members) if k not in linear)
             outputs = tuple(
@@ -176,7 +176,7 @@ class _Search:
                 continue
             inside[place] = ways[0]
             pending.update(self._equations[place].invars[i] for i in ways[0])
-        gathers = any(self._equations[k].primitive.name in GATHERS for k in inside)
+        gathers = any(is_linear_gather(self._equations[k]) for k in inside)
         if not gathers or not all(is_columns(type_of(var).shape) for var in inputs):
             return None
         ordered = {k: inside[k] for k in sorted(inside)}
@@ -199,7 +199,7 @@ class _Search:
         entering = (*region.inputs, kernel) if early else region.inputs
         trained = any(var in self._trained for var in entering)
         changing = self._changing is None or any(var in self._changing for var in entering)
-        gathers = sum(self._equations[k].primitive.name in GATHERS for k in region.linear)
+        gathers = sum(is_linear_gather(self._equations[k]) for k in region.linear)
         width = fan_out if early else fan_in
         gathered = gathers * self._entries * width * type_of(kernel).dtype.itemsize * (int(changing) + int(trained))
         through = any(var in self._trained for var in region.inputs)  # cotangents go through the product

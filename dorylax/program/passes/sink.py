@@ -9,10 +9,10 @@ from __future__ import annotations
 from dorylax.jax_internals import JaxprEqn
 from dorylax.program.passes.crossing import FORBIDDEN, MOVED, Crossing, choose_crossings
 from dorylax.program.passes.order import next_passes
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import AnySplit
 
 
-def sink(program: Program) -> Program:
+def sink(program: AnySplit) -> AnySplit:
     """Moves equations into their only reader."""
     return choose_crossings(program.with_passes(next_passes(program, "sink")), _price)
 

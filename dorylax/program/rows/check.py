@@ -14,7 +14,7 @@ from dorylax.program.rows import advice
 from dorylax.program.rows.axes import RowAxisError, read_axis, row_axis, shown
 from dorylax.program.rows.errors import MisusedSumError, RowError
 from dorylax.program.rows.guards import hides_something, is_free, refuse_after, refuse_before
-from dorylax.program.rows.rules import RULES, Operation, Scope, shape_of
+from dorylax.program.rows.rules import Operation, Scope, rule_of, shape_of
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
 from dorylax.program.rows.zeros import is_zero
 
@@ -132,7 +132,7 @@ def _read(types: dict[Var, RowType], atom: Any) -> RowType:
 def _equation(equation: JaxprEqn, operands: Sequence[RowType], scope: Scope) -> Sequence[RowType]:
     """The types of an equation's results."""
     op = Operation(equation, operands, scope)
-    rule = RULES.get(op.name)
+    rule = rule_of(op.name)
     refuse_before(op)
     if is_free(op) and (rule is not None or not hides_something(op)):
         return [Free(zero=is_zero(op))] * len(equation.outvars)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dorylax.jax_internals import Jaxpr, jaxprs_in_params
+from dorylax.ops.primitives.operator import OPERATORS
 from dorylax.program.jaxpr.global_sum import GLOBAL_SUM
 from dorylax.program.rows import advice
 from dorylax.program.rows.axes import has_symbols, shown
@@ -12,7 +13,6 @@ from dorylax.program.rows.rules import Operation
 from dorylax.program.rows.rules.calls import CALLS
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType
 
-_GRAPH_PREFIX = "dorylax_"
 _MAKE_ROWS = frozenset(["broadcast_in_dim", "iota", "tile"])
 
 # Their rules decide even where there are no rows.
@@ -39,7 +39,7 @@ def refuse_before(op: Operation) -> None:
         RowError: structure arrays enter something else than graph operators, rows of vertices and edges meet, or the
             number of rows enters by a parameter: where only some rows are computed it would be theirs.
     """
-    if op.name in CALLS or op.name.startswith(_GRAPH_PREFIX):
+    if op.name in CALLS or op.name in OPERATORS:
         return
     if any(isinstance(kind, GraphArray) for kind in op.types):
         op.refuse("computes with the arrays of the graph's structure", advice.STRUCTURE)
@@ -95,6 +95,6 @@ def refuse_after(op: Operation, results: Sequence[RowType]) -> None:
         whole = calls or op.name == GLOBAL_SUM.name
         if isinstance(kind, GraphArray) or (isinstance(kind, Free) and not whole and (op.rows or op.sums)):
             op.unsupported(f"the result of {op.name} loses its rows")
-        has_rows = op.rows or calls or op.name in _MAKE_ROWS or op.name.startswith(_GRAPH_PREFIX)
+        has_rows = op.rows or calls or op.name in _MAKE_ROWS or op.name in OPERATORS
         if expected is not None and not has_rows:
             op.unsupported(f"{op.name} makes {expected.space} rows of values without rows")

@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 
 from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Var, is_literal, type_of, variables
-from dorylax.ops.primitives.base import Structure
 from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.primitives.scaled import gather_scaled
+from dorylax.ops.primitives.structure import Structure
 from dorylax.program.jaxpr.builder import Builder
 from dorylax.program.jaxpr.simplify import without_dead
 

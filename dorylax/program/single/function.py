@@ -15,9 +15,9 @@ from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.simplify import live
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.base import Tree
-from dorylax.program.program import Gathered, Program
 from dorylax.program.single.fold import fold
-from dorylax.program.single.narrow import narrow
+from dorylax.program.single.narrow import Gathered, narrow
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tracing.arguments import RunData, StepResult, data_values, step_values, unpack, unpack_output
 
 
@@ -35,7 +35,9 @@ class ProgramFunction:
         reads_rows: whether `step` reads what the model is called with besides the graph, or only what `prepare` made of it.
     """
 
-    def __init__(self, program: Program, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32") -> None:
+    def __init__(
+        self, program: SplitModel, num_vertices: int, num_edges: int, *, gathered: Gathered = "float32"
+    ) -> None:
         self._traced = program.traced
         jaxpr = program.traced.step.jaxpr
         made_once = {var for task in program.tasks if task.when == "once" for var in task.defined}

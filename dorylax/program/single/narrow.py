@@ -7,16 +7,19 @@ attention are left as they are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from jax import lax
 
 from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, type_of
-from dorylax.ops.primitives.base import Structure
 from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.primitives.scaled import gather_scaled
+from dorylax.ops.primitives.structure import Structure
 from dorylax.program.jaxpr.builder import Builder
+
+Gathered = Literal["float32", "bfloat16"]
+"""How one machine stores rows that are summed over neighbours."""
 
 
 def narrow(closed: ClosedJaxpr) -> ClosedJaxpr:

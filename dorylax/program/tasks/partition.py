@@ -14,22 +14,22 @@ from functools import cached_property
 
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, variables
 from dorylax.program.jaxpr.global_sum import is_global_sum
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import Rows, Summed
-from dorylax.program.tasks.facts import Facts
+from dorylax.program.tasks.analysis import StepAnalysis
 from dorylax.program.tasks.task import Task, When, phased, tidy
-from dorylax.program.tracing.flatten import is_graph_operator
 
 
-def partition(facts: Facts, *, hoist: bool, fuse: bool) -> tuple[Task, ...]:
+def partition(analysis: StepAnalysis, *, hoist: bool, fuse: bool) -> tuple[Task, ...]:
     """The tasks of a step, in an order in which they may run.
 
     Args:
-        facts: of the step.
+        analysis: of the step.
         hoist: whether graph operators that depend on data alone, and what leads to and from them, run once.
         fuse: whether forward and backward arithmetic of one level make one stage.
     """
-    return _Partition(facts, hoist, fuse).tasks()
+    return _Partition(analysis, hoist, fuse).tasks()
 
 
 # What a level consists of, in the order in which it runs: arithmetic on completed sums, stages, arithmetic on the parts of
@@ -51,12 +51,12 @@ class _Slot:
 
 
 class _Partition:
-    def __init__(self, facts: Facts, hoist: bool, fuse: bool) -> None:
-        self._facts = facts
-        self._equations = facts.traced.step.jaxpr.eqns
-        self._floating = [facts.floats(equation) for equation in self._equations]
+    def __init__(self, analysis: StepAnalysis, hoist: bool, fuse: bool) -> None:
+        self._analysis = analysis
+        self._equations = analysis.traced.step.jaxpr.eqns
+        self._floating = [analysis.floats(equation) for equation in self._equations]
         self._maker = {var: k for k, equation in enumerate(self._equations) for var in equation.outvars}
-        self._once = _hoisted(facts) if hoist else frozenset()
+        self._once = _hoisted(analysis) if hoist else frozenset()
         self._fuse = fuse
         self._levels: dict[Var, int] = {}
 
@@ -68,15 +68,17 @@ class _Partition:
                 members[self._slot(k, equation)].append(k)
         for var in self._materialised():
             members[self._uniform_slot(var)].append(self._maker[var])
-        outputs = variables(self._facts.traced.step.jaxpr.outvars)
+        outputs = variables(self._analysis.traced.step.jaxpr.outvars)
         end = _Slot(1, 2, 0, _DRIVER, 0, 0)
         members[end].extend(
             self._maker[var]
             for var in outputs
-            if var in self._maker and self._floating[self._maker[var]] and not isinstance(self._facts.types[var], Rows)
+            if var in self._maker
+            and self._floating[self._maker[var]]
+            and not isinstance(self._analysis.types[var], Rows)
         )
         tasks = [self._task(slot, members[slot]) for slot in sorted(members)]
-        return phased(tidy(tasks, outputs), outputs, self._facts.backward)
+        return phased(tidy(tasks, outputs), outputs, self._analysis.backward)
 
     def _set_level(self, equation: JaxprEqn) -> None:
         once = self._is_once(equation)
@@ -92,16 +94,16 @@ class _Partition:
     def _slot(self, k: int, equation: JaxprEqn) -> _Slot:
         when = 0 if self._is_once(equation) else 1
         level = self._levels[equation.outvars[0]] if equation.outvars else 0
-        phase = int(any(var in self._facts.backward for var in equation.outvars))
+        phase = int(any(var in self._analysis.backward for var in equation.outvars))
         if is_graph_operator(equation):
             return _Slot(when, 1, level - 1, _GRAPH, phase, k)
         if is_global_sum(equation):
             return _Slot(when, 1, level - 1, _SUM, 0 if self._fuse else phase, 0)
-        rows = [var for var in variables(equation.invars) if isinstance(self._facts.types[var], Rows)]
+        rows = [var for var in variables(equation.invars) if isinstance(self._analysis.types[var], Rows)]
         if rows:
-            space = _space(self._facts, rows[0])
+            space = _space(self._analysis, rows[0])
             return _Slot(when, 1, level, _VERTEX if space == "vertex" else _EDGE, 0 if self._fuse else phase, 0)
-        part = any(isinstance(self._facts.types[var], Summed) for var in equation.outvars)
+        part = any(isinstance(self._analysis.types[var], Summed) for var in equation.outvars)
         if not any(var in self._between for var in equation.outvars):
             return _Slot(when, 2 if part or level else 0, 0, _DRIVER, 0, 0)
         if not part and not level:
@@ -112,7 +114,7 @@ class _Partition:
     def _between(self) -> frozenset[Var]:
         """Values without rows that stages, graph operators and completed sums need: not to be left to the epoch's end."""
         found: set[Var] = set()
-        types = self._facts.types
+        types = self._analysis.types
         for equation in reversed(self._equations):
             operands = variables(equation.invars)
             needs = is_graph_operator(equation) or is_global_sum(equation)
@@ -126,12 +128,12 @@ class _Partition:
         readers = [atom for equation in self._equations if is_graph_operator(equation) for atom in equation.invars]
         return [
             var
-            for var in dict.fromkeys(variables([*readers, *self._facts.traced.step.jaxpr.outvars]))
-            if var in self._maker and self._floating[self._maker[var]] and isinstance(self._facts.types[var], Rows)
+            for var in dict.fromkeys(variables([*readers, *self._analysis.traced.step.jaxpr.outvars]))
+            if var in self._maker and self._floating[self._maker[var]] and isinstance(self._analysis.types[var], Rows)
         ]
 
     def _uniform_slot(self, var: Var) -> _Slot:
-        kind = _VERTEX if _space(self._facts, var) == "vertex" else _EDGE
+        kind = _VERTEX if _space(self._analysis, var) == "vertex" else _EDGE
         once = var in self._once
         return _Slot(0 if once else 1, 1, self._levels[var], kind, 0, 0)
 
@@ -152,27 +154,27 @@ class _Partition:
         if slot.kind == _SUM:
             return Task("sum", when, "forward", slot.level, "graph server", None, equations)
         if slot.kind == _GRAPH:
-            space = _space(self._facts, equations[0].outvars[0])
+            space = _space(self._analysis, equations[0].outvars[0])
             return Task("graph", when, "forward", slot.level, "graph server", space, equations)
         return Task(
             "stage", when, "forward", slot.level, "worker", "edge" if slot.kind == _EDGE else "vertex", equations
         )
 
 
-def _space(facts: Facts, var: Var) -> Space:
-    row_type = facts.types[var]
+def _space(analysis: StepAnalysis, var: Var) -> Space:
+    row_type = analysis.types[var]
     if not isinstance(row_type, Rows):
         raise TypeError(f"{var} has no rows")
     return row_type.space
 
 
-def _hoisted(facts: Facts) -> frozenset[Var]:
+def _hoisted(analysis: StepAnalysis) -> frozenset[Var]:
     """Constant values on a path through a constant graph operator or a constant sum over all rows."""
-    equations = facts.traced.step.jaxpr.eqns
+    equations = analysis.traced.step.jaxpr.eqns
     constant = [
         equation
         for equation in equations
-        if equation.outvars and all(var in facts.constant for var in equation.outvars)
+        if equation.outvars and all(var in analysis.constant for var in equation.outvars)
     ]
     chosen: set[Var] = set()
     for equation in constant:

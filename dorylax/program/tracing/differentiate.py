@@ -19,9 +19,9 @@ from dorylax.program.tracing.complete_sums import complete_sums
 from dorylax.program.tracing.constants import constants_as_inputs, with_unused_inputs
 from dorylax.program.tracing.flatten import flatten
 from dorylax.program.tracing.padding import without_padding
-from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.row_numbers import RowNumbers
+from dorylax.program.tracing.shared_reshapes import share_reshapes
 from dorylax.program.tracing.traced import Input, Output, whole_outputs
-from dorylax.program.tracing.views import share_views
 
 
 class Derived(NamedTuple):
@@ -78,8 +78,8 @@ def differentiate(
         return [loss, *others, *pullback(values[scale].astype(loss.dtype))]
 
     specs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
-    places = Places.of(inputs)
-    closed = simplify(flatten(make_jaxpr_of(step, *specs), custom=True, places=places, fused=fused))
+    row_numbers = RowNumbers.of(inputs)
+    closed = simplify(flatten(make_jaxpr_of(step, *specs), custom=True, row_numbers=row_numbers, fused=fused))
     closed, entries, values = constants_as_inputs(closed, inputs, constants)
     closed = _splittable(closed, entries, outputs, phase="in the gradient: ")
     roles = {"param": "gradient", "rows": "input_gradient"}
@@ -96,7 +96,7 @@ def undifferentiated(
     fused: bool = False,
 ) -> Derived:
     """The step of a model without a loss: the forward pass with nothing opaque."""
-    closed = simplify(flatten(forward, custom=True, places=Places.of(inputs), fused=fused))
+    closed = simplify(flatten(forward, custom=True, row_numbers=RowNumbers.of(inputs), fused=fused))
     closed, entries, values = constants_as_inputs(closed, inputs, constants)
     closed = _splittable(closed, entries, outputs)
     return Derived(with_unused_inputs(forward, closed), closed, entries, values, outputs)
@@ -108,4 +108,4 @@ def _splittable(
     """The same function, right where intervals compute it: sums are whole where they are read, and without padding."""
     closed = complete_sums(closed, inputs, whole=whole_outputs(outputs), phase=phase)
     types = infer(closed.jaxpr, [entry.row_type for entry in inputs], phase=phase)
-    return share_views(simplify(without_padding(closed, inputs, types)))
+    return share_reshapes(simplify(without_padding(closed, inputs, types)))

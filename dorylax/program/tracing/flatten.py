@@ -31,41 +31,35 @@ from dorylax.jax_internals import (
     written_at,
     written_somewhere,
 )
-from dorylax.ops.primitives.base import FUSED
 from dorylax.program.jaxpr.errors import refuse
+from dorylax.program.jaxpr.graph_operators import is_graph_operator, operator_of
 from dorylax.program.jaxpr.symbols import row_space
-from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.row_numbers import RowNumbers
 
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "closed_call": "call_jaxpr"}
 _CUSTOM = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
-GRAPH_PREFIX = "dorylax_"
-"""With it begin the names of graph operators' primitives."""
 
-
-def is_graph_operator(equation: JaxprEqn) -> bool:
-    """Whether the equation is one of `dorylax.ops.primitives`."""
-    return equation.primitive.name.startswith(GRAPH_PREFIX)
-
-
-def flatten(closed: ClosedJaxpr, *, custom: bool, places: Places | None = None, fused: bool = False) -> ClosedJaxpr:
+def flatten(
+    closed: ClosedJaxpr, *, custom: bool, row_numbers: RowNumbers | None = None, fused: bool = False
+) -> ClosedJaxpr:
     """A jaxpr of the same values without calls.
 
     Args:
         closed: any jaxpr.
         custom: whether functions with derivatives of their own are inlined too (and lose these).
-        places: what to put in the place of equations that depend on the place of a row; None keeps them.
+        row_numbers: what to put in the place of equations that depend on the place of a row; None keeps them.
         fused: whether fused operators stay.
 
     Raises:
         SplitError: a graph operator is inside `while`, `cond` or a function with a derivative of its own.
     """
-    return _Flattener(custom, places, fused).run(closed)
+    return _Flattener(custom, row_numbers, fused).run(closed)
 
 
 class _Flattener:
-    def __init__(self, custom: bool, places: Places | None, fused: bool) -> None:
-        self._places = places
+    def __init__(self, custom: bool, row_numbers: RowNumbers | None, fused: bool) -> None:
+        self._row_numbers = row_numbers
         self._fused = fused
         self._inputs: list[Var] = []
         self._callers: list[JaxprEqn] = []
@@ -113,10 +107,11 @@ class _Flattener:
                 "Use a Python loop or jax.lax.scan, whose number of steps is fixed, and differentiate graph operators "
                 "by their own rules",
             )
-        if name in FUSED and not self._fused:
+        written_out = operator_of(equation).written_out if is_graph_operator(equation) else None
+        if written_out is not None and not self._fused:
             with as_written_at(equation):
-                return self._splice(functools.partial(FUSED[name], **equation.params), operands)
-        replacement = None if self._places is None else self._places.replace(equation, operands, self._inputs)
+                return self._splice(functools.partial(written_out, **equation.params), operands)
+        replacement = None if self._row_numbers is None else self._row_numbers.replace(equation, operands, self._inputs)
         if replacement is not None:
             with as_written_at(equation):
                 return self._splice(*replacement)

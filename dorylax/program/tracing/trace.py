@@ -1,4 +1,4 @@
-"""`trace`: an ordinary model becomes a `Program`."""
+"""An ordinary model, called on symbols, becomes the jaxpr of its step."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
 from dorylax.program.model.base import ModelKindError, ModelParts, NoParametersError, Tree
 from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
-from dorylax.program.model.loss import confusion, cross_entropy
-from dorylax.program.program import Program
+from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.rows import advice
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.errors import RowError
@@ -40,49 +39,23 @@ from dorylax.program.tracing.complete_sums import complete_sums
 from dorylax.program.tracing.constants import constants_as_inputs
 from dorylax.program.tracing.differentiate import differentiate, undifferentiated
 from dorylax.program.tracing.flatten import flatten
-from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.row_numbers import RowNumbers
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.traced import Input, Output, Traced, whole_outputs
 from dorylax.program.tracing.untraceable import OnNumbers, explain
-from dorylax.user_code.lines import user_line_noted
-
-RowFunction = Callable[[Any, Any], Any]
-"""`(model's output, labels) -> rows [V, …]`."""
 
 
-@user_line_noted()
-def trace(
+def trace_model(
     model: Any,
     data_spec: DataSpec,
     *,
-    loss: RowFunction | None = cross_entropy,
-    metrics: RowFunction | None = confusion,
-    params: Tree = None,
-    rngs: tuple[str, ...] = ("dropout",),
-    fused: bool = False,
-) -> Program:
-    """Traces a model with its loss and gradients and splits it into graph tasks and stages, not yet optimised.
-
-    Nothing is computed and no data are needed: numbers of vertices and edges stay symbols.
-
-    Args:
-        model: a Flax NNX or Linen module, called as `model(graph, *inputs, **named)`, or a function
-            `f(params, graph, *inputs, **named)`.
-        data_spec: the shapes of inputs and labels; `DataSpec.of(data)` for a data set.
-        loss: `(output, labels) -> [V]`, the loss of each vertex; what is minimised is its mean over the training vertices.
-            None traces the model's exact forward pass (no dropout, nothing updated) instead.
-        metrics: `(output, labels) -> [V, …]`, summed over the training vertices; None for none.
-        params: parameters (arrays or shapes) of a plain function.
-        rngs: names of the random streams of a Linen module.
-        fused: whether operators that others make up (`ops.additive_attention`) stay in one piece, as is fastest on one
-            machine; by default they are written out in those others, which a pipeline can split.
-
-    Raises:
-        SplitError: the model mixes rows otherwise than by graph operators, or cannot be traced; the message names the line.
-        Exception: what the model itself raises, on numbers of vertices and edges as on symbols.
-        TypeError: the model is none of these kinds.
-        ValueError: it has no parameters.
-    """
+    loss: RowFunction | None,
+    metrics: RowFunction | None,
+    params: Tree,
+    rngs: tuple[str, ...],
+    fused: bool,
+) -> Traced:
+    """What a model computes. Arguments and errors are those of `dorylax.program.trace`."""
 
     def forward(dimensions: Dimensions) -> _Forward:
         graph = _graph(_graph_arrays(dimensions), _ids(dimensions), data_spec)
@@ -91,7 +64,7 @@ def trace(
         return _forward(parts, data_spec, dimensions, loss, metrics)
 
     try:
-        return Program.of(_trace(forward(new_dimensions()), data_spec, loss, fused=fused))
+        return _trace(forward(new_dimensions()), data_spec, loss, fused=fused)
     except Exception as error:
         if isinstance(error, SplitError | ModelKindError | NoParametersError):
             raise
@@ -239,11 +212,11 @@ def _forward(
 
 def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: bool) -> Traced:
     parts, dimensions, closed, inputs, outputs, trees = found
-    flat = flatten(closed, custom=False, places=Places.of(inputs), fused=fused)
+    flat = flatten(closed, custom=False, row_numbers=RowNumbers.of(inputs), fused=fused)
     _warn_of_effects(flat)
     flat = simplify(flat)
     flat, entries, constants = constants_as_inputs(flat, tuple(inputs), ())
-    opened = flatten(flat, custom=True, places=Places.of(entries), fused=fused)
+    opened = flatten(flat, custom=True, row_numbers=RowNumbers.of(entries), fused=fused)
     try:
         opened = complete_sums(opened, entries, whole=whole_outputs(outputs))
     except RowError as error:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from dorylax.jax_internals import ClosedJaxpr, InconclusiveDimensionOperation, JaxprEqn, is_literal
 from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.jaxpr.source import where_raised, where_written
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
@@ -20,7 +21,6 @@ from dorylax.program.rows.axes import shown
 from dorylax.program.rows.errors import RowError, mixing
 from dorylax.program.rows.rules import shape_of
 from dorylax.program.rows.rules.elementwise import NAMES
-from dorylax.program.tracing.flatten import is_graph_operator
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.program.tracing.traced import Input
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import final
 
 from dorylax.jax_internals import Var
-from dorylax.program.program import Program
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
 from dorylax.program.view.describe import crossing_values, sources
 
@@ -56,7 +56,7 @@ class Box:
 Ties = dict[tuple[int, int], tuple[Var, ...]]
 
 
-def ties_of(program: Program) -> Ties:
+def ties_of(program: SplitModel) -> Ties:
     """(writer, reader) → values."""
     home = sources(program)
     found: dict[tuple[int, int], list[Var]] = defaultdict(list)

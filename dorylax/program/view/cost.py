@@ -9,27 +9,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import final
 
-from dorylax.jax_internals import JaxprEqn, Var
-from dorylax.ops.row_operators import ROLES, Role, roles, rows_side
-from dorylax.program.jaxpr.flops import equation_flops, item_bytes, num_entries, row_width, value_bytes
+from dorylax.jax_internals import Var
+from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.graph_operators import gathered_bytes, operator_of
+from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
-from dorylax.program.program import Program
 from dorylax.program.rows.types import GraphArray, Rows
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
-
-COUNTING = frozenset(name for name, reads in ROLES.items() if not reads)
-"""Graph operators that read the graph's structure alone: no values move along edges."""
-
-_FUSED: dict[str, tuple[Role, ...]] = {
-    "dorylax_attention": ("neighbour", "neighbour", "own", "own"),
-    "dorylax_attention_saving": ("neighbour", "neighbour", "own", "own"),
-    "dorylax_attention_tangent": ("neighbour", "neighbour", "own") + ("neighbour", "neighbour") + ("own",) * 6,
-    # Over out-edges, it reads the targets' scores, shifts, scales and cotangents.
-    "dorylax_attention_backward": ("own", "own", "neighbour", "own", "own", "own") + ("neighbour",) * 3,
-}
-"""As `row_operators.ROLES`, of fused operators."""
-
-_INDEX_BYTES = 4  # neighbours and edge ids are int32
 
 
 @final
@@ -39,7 +26,7 @@ class TaskCost:
 
     Attributes:
         flops: operations (`flops.equation_flops`).
-        gathered_bytes: of a graph task, what it reads (`gathered_bytes`); 0 for others.
+        gathered_bytes: of a graph task, what it reads (`jaxpr.graph_operators.gathered_bytes`); 0 for others.
         row_bytes_in: rows of vertices or edges that it reads. The graph's own arrays do not count.
         row_bytes_out: rows that it writes.
         parameter_bytes: what has no rows and that it reads (parameters, seeds of random bits) or writes (sums over rows, as
@@ -64,7 +51,7 @@ class Totals:
 
     Attributes:
         flops, gathered_bytes, shipped_bytes: as in `TaskCost`; shipped bytes with the parameters that workers keep.
-        forward_operators: graph operators of the forward pass, without those that only count (`COUNTING`).
+        forward_operators: graph operators of the forward pass, without those that only count.
         backward_operators: likewise, of the backward pass.
     """
 
@@ -97,7 +84,7 @@ class ProgramCost:
 
 
 def cost(
-    program: Program,
+    program: SplitModel,
     num_vertices: int | None = None,
     num_edges: int | None = None,
     *,
@@ -137,34 +124,9 @@ def cost(
     return ProgramCost(vertices, edges, intervals, costs, once, epoch)
 
 
-def gathered_bytes(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
-    """Bytes that a graph operator reads.
-
-    For each of the E entries: the neighbour's row (heads × columns × bytes of a number), the edge's own weight or row, 4
-    bytes of index for the neighbour, and 4 for the edge id where rows by source look up values by edge. Rows of the entry's
-    own end are read once per vertex; the V + 1 offsets do not count, nor does what is written.
-
-    Args:
-        equation: of a graph operator.
-        sizes: `{"n": V, "e": E}`.
-    """
-    name = equation.primitive.name
-    entries = num_entries(equation, sizes)
-    reads = _FUSED[name] if name in _FUSED else roles(name, equation.params)
-    total = _INDEX_BYTES * entries if "neighbour" in reads or name == "dorylax_self_loops" else 0
-    if "edge" in reads and rows_side(name, equation.params) == "out":
-        total += _INDEX_BYTES * entries
-    for k, (atom, read) in enumerate(zip(equation.invars, reads, strict=False)):
-        if read == "neighbour":
-            total += entries * row_width(equation, sizes, k) * item_bytes(atom.aval)
-        else:
-            total += value_bytes(atom.aval, sizes)
-    return total
-
-
 def is_gather(task: Task) -> bool:
     """Whether a task is a graph operator that moves values between vertices and edges, rather than counts edges."""
-    return task.kind == "graph" and task.equations[0].primitive.name not in COUNTING
+    return task.kind == "graph" and operator_of(task.equations[0]).label != "count"
 
 
 def _size(name: str, symbol: str, given: int | None, known: int | None) -> int:
@@ -179,16 +141,16 @@ def _size(name: str, symbol: str, given: int | None, known: int | None) -> int:
     return size
 
 
-def _parameters(program: Program) -> frozenset[Var]:
+def _parameters(program: SplitModel) -> frozenset[Var]:
     traced = program.traced
     entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
     return frozenset(var for var, entry in entries if entry.role == "param")
 
 
 def _task_cost(
-    program: Program, index: int, sizes: Mapping[str, int], intervals: int, kept: frozenset[Var]
+    program: SplitModel, index: int, sizes: Mapping[str, int], intervals: int, kept: frozenset[Var]
 ) -> TaskCost:
-    task, interface, types = program.tasks[index], program.interfaces[index], program.facts.types
+    task, interface, types = program.tasks[index], program.interfaces[index], program.analysis.types
 
     def total(values: Iterable[Var], rows: bool) -> int:
         return sum(

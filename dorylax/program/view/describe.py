@@ -1,11 +1,4 @@
-"""A program as a table in the vocabulary of Dorylus, and as plain values for JSON.
-
-Names of tasks (Thorpe et al., "Dorylus: Affordable, Scalable, and Accurate GNN Training with Distributed CPU Servers
-and Serverless Threads", OSDI 2021): GA gathers along edges into vertices, SC scatters vertices' values to edges, AV
-is arithmetic per vertex, AE per edge; ∇ marks the backward pass. They say what a task does: a gather of the backward
-pass is ∇GA, whichever operator it is the derivative of. GS, a sum over all vertices or edges in the middle of a model, is
-ours.
-"""
+"""A program as a table in the vocabulary of Dorylus (`tasks.label`), and as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -19,11 +12,12 @@ from rich.table import Table
 
 from dorylax.jax_internals import Var, is_literal
 from dorylax.program.jaxpr.global_sum import GLOBAL_SUM
-from dorylax.program.program import Program
+from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.rows.types import GraphArray
+from dorylax.program.tasks.label import task_label
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
-from dorylax.program.tracing.flatten import GRAPH_PREFIX
-from dorylax.program.view.cost import COUNTING, ProgramCost, cost
+from dorylax.program.view.cost import ProgramCost, cost
 
 VERSION = 1
 """Of `description`; it grows when a field changes its meaning or disappears."""
@@ -33,14 +27,8 @@ _BYTES = ("gathered_bytes", "shipped_bytes")
 _UNITS = "kMGTPE"
 _SHAPES = 6  # so many different shapes are listed in a cell of the table
 
-_GRAPH_TASKS = {
-    "dorylax_edge_dot": "SC",
-    "dorylax_edge_softmax": "AE",
-    "dorylax_expand": "SC",
-}
 
-
-def describe(program: Program, num_vertices: int | None = None, num_edges: int | None = None) -> str:
+def describe(program: SplitModel, num_vertices: int | None = None, num_edges: int | None = None) -> str:
     """The tasks as a table, one row each, in the order in which they run; at most 120 columns, no colours.
 
     FLOPs and bytes are estimates (`dorylax.program.view.cost`), k, M and G steps of 1000. What a task reads and writes is
@@ -63,7 +51,7 @@ def describe(program: Program, num_vertices: int | None = None, num_edges: int |
     return "\n".join([*head, *_table(tasks), *_foot(content["totals"])]) + "\n"
 
 
-def description(program: Program, num_vertices: int | None = None, num_edges: int | None = None) -> dict[str, Any]:
+def description(program: SplitModel, num_vertices: int | None = None, num_edges: int | None = None) -> dict[str, Any]:
     """The same as plain values, for JSON (docs/command-line.md lists the fields). Arguments and errors as for `describe`."""
     costs = cost(program, num_vertices, num_edges)
     origins = _origins(program)
@@ -78,38 +66,11 @@ def description(program: Program, num_vertices: int | None = None, num_edges: in
     }
 
 
-def task_label(program: Program, index: int) -> str:
-    """A task's name: GA, SC, AV, AE, with ∇ in the backward pass and `AV+∇AV` where both passes are one stage.
-
-    Graph operators that only count edges are "count", sums over all rows GS; the driver's tasks are "setup" (once), "begin"
-    and "end" (of an epoch), and "between" where it computes with completed sums, or with what is to be completed.
-    """
-    task = program.tasks[index]
-    if task.kind == "driver":
-        if task.when == "once":
-            return "setup"
-        written = {var for other in program.tasks[:index] if other.when == "epoch" for var in other.defined}
-        if written.isdisjoint(task.read):
-            return "begin"
-        needed = {var for other in program.tasks[index + 1 :] for var in other.read}
-        return "end" if needed.isdisjoint(task.defined) else "between"
-    if task.kind == "graph":
-        name = task.equations[0].primitive.name
-        if name in COUNTING:
-            return "count"
-        label = _GRAPH_TASKS.get(name, "GA")
-    elif task.kind == "sum":
-        label = "GS"
-    else:
-        label = "AE" if task.space == "edge" else "AV"
-    return {"forward": label, "backward": f"∇{label}", "both": f"{label}+∇{label}"}[task.phase]
-
-
-def operator_name(program: Program, index: int) -> str:
+def operator_name(program: SplitModel, index: int) -> str:
     """What a task does: the name of a graph operator; of a stage, what stands out in it; empty for the driver."""
     task = program.tasks[index]
     if task.kind == "graph":
-        return task.equations[0].primitive.name.removeprefix(GRAPH_PREFIX)
+        return operator_of(task.equations[0]).name
     if task.kind == "driver":
         return ""
     if task.kind == "sum":
@@ -129,14 +90,14 @@ def shape_text(var: Var) -> str:
     return "[" + ",".join(str(dim).replace(" ", "") for dim in _dimensions(var)) + "]"
 
 
-def crossing_values(program: Program, index: int) -> tuple[list[Var], list[Var]]:
+def crossing_values(program: SplitModel, index: int) -> tuple[list[Var], list[Var]]:
     """What a task reads and writes, without the graph's own arrays."""
-    types, interface = program.facts.types, program.interfaces[index]
+    types, interface = program.analysis.types, program.interfaces[index]
     reads = [var for var in interface.reads if not isinstance(types[var], GraphArray)]
     return reads, list(interface.writes)
 
 
-def sources(program: Program) -> dict[Var, int]:
+def sources(program: SplitModel) -> dict[Var, int]:
     """Which task writes each value that others read."""
     home: dict[Var, int] = {}
     for index, interface in enumerate(program.interfaces):
@@ -150,13 +111,13 @@ def _dimensions(var: Var) -> list[Any]:
     return list(aval.shape)
 
 
-def _computes_loss(program: Program, task: Task) -> bool:
+def _computes_loss(program: SplitModel, task: Task) -> bool:
     outputs = zip(program.traced.outputs, program.traced.step.jaxpr.outvars, strict=True)
     losses = {atom for entry, atom in outputs if entry.role == "loss" and not is_literal(atom)}
     return not losses.isdisjoint(task.defined)
 
 
-def _origins(program: Program) -> dict[Var, int | str]:
+def _origins(program: SplitModel) -> dict[Var, int | str]:
     """Where each value that a task may read comes from: the index of a task, or the role and name of an input."""
     inputs = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
     named = {
@@ -165,7 +126,7 @@ def _origins(program: Program) -> dict[Var, int | str]:
     return named | sources(program)
 
 
-def _task(program: Program, costs: ProgramCost, origins: Mapping[Var, int | str], index: int) -> dict[str, Any]:
+def _task(program: SplitModel, costs: ProgramCost, origins: Mapping[Var, int | str], index: int) -> dict[str, Any]:
     task = program.tasks[index]
     reads, writes = crossing_values(program, index)
     return {

@@ -8,12 +8,13 @@ from html import escape
 from typing import NamedTuple
 
 from dorylax.jax_internals import Var
-from dorylax.program.program import Program
+from dorylax.program.tasks.label import task_label
+from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
 from dorylax.program.view import svg
+from dorylax.program.view.arrangement import Arrangement, arrange
 from dorylax.program.view.boxes import BOX_HEIGHT, BOX_WIDTH, Box
-from dorylax.program.view.describe import crossing_values, operator_name, shape_text, task_label
-from dorylax.program.view.layout import Layout, arrange
+from dorylax.program.view.describe import crossing_values, operator_name, shape_text
 from dorylax.program.view.svg import Point
 
 _TOP = 118.0  # title, passes, legend, headings
@@ -28,7 +29,7 @@ _LEGEND = {
 }
 
 
-def draw(program: Program) -> str:
+def draw(program: SplitModel) -> str:
     """The graph of a program's tasks as an SVG.
 
     The forward pass runs down the left, the backward pass up the right; what runs once is above. A box is a task (number,
@@ -54,9 +55,9 @@ class _Rectangle(NamedTuple):
 
 
 class _Drawing:
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: SplitModel) -> None:
         self._program = program
-        self._layout: Layout = arrange(program, _TOP)
+        self._layout: Arrangement = arrange(program, _TOP)
         self._width = round(max(self._layout.width, self._head_width()))
         boxes = (_Rectangle(box.x, box.y, box.x + BOX_WIDTH, box.y + BOX_HEIGHT) for box in self._layout.boxes)
         self._taken: list[_Rectangle] = list(boxes)

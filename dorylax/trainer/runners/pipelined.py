@@ -13,7 +13,7 @@ from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
-from dorylax.program.tracing.trace import RowFunction
+from dorylax.program.model.loss import RowFunction
 from dorylax.runs.result import EpochRecord
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch
@@ -50,8 +50,7 @@ class PipelineRunner(EpochRunner):
         *,
         loss: RowFunction,
     ) -> None:
-        # Late: runs on one machine need none of it.
-        from dorylax.pipeline.engine import Pipeline
+        from dorylax.pipeline.engine import Pipeline  # late: runs on one machine need none of it
 
         begin = time.perf_counter()
         self._pipeline = Pipeline.of(parts, data, optimizer, config, loss=loss, seed=train.seed)
@@ -78,7 +77,7 @@ class PipelineRunner(EpochRunner):
 
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:  # noqa: ARG002
         """Starts the pipeline where the state stands."""
-        from dorylax.pipeline.saved import Saved
+        from dorylax.pipeline.saved import Saved  # late, as the engine
 
         begin = time.perf_counter()
         saved = None if loop.carried is None else Saved(arrays=loop.carried.arrays, record=loop.carried.record)

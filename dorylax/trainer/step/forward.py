@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Protocol, final, runtime_checkable
 
 from dorylax.program.jaxpr.errors import SplitError
-from dorylax.program.model.base import ModelParts, Structure, Tree
+from dorylax.program.model.base import ModelParts, ModelStructure, Tree
 from dorylax.program.passes import PASSES, optimise
+from dorylax.program.program import trace
 from dorylax.program.single.function import ProgramFunction
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.program.tracing.trace import trace
 from dorylax.trainer.step.arrays import TrainingArrays
 
 
@@ -42,7 +42,7 @@ class PlainForward:
 
     by_rows = False
 
-    def __init__(self, structure: Structure) -> None:
+    def __init__(self, structure: ModelStructure) -> None:
         self._structure = structure
 
     def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG002

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dorylax.program.model.base import ModelParts, Structure, Tree, signature
-from dorylax.program.program import Gathered
+from dorylax.program.model.base import ModelParts, ModelStructure, Tree, signature
+from dorylax.program.single.narrow import Gathered
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.step.compiled import Compiled
@@ -43,7 +43,7 @@ class StepFunctions:
     """
 
     def __init__(
-        self, structure: Structure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
+        self, structure: ModelStructure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
     ) -> None:
         self._structure = structure
         self.objective = objective
@@ -165,7 +165,7 @@ def _evaluate(
 
 
 def step_functions(
-    structure: Structure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
+    structure: ModelStructure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
 ) -> StepFunctions:
     """The functions for a structure, an optimizer and an objective: one object for equal ones.
 

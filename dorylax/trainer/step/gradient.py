@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import jax
 
-from dorylax.program.model.base import ModelParts, Structure, Tree
+from dorylax.program.model.base import ModelParts, ModelStructure, Tree
 from dorylax.program.model.epoch_rng import epoch_rng
-from dorylax.program.model.loss import cross_entropy, masked_loss
+from dorylax.program.model.loss import RowFunction, cross_entropy, masked_loss
 from dorylax.program.passes import optimise
-from dorylax.program.program import Gathered
+from dorylax.program.program import trace
 from dorylax.program.single.function import ProgramFunction
+from dorylax.program.single.narrow import Gathered
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.program.tracing.trace import RowFunction, trace
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.step.compiled import Compiled
 from dorylax.trainer.step.forward import Forward, PlainForward, forward_of
@@ -89,7 +89,7 @@ class PlainGradient:
     passes: tuple[str, ...] | None = None
     reads_features = True
 
-    def __init__(self, structure: Structure, loss: RowFunction = cross_entropy) -> None:
+    def __init__(self, structure: ModelStructure, loss: RowFunction = cross_entropy) -> None:
         self._structure = structure
         self._loss = loss
         self.forward: Forward = PlainForward(structure)

@@ -1,4 +1,4 @@
-"""Artefacts in S3: uploaded under their hash, fetched by sandboxes through signed URLs, without any right of their own."""
+"""Artefacts in S3: uploaded under their hash, and fetched by sandboxes, which need no rights, through signed URLs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dorylax.settings.errors import ConfigError
 
 _VALID_SECONDS = 3600
 _AGAIN_SECONDS = 300.0
-"""After which a URL is signed anew. One that is signed with temporary credentials ends with them, and boto3 renews those
-when they have about a quarter of an hour left: so any URL that is handed out is good for minutes."""
+"""After which a URL is signed again. It expires with the temporary credentials that signed it, and boto3 renews those when
+they have about a quarter of an hour left: so any URL that is handed out is good for minutes."""
 
 _LOCATION = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[!-~]*))?")
 
@@ -36,7 +36,7 @@ class Location(NamedTuple):
         """From `s3://bucket/prefix`.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is not one.
         """
         found = _LOCATION.fullmatch(text)
         if found is None:
@@ -50,7 +50,7 @@ class Location(NamedTuple):
 
 @final
 class S3Artefacts:
-    """A folder of artefacts in S3, which runs may share: what has the same hash is the same.
+    """A folder of artefacts in S3, which runs may share: equal hashes are equal artefacts.
 
     Args:
         client: boto3's of S3 (`clients.s3_client`).
@@ -58,7 +58,7 @@ class S3Artefacts:
         now: the time, in seconds.
 
     Raises:
-        ConfigError: what is no location.
+        ConfigError: `location` is not one.
     """
 
     def __init__(self, client: Any, location: str, *, now: Callable[[], float] = time.monotonic) -> None:
@@ -67,13 +67,13 @@ class S3Artefacts:
         self._urls: dict[str, tuple[str, float]] = {}
 
     def upload(self, artefacts: Mapping[str, bytes]) -> int:
-        """Uploads those that are not there.
+        """Uploads those that are missing.
 
         Args:
             artefacts: contents, by SHA-256.
 
         Returns:
-            How many were not.
+            How many were missing.
 
         Raises:
             AwsError: S3 refuses.
@@ -85,13 +85,13 @@ class S3Artefacts:
                 sha256,
                 Body=artefacts[sha256],
                 ContentType="application/octet-stream",
-                # S3 compares, so that under a hash there is never anything else.
+                # S3 compares, so that nothing else is ever stored under a hash.
                 ChecksumSHA256=base64.b64encode(bytes.fromhex(sha256)).decode("ascii"),
             )
         return len(missing)
 
     def url(self, sha256: str) -> str:
-        """Where anybody who has this URL can get an artefact for the next minutes, an hour at most."""
+        """A URL from which anybody can get an artefact for the next minutes, an hour at most."""
         url, signed = self._urls.get(sha256, ("", 0.0))
         now = self._now()
         if not url or now - signed > _AGAIN_SECONDS:
@@ -108,7 +108,7 @@ class S3Artefacts:
             found = self._client.head_object(Bucket=self._location.bucket, Key=self._location.key(sha256))
         except Exception as error:
             status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
-            # 403 where it is not there and nobody may list the bucket: whether it may be put will be seen.
+            # 403 if it is missing and the credentials may not list the bucket: the upload will show whether they may put.
             if status in (403, 404):
                 return False
             raise self._refused(error) from None

@@ -1,4 +1,4 @@
-"""What AWS says of a function before it is used: whether it can be, for how long and how often at a time. Pure."""
+"""What AWS says of a function before it is used: whether it can be invoked, how long and how often at a time. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_MEMORY = 512
 
 
 class FunctionName(NamedTuple):
-    """A function, and the version or alias of it that is meant; None: the newest."""
+    """A function, and its version or alias; None: the newest."""
 
     name: str
     qualifier: str | None
@@ -23,7 +23,7 @@ class FunctionName(NamedTuple):
         """From `name`, `name:alias` or an ARN, which may end with an alias too.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is not one.
         """
         parts = text.split(":")
         last = 6 if text.startswith("arn:") else 0  # arn:aws:lambda:region:account:function:name
@@ -34,11 +34,11 @@ class FunctionName(NamedTuple):
 
     @property
     def region(self) -> str | None:
-        """Of an ARN; a name says of none."""
+        """Of an ARN; None of a name."""
         return self.name.split(":")[3] if self.name.startswith("arn:") else None
 
     def parameters(self) -> dict[str, str]:
-        """As requests have it."""
+        """As parameters of a request."""
         return {"FunctionName": self.name} | ({} if self.qualifier is None else {"Qualifier": self.qualifier})
 
 
@@ -49,7 +49,7 @@ def state_of(configuration: Mapping[str, Any]) -> Literal["ready", "changing"]:
         configuration: the `Configuration` that GetFunction gave.
 
     Raises:
-        AwsError: it never will.
+        AwsError: it never can be.
     """
     name, state = configuration.get("FunctionName"), configuration.get("State", "Active")
     update = configuration.get("LastUpdateStatus", "Successful")
@@ -59,16 +59,16 @@ def state_of(configuration: Mapping[str, Any]) -> Literal["ready", "changing"]:
     if update == "Failed":
         reason = configuration.get("LastUpdateStatusReason", "no reason given")
         raise AwsError(f"the function {name} could not be changed ({reason}): dorylax aws deploy")
-    # One that was not used for long is "Inactive", and is set up again by its next invocation.
+    # One that was idle for weeks is "Inactive", and its next invocation sets it up again.
     return "changing" if state == "Pending" or update == "InProgress" else "ready"
 
 
 def warnings_of(configuration: Mapping[str, Any], deadline: float | None) -> list[str]:
-    """What may surprise.
+    """What may surprise the user.
 
     Args:
         configuration: the `Configuration` that GetFunction gave.
-        deadline: seconds that a call may take; None: as long as the function lets it.
+        deadline: seconds that a call may take; None: as long as the function allows.
     """
     found, name = [], configuration.get("FunctionName")
     timeout, memory = configuration.get("Timeout"), configuration.get("MemorySize")
@@ -85,13 +85,13 @@ def warnings_of(configuration: Mapping[str, Any], deadline: float | None) -> lis
 
 
 def reserved_calls(function: Mapping[str, Any]) -> int | None:
-    """Calls at a time that are set aside for a function, and its limit; None: it shares the account's.
+    """Calls at a time that are reserved for a function, which also limit it; None: it shares the account's.
 
     Args:
         function: what GetFunction gave.
 
     Raises:
-        AwsError: none at all.
+        AwsError: it is 0.
     """
     reserved = function.get("Concurrency", {}).get("ReservedConcurrentExecutions")
     if reserved is not None and int(reserved) < 1:
@@ -102,7 +102,7 @@ def reserved_calls(function: Mapping[str, Any]) -> int | None:
 
 
 def shared_calls(account: Mapping[str, Any]) -> int:
-    """Calls at a time of all functions together for which nothing is reserved.
+    """Calls at a time of all functions together that have none reserved.
 
     Args:
         account: what GetAccountSettings gave.

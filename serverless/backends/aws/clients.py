@@ -1,4 +1,4 @@
-"""boto3's clients: as quiet, patient and single-minded as dorylax needs them."""
+"""boto3's clients, set up not to repeat requests, to wait for long calls, and to keep secrets out of logs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dorylax.serverless.backends.aws.replies import problem_of
 
 _CONNECT_SECONDS = 10.0
 _MARGIN_SECONDS = 60.0
-"""Beyond a call's time: for a sandbox to be started, which counts for no deadline, and for the network."""
+"""Beyond a call's time: to start a sandbox, which no deadline counts, and for the network."""
 
 _LOUD = ("boto3", "botocore", "urllib3", "s3transfer")
 
 
 def lambda_client(region: str | None, *, calls: int, seconds: float) -> Any:
-    """A client of Lambda that never repeats a request by itself: the controller does.
+    """A client of Lambda that never repeats a request: the controller does that.
 
     Args:
         region: of the function; None: as boto3 finds it (`region_of`).

@@ -9,11 +9,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
-from dorylax.serverless.backends.aws.callers import Callers
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.serverless.backends.aws.errors import AwsError
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
 from dorylax.serverless.backends.base import InvokeError
+from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.function.invocation import MAX_INVOCATION_BYTES, Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
@@ -23,30 +23,30 @@ _log = logging.getLogger("dorylax.aws")
 T = TypeVar("T")
 
 _CHANGING_SECONDS = 300.0
-"""That a function may take to become ready: AWS takes up to a few minutes for a large image or a VPC."""
+"""For a function to become ready: AWS takes up to a few minutes for a large image or a VPC."""
 
 _LOOK_AGAIN_SECONDS = 2.0
 _GRACE_SECONDS = 2.0
-"""For calls that run when it is closed: small ones end, the others are left to themselves."""
+"""For calls that run when it is closed: short ones end, the others are abandoned."""
 
 
 @final
 class LambdaFunctions:
     """Invokes a function, and waits for its answers on threads; an `Invoker`.
 
-    A call cannot be called back. One that is cancelled goes on until AWS ends it, costs, and keeps its thread meanwhile. One
-    that takes longer than the client waits is given up: its thread is free, but it goes on and costs all the same.
+    A call cannot be stopped. One that is cancelled runs until AWS ends it, costs, and keeps its thread meanwhile. One that
+    takes longer than the client waits is given up: its thread is free, but it still runs and costs.
 
     Args:
         client: boto3's of Lambda (`clients.lambda_client`), which knows how long a call may take; it is closed with this.
         function: a name, name:alias, or an ARN.
         settings: of the sandboxes. They hold the run's keys, and travel with each event.
         calls: at a time, ≥ 1.
-        deadline: seconds that a call is meant to take at most, for a warning where the function has another limit; None: as
-            long as the function lets it.
+        deadline: seconds that a call should take at most, for a warning if the function has another limit; None: as long as
+            the function allows.
 
     Raises:
-        ConfigError: what is no function's name.
+        ConfigError: `function` names none.
     """
 
     def __init__(
@@ -54,30 +54,30 @@ class LambdaFunctions:
     ) -> None:
         self._client, self._settings, self._deadline = client, settings, deadline
         self._function = FunctionName.of(function)
-        self._callers = callers = Callers(calls)
+        self._callers = callers = Callers(calls, "the functions")
 
         def close() -> None:
             callers.close(_GRACE_SECONDS)
             client.close()
 
-        # Also when nobody closes it.
+        # Also if nobody closes it.
         self._close = weakref.finalize(self, close)
 
     @property
     def calls(self) -> int:
-        """How many run at a time; `warm` may have lowered it."""
+        """How many may run at a time; `warm` may have lowered it."""
         return self._callers.most
 
     async def invoke(self, event: bytes, timeout: float) -> bytes:
-        """See `Invoker`. Where as many calls run as may, the event waits, first come first served.
+        """See `Invoker`. While all threads are busy, the event waits, first come first served.
 
         Args:
             event: `wire.Event`, encoded.
-            timeout: means nothing here: the client waits as long for each call, and boto3 knows no other way.
+            timeout: not used: boto3 sets it for the client, not for a call.
 
         Raises:
             InvokeError: there will be no answer.
-            AwsError: what no repetition helps.
+            AwsError: a repetition would fail too.
         """
         if len(event) > MAX_EVENT_BYTES:
             raise InvokeError("refused", f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}")
@@ -88,14 +88,14 @@ class LambdaFunctions:
         return answer
 
     async def warm(self) -> int | None:
-        """Checks that the function can do what will be asked of it, and starts as many sandboxes as there are calls.
+        """Checks that the function is ready and large enough, and starts a sandbox for each call at a time.
 
         Returns:
-            How many calls AWS lets run at a time, if they are fewer than were asked for.
+            How many calls AWS lets run at a time, if fewer than were asked for.
 
         Raises:
-            AwsError: it is not there or not usable, or this machine's credentials may not look at or invoke it.
-            InvokeError: no sandbox could be started, for another reason than that there is no room just now.
+            AwsError: it does not exist or cannot be used, or this machine's credentials may not read or invoke it.
+            InvokeError: no sandbox could be started, for another reason than throttling.
         """
         asked = self.calls
         await self._do(self._check)
@@ -111,10 +111,10 @@ class LambdaFunctions:
             return room
         started, last = len(found) - len(failed), failed[-1]
         if started or all(one.reason == "throttled" for one in failed):
-            # Calls of tasks wait for room and are repeated; that one of a thousand connections breaks must not end a run.
+            # Tasks' calls wait for room and are repeated; one broken connection of a thousand must not end a run.
             _log.warning("%d of %d sandboxes were started; of the others the last said: %s", started, len(found), last)
             return room
-        # Why it is hopeless, not that there was no room as well.
+        # The cause that waiting would not remove, rather than throttling.
         last = next(one for one in failed if one.reason != "throttled")
         name = self._function.name
         raise InvokeError(
@@ -184,6 +184,6 @@ class LambdaFunctions:
         try:
             answer: dict[str, Any] = getattr(self._client, operation)(**parameters)
         except Exception as error:
-            # Without the cause: its text, or what a debugger shows of it, may quote the request.
+            # Without the cause: its text, or a debugger's view of it, may quote the request.
             raise problem_of(error) from None
         return answer

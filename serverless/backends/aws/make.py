@@ -24,11 +24,11 @@ def make_functions(
         function: a name, name:alias, or an ARN.
         region: where it is; None: the ARN's, or as boto3 finds it (`clients.region_of`).
         calls: at a time, of all graph servers together, ≥ 1.
-        deadline: seconds that a call may take; None: as long as the function lets it.
+        deadline: seconds that a call may take; None: as long as the function allows.
 
     Raises:
         AwsError: boto3 is not installed, or there is no region.
-        ConfigError: `function` is no name.
+        ConfigError: `function` names none.
     """
     named = FunctionName.of(function)  # before anything is made
     client = lambda_client(region or named.region, calls=calls, seconds=min(deadline or LONGEST_CALL, LONGEST_CALL))
@@ -37,7 +37,7 @@ def make_functions(
 
 
 def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: str | None) -> Callable[[str], str]:
-    """Puts artefacts to S3, where they are not there yet.
+    """Puts those artefacts to S3 that are not there yet.
 
     Args:
         artefacts: contents, by SHA-256.
@@ -49,7 +49,7 @@ def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: 
 
     Raises:
         AwsError: S3 refuses, or cannot be reached.
-        ConfigError: `location` is none.
+        ConfigError: `location` is not one.
     """
     store = S3Artefacts(s3_client(region), location)
     try:

@@ -1,10 +1,10 @@
-"""What comes of invoking a function: an answer, a call to be made again, or a mistake that no repetition helps.
+"""The result of invoking a function: an answer, a call to be made again, or an error that a repetition would meet too.
 
-What AWS cannot do just now counts as throttled, whatever the cause: a pause helps, as boto3's own retries would make it, and
-an outage of a minute ends no run.
+Whatever AWS cannot do just now counts as throttled: a pause helps, as in boto3's own retries, and an outage of a minute
+ends no run.
 
-Pure: errors are known by the names of their classes and codes, without botocore. Texts of AWS are passed on where they help
-and cannot hold what was sent: those about a signature quote the request's headers, a session token among them.
+Pure: errors are known by the names of their classes and codes, without botocore. AWS's texts are passed on if they help and
+cannot hold what was sent: those about a signature quote the request's headers, including a session token.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _THROTTLED = frozenset(
             "BandwidthLimitExceeded",
             "SlowDown",
         ),
-        # Networks of a VPC: a sandbox less needs an address less.
+        # A VPC's addresses: one sandbox fewer needs one fewer.
         *("EC2ThrottledException", "ENILimitReachedException", "SubnetIPAddressLimitReachedException"),
     }
 )
@@ -86,7 +86,7 @@ _ADVICE = {
 }
 _GET_CREDENTIALS = "get valid credentials (aws configure, aws sso login, or the machine's role), then run again"
 
-# Classes of botocore's errors that never reached the service. The first that an error is one of counts.
+# Classes of botocore's errors that never reached the service; the first that matches counts.
 _CONNECTION: tuple[tuple[str, InvokeReason, str], ...] = (
     ("ReadTimeoutError", "timeout", "the function has not answered in time"),
     ("ConnectTimeoutError", "throttled", "AWS could not be reached in time"),
@@ -107,7 +107,7 @@ _NO_CREDENTIALS = frozenset(
 
 
 def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
-    """The answer in a response to Invoke; None where the sandbox was only made ready.
+    """The answer in a response to Invoke; None if the sandbox was only made ready.
 
     Args:
         payload: its body.
@@ -115,7 +115,7 @@ def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
 
     Raises:
         InvokeError: the sandbox died, or AWS ended it because it took too long.
-        AwsError: the function can do nothing at all.
+        AwsError: the function cannot work at all.
     """
     if function_error is not None:
         raise _of_function(payload)
@@ -161,7 +161,7 @@ def _of_function(payload: bytes) -> InvokeError | AwsError:
 
 
 def _function_error(payload: bytes) -> tuple[str, str]:
-    """Type and message of a function's error, of whatever form."""
+    """Type and message of a function's error, in whatever form."""
     try:
         document: Any = json.loads(payload)
     except (ValueError, RecursionError):

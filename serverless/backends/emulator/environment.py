@@ -11,12 +11,12 @@ _OF_THE_CLOUD = ("AWS_", "_LAMBDA_", "LAMBDA_")
 
 
 def function_environment(parent: Mapping[str, str], threads: int, seconds: float) -> dict[str, str]:
-    """A worker's, without what the parent has of AWS: its credentials are not the function's.
+    """A worker's environment without the parent's AWS variables: its credentials are not the function's.
 
     Args:
         parent: environment of the process that starts it.
         threads: of XLA and of NumPy's BLAS, ≥ 1.
-        seconds: after which the emulator ends a call; it takes whole ones.
+        seconds: after which the emulator ends a call; rounded up to whole ones.
     """
     environment = {
         name: value for name, value in worker_environment(parent, threads).items() if not name.startswith(_OF_THE_CLOUD)

@@ -1,4 +1,4 @@
-"""What the emulator needs on this machine, and what to do where it is missing."""
+"""What the emulator needs on this machine, and what to do if it is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find_emulator(environment: Mapping[str, str]) -> Path:
         environment: of this process.
 
     Raises:
-        ConfigError: it is missing, or AWS's runtime for Python is, which it is to run.
+        ConfigError: it is missing, or AWS's runtime for Python, which it runs, is.
     """
     found = environment.get(VARIABLE) or shutil.which(_PROGRAM, path=environment.get("PATH", os.defpath))
     if not found:

@@ -20,7 +20,7 @@ RUNTIME = (sys.executable, "-m", "awslambdaric", "dorylax.serverless.function.en
 """The command of a function's image."""
 
 _START_SECONDS = 120.0
-"""That a sandbox may take to start, besides its cold start: 1 to 2 where nothing else runs."""
+"""For a sandbox to start, besides its cold start: it takes 1 to 2 on an idle machine."""
 
 
 def emulated_functions(
@@ -35,17 +35,17 @@ def emulated_functions(
 ) -> Pool:
     """Calls the handler in functions that AWS's emulator runs on this machine; `Pool.pids` are those of their supervisors.
 
-    Its ports are on loopback, where other users of the machine can reach them: it is for trying out, not for secrets.
+    Its ports are on loopback, where other users of the machine can reach them: it is for trials, not for secrets.
 
     Args:
         keys: of the run.
         workers: how many sandboxes, ≥ 1.
-        timeout: the function's: seconds after which the emulator ends a call, > 0. It counts the start of a runtime to the
-            first call, as Lambda does not, and so gets no less than that may take; the `timeout` of `invoke` is exact.
-        link: how slow the network of each is made; None: as fast as it is.
-        cold_start_seconds: that each takes longer to start, ≥ 0.
+        timeout: the function's: seconds after which the emulator ends a call, > 0. Unlike Lambda, it counts the start of a
+            runtime to the first call, and so gets no less than that may take; the `timeout` of `invoke` is exact.
+        link: how much each one's network is slowed down; None: not at all.
+        cold_start_seconds: added to the start of each, ≥ 0.
         threads: of XLA in each, ≥ 1.
-        settings: of JAX in each, by name; None: those that it has here (`jax_settings`).
+        settings: of JAX in each, by name; None: those of this process (`jax_settings`).
 
     Raises:
         ValueError: a number out of range.

@@ -1,6 +1,6 @@
 """One emulated sandbox: the emulator, the runtime that it runs, and the HTTP connection to it.
 
-The emulator crashes when a call comes while another is in flight, so one thread makes them all, one after the other.
+The emulator crashes when a call comes while another is in flight, so a single thread makes them all.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import final
 
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
-from dorylax.serverless.backends.crew import has_ended
 from dorylax.serverless.backends.emulator import supervisor
 from dorylax.serverless.backends.emulator.replies import answer_of
+from dorylax.serverless.backends.process_slots import has_ended
 from dorylax.serverless.function.invocation import Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
 
@@ -30,13 +30,13 @@ _log = logging.getLogger("dorylax.emulator")
 _HOST = "127.0.0.1"
 _PATH = "/2015-03-31/functions/function/invocations"
 _LISTENING_SECONDS = 0.005
-"""Between two looks whether it listens yet; it takes 17 to 47 ms."""
+"""How often to look whether it listens yet; it takes 17 to 47 ms."""
 
 _GRACE_SECONDS = 5.0
 """For the supervisor to end all below it: milliseconds, unless the machine is very busy."""
 
 _DYING_SECONDS = 0.002
-"""Between two looks whether all that was killed is gone: the system takes a moment to give back a process's memory."""
+"""How often to look whether all that was killed is gone: the system takes a moment to free a process's memory."""
 
 _LAST_LINES = 20
 
@@ -47,7 +47,7 @@ class EmulatedProcess:
 
     Args:
         emulator: AWS's Runtime Interface Emulator.
-        runtime: the command that it runs, and runs again when it has ended.
+        runtime: the command that it runs, and restarts when it has ended.
         settings: of the sandbox; they come with each invocation.
         environment: environment variables of both.
 
@@ -65,7 +65,7 @@ class EmulatedProcess:
             for _ in range(2):
                 self._reserved.append(_reserve_port())
             port, api_port = (one.getsockname()[1] for one in self._reserved)
-            # In a session of its own, which is how `kill` knows what belongs to it; Ctrl-C in a terminal does not reach it.
+            # In a session of its own, by which `kill` knows what belongs to it; Ctrl-C in a terminal does not reach it.
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", supervisor.__file__, str(emulator), "--log-level", "warn"),
@@ -95,15 +95,15 @@ class EmulatedProcess:
         return self._connection.host, self._connection.port
 
     def is_alive(self) -> bool:
-        """Whether the emulator runs; where the runtime has died, it starts another."""
+        """Whether the emulator runs; it restarts a runtime that has died."""
         return self._process.poll() is None
 
     def wait_ready(self, timeout: float) -> None:
-        """Waits until it listens, and calls it without an event, so that the runtime starts and has imported all.
+        """Waits until it listens, and calls it without an event, so that the runtime starts and imports everything.
 
         Raises:
-            InvokeError: it took longer than `timeout` seconds ("timeout"), or could not be set up ("refused"); what it has
-                printed last is logged.
+            InvokeError: it took longer than `timeout` seconds ("timeout"), or could not be set up ("refused"); its last
+                lines are logged.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -130,11 +130,11 @@ class EmulatedProcess:
         _kill_session(self._process)
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it has ended; whether it has."""
+        """Waits until it has ended; says whether it has."""
         return has_ended(self._process, timeout)
 
     def end(self) -> None:
-        """Ends it, if it has not, and gives back all that it held; a second call does nothing."""
+        """Ends it, if it has not ended, and frees all that it held; a second call does nothing."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -144,7 +144,7 @@ class EmulatedProcess:
         self._release_ports()
         process.terminate()
         if not self.wait(_GRACE_SECONDS) or process.returncode < 0:
-            # What could not end all below it: the emulator dies with it, but not a runtime that is busy.
+            # It could not end all below it: the emulator dies with it, but a busy runtime does not.
             deadline = time.monotonic() + _GRACE_SECONDS
             while _kill_session(process) and time.monotonic() < deadline:
                 time.sleep(_DYING_SECONDS)
@@ -174,7 +174,7 @@ class EmulatedProcess:
             connection.sock.settimeout(_left(deadline))
             connection.request("POST", _PATH, Invocation(self._settings, event).encode())
             connection.sock.settimeout(_left(deadline))
-            # The emulator writes a reply at once, when the call has ended.
+            # The emulator writes the whole reply when the call has ended.
             with connection.getresponse() as response:
                 status, body = response.status, response.read()
         except TimeoutError:
@@ -203,7 +203,7 @@ class EmulatedProcess:
         return error
 
     def _told(self) -> str:
-        """What an error says of the last lines that emulator and runtime have printed; they go to the log, if several."""
+        """The end of an error's text: the last line that emulator and runtime have printed; several go to the log."""
         # The runtime writes a traceback with carriage returns and spaces that do not break.
         text = self._printed.decode("utf-8", "replace").replace("\N{NO-BREAK SPACE}", " ")
         lines = [line for line in text.splitlines()[-_LAST_LINES:] if line.strip()]
@@ -218,12 +218,12 @@ class EmulatedProcess:
 
 
 def _left(deadline: float) -> float:
-    """Seconds until then, as a socket takes them: 0 would mean not to wait at all; at most a day."""
+    """Seconds until then, as a socket takes them: > 0, which would mean not to wait, and at most a day."""
     return min(max(deadline - time.monotonic(), 0.001), 86400.0)
 
 
 def _reserve_port() -> socket.socket:
-    """Holds a port that nobody has, without listening: the emulator, which sets SO_REUSEADDR too, may.
+    """Holds a free port without listening: the emulator, which sets SO_REUSEADDR too, may listen on it.
 
     Nobody else gets it meanwhile, so no sandbox ever calls the emulator of another that starts at the same time.
     """
@@ -234,8 +234,8 @@ def _reserve_port() -> socket.socket:
 
 
 def _kill_session(leader: subprocess.Popen[bytes]) -> bool:
-    """Kills a process that was started in a session of its own, and all others of the session; whether any was there."""
-    gone = leader.poll() is not None  # asked first: it may end while the others are looked for
+    """Kills all processes of the session that a process was started in; says whether there were any."""
+    gone = leader.poll() is not None  # asked first: it may end during the search for the others
     members = [one.pid for one in supervisor.running() if one.session == leader.pid and not one.ended]
     if gone and leader.pid in members:
         return False  # the session has ended, and its number is another's

@@ -1,7 +1,7 @@
 """What the emulator's reply to an invocation means. Pure.
 
-Lambda tells a function's errors by a header; the emulator does not. A call that took too long is a line of text with the
-status of a success, an error of the handler is JSON with the same, and a runtime that ended is a 502.
+Lambda marks a function's errors by a header; the emulator does not. With the status of a success it sends a line of text
+for a call that took too long, and JSON for an error of the handler. A runtime that ended is a 502.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _SHOWN = 500  # characters of a text that an error shows; a function's errors ho
 
 
 def answer_of(status: int, body: bytes) -> bytes | None:
-    """The answer in a reply; None where the function was only made ready.
+    """The answer in a reply; None if the function was only made ready.
 
     Args:
         status: of HTTP.
         body: all of it.
 
     Raises:
-        InvokeError: there is none: the call took too long ("timeout"), the runtime ended or answered what is no response
-            ("died"), the function or the emulator would not have the call ("refused").
+        InvokeError: there is none: the call took too long ("timeout"), the runtime ended or gave no valid response
+            ("died"), the function or the emulator refused the call ("refused").
     """
     kind, text = _error(body)
     if status == HTTPStatus.BAD_GATEWAY or (status == HTTPStatus.OK and kind in _ENDED):
@@ -47,7 +47,7 @@ def answer_of(status: int, body: bytes) -> bytes | None:
 
 
 def _error(body: bytes) -> tuple[str | None, str]:
-    """Type of the error that a body is, if it is one, and its message; else its beginning."""
+    """Type and message of the error that a body is; None and its beginning if it is none."""
     try:
         document: Any = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,11 +1,10 @@
 """Runs a command and lets nothing of it survive: `python supervisor.py COMMAND…`, with the standard library alone.
 
-Whoever starts it holds the other end of its standard input. When that closes, when the command has ended or SIGTERM comes,
-it kills every process below it, writes the last of what they have printed to its standard output, and exits as the command
-did.
+Its parent holds the other end of its standard input. When that closes, the command ends or SIGTERM comes, it kills every
+process below it, writes the last of what they printed to its standard output, and exits as the command did.
 
-Process groups would not do: the emulator gives its runtime one of its own, and a runtime whose emulator has died computes
-on. Here orphans come to this process, instead of to the system's first (PR_SET_CHILD_SUBREAPER), which finds them all.
+Process groups would not do: the emulator gives its runtime one of its own, and a runtime whose emulator has died keeps
+computing. Here orphans become children of this process instead of init's (PR_SET_CHILD_SUBREAPER), so it finds them all.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LAST_BYTES = 8192
-"""That are kept of what is printed; less than a pipe takes while nobody reads."""
+"""How much of what is printed is kept; less than a pipe takes while nobody reads."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 
 
 class Running(NamedTuple):
-    """A process of this machine: its id, its parent's and its session's, and whether it only waits to be waited for."""
+    """A process of this machine: its id, its parent's and its session's, and whether it is a zombie."""
 
     pid: int
     parent: int
@@ -36,7 +35,7 @@ class Running(NamedTuple):
 
 
 def running() -> Iterator[Running]:
-    """All processes, those that have ended and that nobody has waited for among them."""
+    """All processes, zombies included."""
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
@@ -62,7 +61,7 @@ def main(command: list[str]) -> int:
             stdin=subprocess.DEVNULL,
             stdout=prints,
             stderr=prints,
-            # Should this process be killed, whose end nobody below would see.
+            # In case this process is killed: nobody below would notice.
             preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509  (there is one thread)
         )
     except OSError as error:
@@ -79,7 +78,7 @@ def main(command: list[str]) -> int:
             if printed in ready:
                 more = _read(printed)
                 last = (last + more)[-LAST_BYTES:]
-                if not more:  # nobody can print any more, which would be ready for ever
+                if not more:  # nobody can print any more, and the pipe would be ready for ever
                     selector.unregister(printed)
             ending = (signals in ready and signal.SIGTERM in _read(signals)) or (0 in ready and not _read(0))
             ending = ending or process.poll() is not None

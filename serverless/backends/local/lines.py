@@ -1,7 +1,7 @@
 """What a worker and its pool say to each other: events and answers, each as one line of base64.
 
 Base64, because an event comes from elsewhere and may be anything: a damaged one must reach the handler, which refuses it,
-and not break the lines apart.
+and must not break the lines.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import binascii
 
 READY = b"dorylax worker is ready\n"
-"""The first line of a worker that can take events; what others print before it is no line of ours."""
+"""The first line of a worker that can take events; lines before it are what others print."""
 
 
 def line_of(content: bytes) -> bytes:
@@ -22,7 +22,7 @@ def content_of(line: bytes) -> bytes:
     """The event or answer of a line, with or without its newline.
 
     Raises:
-        ValueError: it is no base64.
+        ValueError: it is not base64.
     """
     try:
         return base64.b64decode(line.removesuffix(b"\n"), validate=True)

@@ -14,7 +14,7 @@ from dorylax.serverless.data.link import Link
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
 
 _START_SECONDS = 120.0
-"""That a worker may take to start, besides its cold start: 1 to 2 where nothing else runs."""
+"""For a worker to start, besides its cold start: it takes 1 to 2 on an idle machine."""
 
 
 def local_workers(
@@ -31,10 +31,10 @@ def local_workers(
     Args:
         keys: of the run.
         workers: how many processes, ≥ 1.
-        link: how slow the network of each is made; None: as fast as it is.
-        cold_start_seconds: that each takes longer to start, ≥ 0.
+        link: how much each one's network is slowed down; None: not at all.
+        cold_start_seconds: added to the start of each, ≥ 0.
         threads: of XLA in each, ≥ 1.
-        settings: of JAX in each, by name; None: those that it has here (`jax_settings`).
+        settings: of JAX in each, by name; None: those of this process (`jax_settings`).
 
     Raises:
         ValueError: a number out of range.

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Literal, final
 
 from dorylax.serverless.backends.base import InvokeError
-from dorylax.serverless.backends.crew import has_ended
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
+from dorylax.serverless.backends.process_slots import has_ended
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 Reason = Literal["died", "timeout", "refused"]
@@ -22,15 +22,12 @@ Reason = Literal["died", "timeout", "refused"]
 _MODULE = "dorylax.serverless.backends.local.worker"
 _READ_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 2 * MAX_EVENT_BYTES
-"""Of an answer, which is as long as an event at most and a third longer in base64."""
+"""Of an answer, which is at most as long as an event, and a third longer in base64."""
 
 
 @final
 class WorkerProcess:
-    """A worker that is starting or waits for events.
-
-    One thread starts it, asks and ends it; another may only `terminate` or `kill`. Once a method has raised an
-    InvokeError, the process has ended.
+    """A worker that is starting or waits for events; see `Sandboxed`.
 
     Args:
         settings: the first line that it reads.
@@ -42,8 +39,8 @@ class WorkerProcess:
 
     def __init__(self, settings: bytes, environment: Mapping[str, str]) -> None:
         try:
-            # Started anew, never forked: a fork of a process with XLA's threads may hang. In a session of its own, so that
-            # Ctrl-C in a terminal reaches it at no moment, not even before it has learned to ignore that.
+            # Never forked: a fork of a process with XLA's threads may hang. In a session of its own, so that Ctrl-C in a
+            # terminal never reaches it, not even before it has set itself to ignore that.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE],
                 stdin=subprocess.PIPE,
@@ -57,7 +54,7 @@ class WorkerProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
-        # So that nobody waits for a process that has stopped to read.
+        # So that nobody waits for a process that has stopped reading.
         os.set_blocking(self._input, False)
         os.set_blocking(self._output, False)
         self._greeting = settings
@@ -84,11 +81,7 @@ class WorkerProcess:
             line = self._exchange(b"", deadline, timeout, "starting")
 
     def ask(self, event: bytes, timeout: float) -> bytes:
-        """Sends an event and waits for the answer.
-
-        Raises:
-            InvokeError: it died, answered what is no answer, or took longer than `timeout` seconds.
-        """
+        """Sends an event and waits for the answer; see `Sandboxed`."""
         line = self._exchange(line_of(event), time.monotonic() + timeout, timeout, "computing")
         try:
             return content_of(line)
@@ -104,11 +97,11 @@ class WorkerProcess:
         self._process.kill()
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it has ended; whether it has."""
+        """Waits until it has ended; says whether it has."""
         return has_ended(self._process, timeout)
 
     def end(self) -> None:
-        """Ends it, if it has not, and gives back all that it held; a second call does nothing."""
+        """Ends it, if it has not ended, and frees all that it held; a second call does nothing."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -142,7 +135,7 @@ class WorkerProcess:
         return found
 
     def _died(self, doing: str) -> InvokeError:
-        # Its output is closed a moment before its exit status can be had.
+        # Its output closes a moment before its exit status is known.
         self.wait(timeout=1.0)
         code = self._process.poll()
         if code is not None and code > 0 and doing == "starting":

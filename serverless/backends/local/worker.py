@@ -1,8 +1,8 @@
 """A worker process: `python -m dorylax.serverless.backends.local.worker`, started by `pool.local_workers`.
 
-On its standard input come its settings and then events, a line each; on its standard output it answers, a line for each.
-It ends when its input ends, whatever it is doing: then nobody waits for it any more. Modules that need JAX are imported
-after the first line, which says how JAX is set.
+It reads its settings and then events from its standard input, a line each, and writes a line to its standard output for
+each. It ends when its input ends, whatever it is doing: nobody waits for it any more. Modules that need JAX are imported
+after the first line, which holds JAX's settings.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dorylax.serverless.handler.settings import SandboxSettings
 
 
 class Streams(NamedTuple):
-    """The lines of the pool."""
+    """The pipes to and from the pool."""
 
     requests: BinaryIO
     answers: BinaryIO
 
 
 def private_streams() -> Streams:
-    """Takes standard input and output away from everybody else.
+    """Takes standard input and output for the pool alone.
 
-    What is printed, by Python or by libraries, goes to the standard error from now on; who reads finds nothing.
+    From now on what Python or libraries print goes to the standard error, and what they read is empty.
     """
     streams = Streams(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     sys.stdout.flush()
@@ -45,7 +45,7 @@ def read_lines(requests: BinaryIO, at_end: Callable[[], None]) -> queue.SimpleQu
 
     Args:
         requests: where they come from.
-        at_end: what is done at the end, in that thread.
+        at_end: called at the end, in that thread.
     """
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
@@ -60,12 +60,13 @@ def read_lines(requests: BinaryIO, at_end: Callable[[], None]) -> queue.SimpleQu
 
 def main() -> None:
     """Serves until the input ends."""
-    # Whoever started it decides when it ends; Ctrl-C in a terminal goes to all processes.
+    # Its parent decides when it ends; Ctrl-C in a terminal goes to all processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     streams = private_streams()
     lines = read_lines(streams.requests, _exit)
     settings = SandboxSettings.from_line(lines.get())
 
+    # Late: these take a second to import, and the end of the input must be seen meanwhile.
     import jax
 
     from dorylax.serverless.data.client import DataClient
@@ -91,7 +92,7 @@ def _say(answers: BinaryIO, line: bytes) -> None:
 
 
 def _exit() -> None:
-    # At once, without waiting for threads: the other may be in the middle of a computation or a transfer.
+    # At once, without waiting for threads: one may be in the middle of a computation or a transfer.
     os._exit(0)
 
 

@@ -21,7 +21,7 @@ _MACHINES = {"x86_64": "linux/amd64", "AMD64": "linux/amd64", "aarch64": "linux/
 _LAST_LINES = 5
 
 
-class Run(Protocol):
+class RunCommand(Protocol):
     """Runs a command, with bytes for its standard input and variables added to its environment."""
 
     def __call__(self, command: Sequence[str], content: bytes | None, environment: Mapping[str, str]) -> None:
@@ -58,7 +58,7 @@ def find_engine(which: Callable[[str], str | None] = shutil.which) -> str:
     )
 
 
-def build_and_push(engine: str, context: Context, address: str, login: Login, run: Run | None = None) -> None:
+def build_and_push(engine: str, context: Context, address: str, login: Login, run: RunCommand | None = None) -> None:
     """Builds an image and pushes it.
 
     Args:

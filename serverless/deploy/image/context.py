@@ -1,4 +1,4 @@
-"""The build context: all files that an engine needs besides the base image and the wheels."""
+"""The build context: all files that a container engine needs besides the base image and the wheels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TAG = re.compile(rf".*:(?P<dorylax>[^:/]+)-jax(?P<jax>[^:/]+)-(?:x86_64|arm64)-
 
 @final
 class Releases(NamedTuple):
-    """The releases that have to agree where tasks are made and where they are run."""
+    """The releases that must be the same where tasks are made and where they run."""
 
     dorylax: str
     jax: str
@@ -35,7 +35,7 @@ class Releases(NamedTuple):
 
     @classmethod
     def of_image(cls, address: str) -> Releases | None:
-        """Those that the tag of an image names; None where it is none of ours."""
+        """Those that an image's tag names; None if it is not one of ours."""
         found = _TAG.fullmatch(address)
         return None if found is None else cls(found["dorylax"], found["jax"])
 
@@ -47,7 +47,7 @@ class Context:
 
     Attributes:
         architecture: of the function.
-        distributions: names of what is installed.
+        distributions: names of those to install.
         files: contents by path, `/` between parts: the Dockerfile, the requirements, the modules.
     """
 
@@ -57,7 +57,7 @@ class Context:
 
     @classmethod
     def make(cls, architecture: Architecture, *, lapack: bool = False, base: str | None = None) -> Context:
-        """The context of this very installation.
+        """The context of this installation.
 
         Args:
             architecture: of the function.
@@ -65,7 +65,7 @@ class Context:
             base: image to begin from, with the running Python's minor version (default: Python's own).
 
         Raises:
-            DeployError: something that is needed is not installed.
+            DeployError: a distribution is not installed.
         """
         python = sys.version_info[:2]
         pinned = "".join(f"{line}\n" for line in requirements(lapack=lapack))
@@ -100,10 +100,10 @@ class Context:
 
 
 def make_empty(folder: Path) -> None:
-    """Makes a folder, or takes one that is empty.
+    """Makes a folder, or takes an empty one.
 
     Raises:
-        DeployError: it is not.
+        DeployError: it is not empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

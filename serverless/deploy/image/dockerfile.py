@@ -1,7 +1,7 @@
 """The Dockerfile, as text. No effects.
 
-Everything is installed and compiled in a first stage on the building machine; the image is the base and copies from there.
-So one for other processors needs no emulation: bytecode is the same everywhere, and wheels are chosen by platform.
+A first stage installs and compiles everything on the building machine; the image is the base and copies from there. So
+an image for other processors needs no emulation: bytecode is the same everywhere, and wheels are chosen by platform.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ PLATFORMS = {"x86_64": "linux/amd64", "arm64": "linux/arm64"}
 """What container engines call Lambda's architectures."""
 
 _WHEELS = {"x86_64": "x86_64", "arm64": "aarch64"}
-# glibc of the oldest wheels that there are up to that of Debian 11; pip does not infer the older ones.
+# From the glibc of the oldest wheels to Debian 11's; pip does not infer older ones.
 _GLIBC = range(17, 32)
 
 COMPILE = ("-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash")
-"""Bytecode that is taken as it is: the files never change, and their times may when an image is unpacked."""
+"""Bytecode that is used unchecked: the files never change, but their times may when an image is unpacked."""
 
 
 def default_base(python: tuple[int, int]) -> str:
-    """The base image: Python's own, from a registry that asks for no account."""
+    """The base image: Python's own, from a registry that needs no account."""
     return f"public.ecr.aws/docker/library/python:{python[0]}.{python[1]}-slim"
 
 
@@ -35,7 +35,7 @@ def dockerfile(architecture: Architecture, base: str, python: tuple[int, int]) -
 
     Args:
         architecture: of the function.
-        base: an image with Python for it and for the building machine.
+        base: an image with Python, for that architecture and for the building machine.
         python: its version, major and minor.
     """
     platforms = [f"manylinux2014_{_WHEELS[architecture]}"]

@@ -1,6 +1,6 @@
 """The Dockerfile's steps without a container engine and without a network: the image's files in an empty folder.
 
-Distributions are copied from this installation, so that the root is one for this machine, whatever the architecture.
+Distributions are copied from this installation, so the root is for this machine, whatever the architecture.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ json.dump({{"seconds": seconds, "resident": resident, "response": response, "fil
 
 
 @final
-class Size(NamedTuple):
+class RootSize(NamedTuple):
     """How much a root holds.
 
     Attributes:
         files: how many.
         nbytes: bytes of all.
-        parts: bytes by folder or file on the top, largest first.
+        parts: bytes by top-level folder or file, largest first.
     """
 
     files: int
@@ -52,12 +52,12 @@ class Size(NamedTuple):
 
 
 @final
-class Started(NamedTuple):
+class StartMeasurement(NamedTuple):
     """What a fresh interpreter did with a root.
 
     Attributes:
         seconds: to import the entry point, XLA started.
-        resident_bytes: that the process has held at most.
+        resident_bytes: the process's peak.
         response: to a warm invocation.
         files: of the modules that were imported from the root, relative to it.
     """
@@ -69,7 +69,7 @@ class Started(NamedTuple):
 
 
 def build(context: Context, root: Path) -> Path:
-    """Makes the image's own files in a folder that is empty or not there.
+    """Makes the image's own files in a folder that is empty or does not exist.
 
     Returns:
         The folder in it that Python imports from.
@@ -88,7 +88,7 @@ def build(context: Context, root: Path) -> Path:
     return target
 
 
-def size(target: Path) -> Size:
+def size(target: Path) -> RootSize:
     """How much a root holds."""
     parts: dict[str, int] = {}
     count = 0
@@ -97,20 +97,20 @@ def size(target: Path) -> Size:
             count += 1
             part = path.relative_to(target).parts[0]
             parts[part] = parts.get(part, 0) + path.stat().st_size
-    return Size(count, sum(parts.values()), dict(sorted(parts.items(), key=lambda entry: -entry[1])))
+    return RootSize(count, sum(parts.values()), dict(sorted(parts.items(), key=lambda entry: -entry[1])))
 
 
-def start(target: Path, invocation: bytes) -> Started:
-    """Imports the entry point in a fresh interpreter that sees nothing else, and has it answer.
+def start(target: Path, invocation: bytes) -> StartMeasurement:
+    """Has a fresh interpreter that sees nothing else import the entry point and answer an invocation.
 
     Args:
-        target: what `build` gave.
+        target: from `build`.
         invocation: `Invocation`, encoded.
 
     Raises:
         DeployError: it cannot be imported, or does not answer.
     """
-    # As on Lambda: no home, nothing written, no site-packages.
+    # As on Lambda: no home directory, nothing written, no site-packages.
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", _PROBE, str(target.absolute())],
@@ -127,7 +127,7 @@ def start(target: Path, invocation: bytes) -> Started:
     answer = json.loads(done.stdout)
     files = tuple(Path(file).relative_to(target.absolute()).as_posix() for file in answer["files"])
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-    return Started(answer["seconds"], unit * answer["resident"], answer["response"], files)
+    return StartMeasurement(answer["seconds"], unit * answer["resident"], answer["response"], files)
 
 
 def _copy(name: str, target: Path) -> None:

@@ -18,8 +18,8 @@ from dorylax.jax_internals import ClosedJaxpr, close, eval_jaxpr, is_literal
 from dorylax.layers.models.gcnii import GCNII
 from dorylax.program.artefact.canonical import canonical, share
 from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.program import trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 
 
 def stage(fun: Callable[..., Any], *shapes: str, dtypes: str = "") -> ClosedJaxpr:

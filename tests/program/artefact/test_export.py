@@ -16,22 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from support.reference import Intervals, ReferenceExecutor, artefact_compiler, interpret
 
 from dorylax.graph.graph import Graph
 from dorylax.jax_internals import close, fresh_var
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
 from dorylax.ops import gather
-from dorylax.program.artefact.export import MANIFEST, StageSet, artefact_compiler, export_stages, load, save
+from dorylax.program.artefact.export import MANIFEST, StageSet, export_stages, load, save
 from dorylax.program.artefact.stage_file import StageFileError, StageReference, sha256_of
 from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.model.loss import cross_entropy
-from dorylax.program.program import Program
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
+from dorylax.program.program import Program, trace
 from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 
 V, E, F, C = 11, 40, 5, 3
 SPEC = DataSpec((RowSpec("vertex", (F,), "float32", "features"),), RowSpec("vertex", (), "int32", "labels"))
@@ -140,7 +138,7 @@ from flax import nnx
 from dorylax.layers import GCN
 from dorylax.program.artefact.export import export_stages
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
+from dorylax.program.program import trace
 
 spec = DataSpec((RowSpec("vertex", (5,), "float32", "features"),), RowSpec("vertex", (), "int32", "labels"))
 # The second one's parameters have other values, and all its variables other ids.

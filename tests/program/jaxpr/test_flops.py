@@ -6,15 +6,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax import export, lax
 
-from dorylax.graph.graph import Graph
 from dorylax.jax_internals import JaxprEqn, make_jaxpr_of, threefry2x32_p
-from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
-from dorylax.ops.primitives.base import structure_of
-from dorylax.program.jaxpr.flops import SOFTMAX, THREEFRY, TRANSCENDENTAL, elements, equation_flops, value_bytes
+from dorylax.ops.primitives.operator import TRANSCENDENTAL
+from dorylax.program.jaxpr.flops import THREEFRY, equation_flops
 
 SIZES = {"n": 7, "e": 30}
 N, E = export.symbolic_shape("n, e")
@@ -87,55 +84,5 @@ def test_operations_counted_by_hand(function: Any, operands: list[Any], expected
     assert equation_flops(last(function, *operands), SIZES) == expected
 
 
-V, EDGES, H, F = 5, 12, 2, 3
-GRAPH = Graph.from_coo(np.arange(EDGES) % V, (np.arange(EDGES) * 2) % V, num_vertices=V)
-VERTEX, EDGE, SCORES = array(V, H, F), array(EDGES, H, F), array(EDGES, H)
-
-
-@pytest.mark.parametrize(
-    ("operator", "operands", "expected"),
-    [
-        (lambda s, x: linear.gather_sum(x, s, direction="out"), [VERTEX], EDGES * 6),
-        (lambda s, x: linear.expand(x, s, direction="in"), [VERTEX], 0),
-        (lambda s, x: linear.collect(x, s, direction="in"), [EDGE], EDGES * 6),
-        (lambda s, x, w: bilinear.gather_weighted(x, w, s, direction="in"), [VERTEX, SCORES], 2 * EDGES * 6),
-        (lambda s, a, b: bilinear.edge_dot(a, b, s), [VERTEX, VERTEX], 2 * EDGES * 6),
-        (lambda s, x: extremum.gather_extremum(x, s, reduce="max"), [VERTEX], EDGES * 6),
-        (lambda s, x: extremum.collect_extremum(x, s, reduce="max"), [EDGE], EDGES * 6),
-        (lambda s, a, b, x: extremum.select_sum(a, b, x, s, direction="in"), [VERTEX] * 3, 2 * EDGES * 6),
-        (lambda s, x, y: softmax.edge_softmax(x, y, s), [SCORES, array(V, H)], SOFTMAX * (EDGES + V) * H),
-        (lambda s: counts.degrees(s, direction="in"), [], V),
-        (counts.self_loops, [], 2 * EDGES),
-    ],
-)
-def test_graph_operators(operator: Any, operands: list[Any], expected: int) -> None:
-    structure = structure_of(GRAPH)
-    specs = [jax.ShapeDtypeStruct(part.shape, part.dtype) for part in structure]
-    equation = last(lambda *a: operator(type(structure)(*a[:5]), *a[5:]), *specs, *operands)
-    assert equation.primitive.name.startswith("dorylax_")
-    assert equation_flops(equation, {}) == expected
-
-
-def test_every_graph_operator_has_a_rule() -> None:
-    """One without would count as elementwise, in silence."""
-    from dorylax.program.jaxpr import flops
-
-    modules = (bilinear, counts, extremum, linear, softmax)
-    operators = {
-        value.primitive.name for module in modules for value in vars(module).values() if hasattr(value, "primitive")
-    }
-    assert len(operators) == 11
-    assert operators <= flops._RULES.keys()
-
-
 def test_what_an_unknown_primitive_counts() -> None:
     assert equation_flops(last(lambda x: lax.nextafter(x, x), array(N, 5)), SIZES) == 35
-
-
-def test_bytes() -> None:
-    assert elements(array(N, 5), SIZES) == 35
-    assert value_bytes(array(N, 5), SIZES) == 140
-    assert value_bytes(array(E, 2, dtype="bool"), SIZES) == 60
-    assert value_bytes(array(N + 1, 2, dtype="uint32"), SIZES) == 64
-    assert value_bytes(array(dtype="float32"), SIZES) == 4
-    assert value_bytes(jax.typeof(jax.random.key(0)), SIZES) == 8

@@ -13,7 +13,7 @@ from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, make_jaxpr_of
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.symbols import new_dimensions
 from dorylax.program.tracing.flatten import flatten
-from dorylax.program.tracing.places import Places
+from dorylax.program.tracing.row_numbers import RowNumbers
 
 V = 5
 X = np.random.default_rng(0).normal(size=(V, 3)).astype(np.float32)
@@ -27,8 +27,8 @@ def symbolic(fun: Callable[..., Any]) -> ClosedJaxpr:
     n, e = new_dimensions()
     specs = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in ((n,), (e,), (), ())]
     closed = make_jaxpr_of(lambda *inputs: fun(inputs[4]), *specs, jax.ShapeDtypeStruct((n, 3), jnp.float32))
-    places = Places(places={"vertex": 0, "edge": 1}, counts={"vertex": 2, "edge": 3})
-    return flatten(closed, custom=True, places=places)
+    row_numbers = RowNumbers(numbers={"vertex": 0, "edge": 1}, counts={"vertex": 2, "edge": 3})
+    return flatten(closed, custom=True, row_numbers=row_numbers)
 
 
 def scanned(x: Any) -> Any:

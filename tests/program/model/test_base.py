@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from dorylax.program.model.base import Keywords, Structure, training_flags
+from dorylax.program.model.base import Keywords, ModelStructure, training_flags
 from dorylax.program.model.function import FunctionStructure
 
 
@@ -21,8 +21,8 @@ def test_no_flag_is_made_up() -> None:
 
 
 def test_structures_satisfy_the_contract() -> None:
-    assert isinstance(FunctionStructure(print), Structure)
-    assert not isinstance(print, Structure)
+    assert isinstance(FunctionStructure(print), ModelStructure)
+    assert not isinstance(print, ModelStructure)
 
 
 def test_keywords_are_what_a_signature_takes_by_name() -> None:

@@ -12,10 +12,10 @@ import pytest
 from support.graphs import messy_graph
 
 from dorylax.jax_internals import JaxprEqn, Var, eval_jaxpr, make_jaxpr_of
-from dorylax.ops.primitives.base import Structure, structure_of
 from dorylax.ops.primitives.bilinear import gather_weighted
 from dorylax.ops.primitives.extremum import gather_extremum
 from dorylax.ops.primitives.linear import gather_sum
+from dorylax.ops.primitives.structure import Structure, structure_of
 from dorylax.program.jaxpr.builder import Builder
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.symbols import new_dimensions

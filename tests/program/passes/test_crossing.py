@@ -16,9 +16,9 @@ from support import zoo
 from dorylax import ops
 from dorylax.jax_internals import JaxprEqn, Var, variables
 from dorylax.program import Program, optimise, trace
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.passes import crossing
 from dorylax.program.passes.crossing import FORBIDDEN, Crossing, choose_crossings
-from dorylax.program.tracing.flatten import is_graph_operator
 
 INPUTS = ("x", "norm")
 SHAPES = {"w": (1, zoo.C)}
@@ -63,7 +63,7 @@ def prices(seed: int) -> Callable[[JaxprEqn, Crossing], float]:
     """In sixteenths of a byte, which capacities hold exactly."""
 
     def price(equation: JaxprEqn, given: Crossing) -> float:
-        draw = random.Random(seed * 1000 + given.program.facts.order[id(equation)])
+        draw = random.Random(seed * 1000 + given.program.analysis.order[id(equation)])
         return FORBIDDEN if draw.random() < 0.15 else draw.randint(0, 60) / 16
 
     return price
@@ -74,7 +74,7 @@ class Instance:
 
     def __init__(self, chooser: Any, target: int, wanted: list[Var]) -> None:
         self._chooser, self._target, self._wanted = chooser, target, wanted
-        self._task, facts = chooser.tasks[target], chooser._facts
+        self._task, analysis = chooser.tasks[target], chooser._analysis
         self._at_hand = {var for var in self._task.read if chooser._has_rows(var)} - set(wanted)
         self._makers: dict[Var, JaxprEqn] = {}
         self.optional: dict[int, float] = {}
@@ -85,7 +85,7 @@ class Instance:
                 chooser._program, self._task, task, lambda source=source: chooser._exclusive(source, target)
             )
             for equation in task.equations:
-                if facts.floats(equation):
+                if analysis.floats(equation):
                     self._floating.add(id(equation))
                 elif any(chooser._home[var] != source for var in equation.outvars):
                     continue

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from support import zoo
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
 from dorylax.program.passes.cut import cut
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 
 SHAPES = {"a": (zoo.F, 8), "b": (8, zoo.C)}
 
@@ -57,7 +56,7 @@ def copies(program: Program, *names: str) -> Counter[int]:
         id(e)
         for task in program.tasks
         for e in task.equations
-        if e.primitive.name in names and not program.facts.floats(e)
+        if e.primitive.name in names and not program.analysis.floats(e)
     )
 
 

@@ -14,10 +14,10 @@ from support.graphs import messy_graph
 from dorylax.layers import GCN
 from dorylax.ops import native
 from dorylax.program import PASSES, DataSpec, Program, RowSpec, optimise, trace
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.arguments import RunData, training_weights
-from dorylax.program.tracing.flatten import is_graph_operator
 
 F, C = 9, 4
 GRAPH = messy_graph()

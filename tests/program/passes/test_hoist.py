@@ -15,10 +15,10 @@ from support import zoo
 from dorylax import ops
 from dorylax.jax_internals import is_literal
 from dorylax.program import Program, trace
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.passes.hoist import hoist
 from dorylax.program.passes.prune import prune
 from dorylax.program.rows.types import Rows
-from dorylax.program.tracing.flatten import is_graph_operator
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}
 
@@ -103,7 +103,7 @@ def kept(program: Program) -> list[Any]:
     read = dict.fromkeys(
         v for k, t in enumerate(program.tasks) if t.when == "epoch" for v in program.interfaces[k].reads
     )
-    return [var for var in read if var in made and isinstance(program.facts.types[var], Rows)]
+    return [var for var in read if var in made and isinstance(program.analysis.types[var], Rows)]
 
 
 def operators(program: Program, when: str) -> int:
@@ -137,7 +137,7 @@ def test_dropout_after_the_gather_does_not() -> None:
 def test_attention_of_data_alone() -> None:
     program = hoisted("attention")
     assert operators(program, "once") == 1
-    assert [program.facts.types[var].space for var in kept(program)] == ["edge"]  # type: ignore[union-attr]
+    assert [program.analysis.types[var].space for var in kept(program)] == ["edge"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", CASES)

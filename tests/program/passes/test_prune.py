@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from support import zoo
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
 from dorylax.program.model.loss import cross_entropy
 from dorylax.program.passes.prune import prune
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 from dorylax.program.tracing.arguments import RunData, StepResult
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}

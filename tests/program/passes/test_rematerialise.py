@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from support import zoo
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
 from dorylax.program.passes.rematerialise import rematerialise
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 
 SHAPES = {"a": (zoo.F, 16), "b": (16, zoo.C)}
 
@@ -80,7 +79,7 @@ def test_only_backward_stages_change(program: Program) -> None:
 def test_nothing_of_the_backward_pass_is_repeated(program: Program) -> None:
     after = copies(rematerialise(program))
     for equation in program.traced.step.jaxpr.eqns:
-        if any(var in program.facts.backward for var in equation.outvars) and not program.facts.floats(equation):
+        if any(var in program.analysis.backward for var in equation.outvars) and not program.analysis.floats(equation):
             assert after[id(equation)] == 1
 
 

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 from support import zoo
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.layers import GCNConv
 from dorylax.program import Program, optimise, trace
 from dorylax.program.model.base import ModelParts
 from dorylax.program.passes.reorder import reorder
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 from dorylax.program.tracing.arguments import RunData
 
 F, C = zoo.F, zoo.C

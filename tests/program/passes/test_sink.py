@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from support import zoo
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
 from dorylax.program.passes.sink import sink
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 
 INPUTS = ("x", "norm")
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}
@@ -44,7 +43,7 @@ def levels(program: Program, primitive: str) -> list[int]:
 
 
 def copies(program: Program) -> Counter[int]:
-    return Counter(id(e) for t in program.tasks for e in t.equations if not program.facts.floats(e))
+    return Counter(id(e) for t in program.tasks for e in t.equations if not program.analysis.floats(e))
 
 
 def loss_task(program: Program) -> int:

@@ -13,14 +13,13 @@ from support.oracle import assert_same, oracle
 
 from dorylax import ops
 from dorylax.jax_internals import make_jaxpr_of
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.passes import optimise
-from dorylax.program.program import Program
+from dorylax.program.program import Program, trace
 from dorylax.program.tracing.arguments import RunData, training_weights
-from dorylax.program.tracing.flatten import is_graph_operator
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 
 V, E = 12, 20
 GRAPH = messy_graph(V, E)

@@ -12,12 +12,11 @@ import pytest
 from dorylax import ops
 from dorylax.jax_internals import is_key
 from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.passes import PASSES, optimise
-from dorylax.program.program import Program
+from dorylax.program.program import Program, trace
 from dorylax.program.tasks.task import Task
-from dorylax.program.tracing.flatten import is_graph_operator
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 
 SPEC = DataSpec(
     (RowSpec("vertex", (3,)), RowSpec("edge", (2,), name="edges")),
@@ -130,12 +129,12 @@ def test_fuse_joins_the_two_directions_of_a_level(plain: Program) -> None:
 
 
 def test_what_floats_is_copied_into_every_task_that_reads_it(plain: Program) -> None:
-    facts = plain.facts
+    analysis = plain.analysis
     for task, interface in zip(plain.tasks, plain.interfaces, strict=True):
         if task.kind != "stage":
             continue
         makers = {var: e for e in plain.traced.step.jaxpr.eqns for var in e.outvars}
-        assert not any(var in makers and facts.floats(makers[var]) for var in interface.reads)
+        assert not any(var in makers and analysis.floats(makers[var]) for var in interface.reads)
 
 
 def test_rows_that_are_all_alike_are_made_for_graph_operators() -> None:

@@ -13,9 +13,9 @@ from support.graphs import messy_graph
 from dorylax import ops
 from dorylax.graph.reorder import reorder
 from dorylax.program.model.base import ModelParts
+from dorylax.program.program import trace
 from dorylax.program.tracing.arguments import RunData, data_values, step_values, training_weights, unpack, unpack_output
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 from dorylax.program.tracing.traced import Traced
 
 V, E = 8, 14

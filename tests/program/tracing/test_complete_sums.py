@@ -13,6 +13,7 @@ import pytest
 from support import zoo
 from support.covering import pairwise
 from support.oracle import TOLERANCE, assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 from support.summing_models import SUMMING
 
 from dorylax import ops
@@ -20,8 +21,6 @@ from dorylax.program import PASSES, SplitError, optimise, trace
 from dorylax.program.jaxpr.global_sum import is_global_sum
 from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.program import Program
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 
 CUTS = {1: (0, 20), 3: (0, 1, 12, 20), 7: (0, 1, 2, 7, 8, 11, 19, 20)}
 FACTORS: dict[str, Any] = {

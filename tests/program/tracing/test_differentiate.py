@@ -10,9 +10,9 @@ from support.graphs import messy_graph
 from dorylax import ops
 from dorylax.jax_internals import eval_jaxpr
 from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.program import trace
 from dorylax.program.tracing.differentiate import differentiate
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 from dorylax.program.tracing.traced import Output, Traced
 
 SPEC = DataSpec(

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from support.graphs import messy_graph
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program import DataSpec, RowSpec, optimise, trace
 from dorylax.program.model import function
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 from dorylax.program.tracing.arguments import RunData, training_weights
 
 V, E, F, C = 20, 50, 4, 3

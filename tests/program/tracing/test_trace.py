@@ -13,16 +13,14 @@ from flax import linen, nnx
 from support.graphs import messy_graph
 from support.linen_models import LinenGCN
 from support.oracle import assert_same, oracle
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.kinds import take_apart
-from dorylax.program.program import Program
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
+from dorylax.program.program import Program, trace
 from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 
 V, E, F, C = 12, 20, 3, 2
 GRAPH = messy_graph(V, E)

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import pytest
 
 from dorylax import ops
+from dorylax.program.program import trace
 from dorylax.program.rows.types import Free, GraphArray, Rows
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 from dorylax.program.tracing.traced import Input
 
 

@@ -5,21 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from jax import export
 
-from dorylax.jax_internals import JaxprEqn, make_jaxpr_of
 from dorylax.layers import GAT, GCN
 from dorylax.ops import gather
-from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
-from dorylax.ops.primitives.base import Structure
-from dorylax.program.program import Program
+from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
-from dorylax.program.view.cost import ProgramCost, cost, gathered_bytes, is_gather
+from dorylax.program.view.cost import ProgramCost, cost, is_gather
 
 V, E = 10, 30
 SPEC = DataSpec((RowSpec("vertex", (5,)),), RowSpec("vertex", (), "int32", "labels"), num_vertices=V, num_edges=E)
@@ -134,40 +128,3 @@ def test_stages_of_graph_servers_ship_nothing() -> None:
     program = trace(GAT(5, 4, 3, heads=2, rngs=nnx.Rngs(0)), SPEC)
     for task, one in zip(program.tasks, program.cost().tasks, strict=True):
         assert (one.shipped_bytes > 0) == (task.place == "worker")
-
-
-N, M = export.symbolic_shape("n, e")
-GRAPH = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in [((N + 1, 2), jnp.uint32), ((M,), jnp.int32)] * 2]
-GRAPH.append(GRAPH[1])
-
-
-def operator(function: Any, *operands: tuple[Any, ...]) -> JaxprEqn:
-    specs = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in operands]
-    return make_jaxpr_of(lambda *a: function(Structure(*a[:5]), *a[5:]), *GRAPH, *specs).jaxpr.eqns[-1]
-
-
-H, F = 2, 3
-ROW, PAIR = H * F * 4, H * 4
-
-
-@pytest.mark.parametrize(
-    ("function", "operands", "expected"),
-    [
-        (lambda s, x: linear.gather_sum(x, s, direction="out"), [(N, H, F)], E * (ROW + 4)),
-        (lambda s, x: linear.expand(x, s, direction="out"), [(N, H, F)], E * (ROW + 4)),
-        (lambda s, x: linear.expand(x, s, direction="in"), [(N, H, F)], V * ROW),
-        (lambda s, x: linear.collect(x, s, direction="in"), [(M, H, F)], E * ROW),
-        (lambda s, x: linear.collect(x, s, direction="out"), [(M, H, F)], E * (ROW + 4)),
-        (lambda s, x, w: bilinear.gather_weighted(x, w, s, direction="in"), [(N, H, F), (M, H)], E * (ROW + 4 + PAIR)),
-        (lambda s, x, w: bilinear.gather_weighted(x, w, s, direction="out"), [(N, H, F), (M, H)], E * (ROW + 8 + PAIR)),
-        (lambda s, a, b: bilinear.edge_dot(a, b, s), [(N, H, F)] * 2, V * ROW + E * (ROW + 4)),
-        (lambda s, x: extremum.gather_extremum(x, s, reduce="max"), [(N, H, F)], E * (ROW + 4)),
-        (lambda s, x: extremum.collect_extremum(x, s, reduce="max"), [(M, H, F)], E * ROW),
-        (lambda s, a, b, x: extremum.select_sum(a, b, x, s, direction="in"), [(N, H, F)] * 3, V * ROW + E * (2 * ROW + 4)),
-        (lambda s, x, y: softmax.edge_softmax(x, y, s), [(M, H), (N, H)], (E + V) * PAIR),
-        (lambda s: counts.degrees(s, direction="in"), [], 0),
-        (counts.self_loops, [], E * 4),
-    ],
-)  # fmt: skip
-def test_what_each_operator_reads(function: Any, operands: list[tuple[Any, ...]], expected: int) -> None:
-    assert gathered_bytes(operator(function, *operands), {"n": V, "e": E}) == expected

@@ -13,11 +13,11 @@ from flax import nnx
 from dorylax.layers import GAT, GCN, GIN
 from dorylax.ops import gather
 from dorylax.program.passes import PASSES, optimise
-from dorylax.program.program import Program
+from dorylax.program.program import Program, trace
+from dorylax.program.tasks.label import task_label
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 from dorylax.program.view.cost import is_gather
-from dorylax.program.view.describe import describe, description, operator_name, quantity, task_label
+from dorylax.program.view.describe import describe, description, operator_name, quantity
 
 SPEC = DataSpec(
     (RowSpec("vertex", (50,), name="features"),),

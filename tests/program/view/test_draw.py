@@ -12,14 +12,14 @@ from flax import nnx
 
 from dorylax.layers import GAT, GCN, MLP, GraphSAGE
 from dorylax.program.passes import optimise
-from dorylax.program.program import Program
+from dorylax.program.program import Program, trace
+from dorylax.program.tasks.label import task_label
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.program.tracing.trace import trace
 from dorylax.program.view import svg
+from dorylax.program.view.arrangement import arrange
 from dorylax.program.view.boxes import BOX_HEIGHT, BOX_WIDTH
-from dorylax.program.view.describe import crossing_values, sources, task_label
+from dorylax.program.view.describe import crossing_values, sources
 from dorylax.program.view.draw import draw
-from dorylax.program.view.layout import Layout, arrange
 
 SPEC = DataSpec((RowSpec("vertex", (50,)),), RowSpec("vertex", (), "int32", "labels"))
 MODELS: dict[str, Any] = {

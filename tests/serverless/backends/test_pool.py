@@ -140,7 +140,7 @@ def test_close_ends_all_even_what_has_stopped_and_fails_what_runs(servers: Any, 
             os.kill(pid, signal.SIGSTOP)
         calls = [asyncio.ensure_future(pool.invoke(servers.event(), LONG)) for _ in range(4)]
         await asyncio.sleep(0)  # until they are in the queue
-        while len(pool._crew._requests) > 2:
+        while len(pool._slots._callers._requests) > 2:
             await asyncio.sleep(0.001)
         pids.extend(pool.pids)
         pool.close()

@@ -22,6 +22,16 @@ def test_a_queue_that_grows_means_fewer() -> None:
     assert follow(Autotuner(start=40, most=100), [10, 20, 30, 40]) == [35, 29, 22, 14]
 
 
+def test_the_step_halves_where_the_direction_changes() -> None:
+    assert follow(Autotuner(start=40, most=100), [10, 0, 10, 0]) == [35, 37, 36, 37]
+    assert Autotuner(start=4, most=100).observe(10) == 3  # never by less than 1
+
+
+def test_a_queue_of_one_is_as_good_as_an_empty_one() -> None:
+    assert Autotuner(start=40, most=100).observe(1) == 40
+    assert Autotuner(start=40, most=100).observe(2) == 35
+
+
 def test_a_queue_that_drains_means_more() -> None:
     tuner = Autotuner(start=40, most=100)
     low = tuner.observe(80)

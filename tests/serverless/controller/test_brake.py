@@ -1,4 +1,4 @@
-"""Controllers whose calls are throttled, on the virtual clock: by a script, and by a cloud that lets only so many run."""
+"""Controllers whose calls are throttled, on the virtual clock: by a script, and by a cloud that limits calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from support.scripted_backend import Act, Asked, task
 
 from dorylax.clock import VirtualClock
-from dorylax.serverless.controller import Call, Controller, Limit, Stragglers, Throttle
+from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers, Throttle
 from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 either_way = pytest.mark.parametrize("deadline", [None, 1e6], ids=["in place", "watched"])
@@ -139,7 +139,7 @@ def crowd(controllers: int, slots: int, limit: int, tasks: int, *, lifted: float
             Controller(
                 cloud,
                 clock,
-                limit=Limit(slots),
+                limit=SlotLimit(slots),
                 stragglers=Stragglers(),
                 attempts=1,
                 deadline=None,

@@ -1,4 +1,4 @@
-"""What becomes of tasks whose attempts answer, fail, straggle, or never end, on scripted backends."""
+"""Tasks whose attempts answer, fail, straggle, or never end, on scripted backends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.scripted_backend import Act, Asked, task
 
 from dorylax.clock import RealClock, VirtualClock
-from dorylax.serverless.controller import Call, Limit, Stragglers
+from dorylax.serverless.controller import Call, SlotLimit, Stragglers
 from dorylax.serverless.task import TaskFailedError, TensorResult
 
 CLOCKS = {"real": RealClock, "virtual": VirtualClock}
@@ -573,7 +573,7 @@ def follow(
 ) -> list[Any]:
     """Runs six tasks, checks everything that must hold, and gives all that happened."""
 
-    async def change(clock: VirtualClock, limit: Limit) -> None:
+    async def change(clock: VirtualClock, limit: SlotLimit) -> None:
         for seconds, slots in limits:
             await clock.sleep(seconds, (-1,))
             limit.set(slots)

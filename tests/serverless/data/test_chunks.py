@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.serverless.data.chunks import Chunks, Piece
+from dorylax.serverless.data.chunks import ByteRange, Chunks
 from dorylax.serverless.wire.errors import WireError
 
 
@@ -30,8 +30,8 @@ def test_what_has_no_bytes_is_one_chunk_of_nothing():
 
 def test_small_tensors_share_a_chunk_and_long_ones_are_cut():
     chunks = Chunks([3, 10], 8)
-    assert chunks.pieces(0) == (Piece(0, 0, 3), Piece(1, 0, 5))
-    assert chunks.pieces(1) == (Piece(1, 5, 10),)
+    assert chunks.pieces(0) == (ByteRange(0, 0, 3), ByteRange(1, 0, 5))
+    assert chunks.pieces(1) == (ByteRange(1, 5, 10),)
 
 
 @pytest.mark.parametrize("index", [-1, 2])

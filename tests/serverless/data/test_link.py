@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from support.manual_clock import ManualClock
 
 from dorylax.serverless.data.link import Link, SharedLink
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.time = 100.0
-        self.slept: list[float] = []
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.time += seconds
-
-
 def test_bytes_take_their_time_and_requests_their_latency():
-    clock = Clock()
+    clock = ManualClock()
     link = SharedLink(Link(0.02, 1000.0), clock.now, clock.sleep)
     link.request()
     link.carry(500)
@@ -31,7 +19,7 @@ def test_bytes_take_their_time_and_requests_their_latency():
 
 def test_bytes_of_two_threads_queue_up():
     """A sleep that returns at once stands for the other thread, which comes while the first still waits."""
-    clock = Clock()
+    clock = ManualClock()
     slept: list[float] = []
     link = SharedLink(Link(0.0, 1000.0), clock.now, slept.append)
     link.carry(1000)
@@ -42,7 +30,7 @@ def test_bytes_of_two_threads_queue_up():
 
 
 def test_a_link_that_is_not_slowed_never_sleeps():
-    clock = Clock()
+    clock = ManualClock()
     link = SharedLink(Link(), clock.now, clock.sleep)
     link.request()
     link.carry(1 << 40)

@@ -1,19 +1,21 @@
-"""Refusals are logged, all are counted, and a flood is cut short."""
+"""All refusals are counted, and a flood of them is logged in few lines."""
 
 from __future__ import annotations
 
 import logging
 
+from support.manual_clock import ManualClock
+
 from dorylax.serverless.data.refusals import Refusals
 
 
 def test_a_flood_is_cut_short_and_told_of_later(caplog):
-    time = [0.0]
-    refusals = Refusals(burst=2, seconds=1.0, now=lambda: time[0])
+    clock = ManualClock()
+    refusals = Refusals(burst=2, seconds=1.0, now=clock.now)
     with caplog.at_level(logging.WARNING, "dorylax.data"):
         for _ in range(5):
             refusals.add("graph 0", "nonsense")
-        time[0] = 1.0
+        clock.time = 1.0
         refusals.add("graph 0", "more")
         refusals.add("graph 0", "still more")
     assert refusals.count == 7

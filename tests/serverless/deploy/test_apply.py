@@ -1,4 +1,4 @@
-"""Plans carried out on moto: once, twice, half, against other people's resources, and to nothing."""
+"""Plans carried out on moto: once, twice, half, against other people's resources, and down to nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from support.manual_clock import ManualClock
 from support.mocked_aws import REGION, MockedAws, mocked_aws
 
 from dorylax.serverless.backends.aws.artefacts import Location
@@ -263,15 +264,11 @@ def test_a_new_role_that_lambda_does_not_know_yet(
     assert waited == [2.0] * refusals
     assert deploy(clients, aws, wanted()) == []
     teardown(clients)
-    refusals, time = 10**6, [0.0]
-
-    def sleep(seconds: float) -> None:
-        time[0] += seconds
-
+    refusals, clock = 10**6, ManualClock()
     waited.clear()
     with pytest.raises(DeployError, match=r"AWS refuses CreateFunction: Invalid.* cannot be assumed by Lambda"):
-        deploy(clients, aws, wanted(), sleep=sleep, now=lambda: time[0])
-    assert time[0] >= 60
+        deploy(clients, aws, wanted(), sleep=clock.sleep, now=clock.now)
+    assert clock.time >= 60
 
 
 def test_a_function_that_is_being_changed_is_asked_again_later(

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import zoo
 from support.handler_events import OPERANDS, RESULTS, SCALE, UNUSED, W, event, expected, rows_of, small_stage
+from support.reference import Intervals, ReferenceExecutor, compile_whole
 
 from dorylax.program import optimise, trace
 from dorylax.program.artefact.export import export_stages
 from dorylax.program.artefact.stage_file import Stage, load
 from dorylax.program.rows.types import Rows, Summed
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, compile_whole
 from dorylax.serverless.handler.compute import Inputs, Results, compute_part
 from dorylax.serverless.rows import cut
 from dorylax.serverless.task import OperandSource, ResultTarget
@@ -153,14 +152,14 @@ def test_refuses_another_number_of_results() -> None:
 
 
 def source_of(program: Any, var: Any, leaves: dict[Any, int]) -> OperandSource:
-    found = program.facts.types[var]
+    found = program.analysis.types[var]
     if isinstance(found, Rows):
-        return OperandSource("rows", found.axis, found.factor, zero=var in program.facts.weighted)
+        return OperandSource("rows", found.axis, found.factor, zero=var in program.analysis.weighted)
     return OperandSource("weights", leaf=leaves[var]) if var in leaves else OperandSource("free")
 
 
 def target_of(program: Any, var: Any) -> ResultTarget:
-    found = program.facts.types[var]
+    found = program.analysis.types[var]
     if isinstance(found, Rows):
         return ResultTarget("rows", found.axis, found.factor)
     return ResultTarget("sums" if isinstance(found, Summed) else "free")
@@ -208,7 +207,7 @@ def test_stages_of_models_give_on_padded_parts_what_they_give_on_all_rows(name: 
 def check_stage(program: Any, stages: dict[str, Stage], reference: Any, call: tuple[int, Any, Any]) -> None:
     index, values, results = call
     interface = program.interfaces[index]
-    params = [var for var in interface.reads if not isinstance(program.facts.types[var], Rows)][::2]
+    params = [var for var in interface.reads if not isinstance(program.analysis.types[var], Rows)][::2]
     leaves = {var: leaf for leaf, var in enumerate(params)}  # every other one, as if it were a parameter
     sources = tuple(source_of(program, var, leaves) for var in interface.reads)
     targets = tuple(target_of(program, var) for var in interface.writes)

@@ -20,12 +20,11 @@ from dorylax.program.model.base import ModelParts
 from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.program import Program
-from dorylax.program.single.intervals import Intervals
-from dorylax.program.single.reference import ReferenceExecutor, interpret
 from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.program.tracing.spec import DataSpec
 from support.graphs import messy_graph
 from support.outside.case import LABELS, SPACES, C, F, Outside, drawn
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 CUTS = {1: (0, 20), 3: (0, 1, 12, 20), 7: (0, 1, 2, 7, 8, 11, 19, 20)}

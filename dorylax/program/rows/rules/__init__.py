@@ -1,12 +1,15 @@
-"""One rule per primitive, in families; importing this package registers them all."""
+"""One rule per primitive, in families; importing this package registers them all.
+
+Graph operators have one rule for all of them, which reads what each says of itself.
+"""
 
 from __future__ import annotations
 
+from dorylax.ops.primitives.operator import OPERATORS
 from dorylax.program.rows.rules import (
     calls,
     control,
     elementwise,
-    graph,
     indexing,
     layout,
     linear_algebra,
@@ -17,6 +20,7 @@ from dorylax.program.rows.rules import (
     windows,
 )
 from dorylax.program.rows.rules.base import RULES, Operation, Rule, Scope, shape_of
+from dorylax.program.rows.rules.graph import graph_operator
 
 __all__ = [
     "RULES",
@@ -26,14 +30,19 @@ __all__ = [
     "calls",
     "control",
     "elementwise",
-    "graph",
     "indexing",
     "layout",
     "linear_algebra",
     "products",
     "random",
     "reductions",
+    "rule_of",
     "scattering",
     "shape_of",
     "windows",
 ]
+
+
+def rule_of(primitive: str) -> Rule | None:
+    """The rule of the primitive of this name; None if there is none."""
+    return graph_operator if primitive in OPERATORS else RULES.get(primitive)

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from dorylax.ops.primitives.base import Structure
 from dorylax.ops.primitives.bilinear import edge_dot, gather_weighted
 from dorylax.ops.primitives.counts import degrees, self_loops
 from dorylax.ops.primitives.extremum import collect_extremum, gather_extremum, select_sum
 from dorylax.ops.primitives.linear import collect, expand, gather_sum
 from dorylax.ops.primitives.softmax import edge_softmax
+from dorylax.ops.primitives.structure import Structure
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.errors import RowError
 from dorylax.program.rows.types import Free, GraphArray, Rows, Summed

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import boto3
 import pytest
 from support.aws import Cloud, cloud
+from support.manual_clock import ManualClock
 
 from dorylax.serverless.backends.aws.artefacts import Location, S3Artefacts
 from dorylax.serverless.backends.aws.clients import s3_client
@@ -30,21 +31,14 @@ def aws() -> Iterator[Cloud]:
         yield found
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def artefacts(aws: Cloud, clock: Clock) -> Iterator[S3Artefacts]:
-    made = S3Artefacts(s3_client(None), f"s3://{aws.bucket}/runs/stages", now=clock)
+def artefacts(aws: Cloud, clock: ManualClock) -> Iterator[S3Artefacts]:
+    made = S3Artefacts(s3_client(None), f"s3://{aws.bucket}/runs/stages", now=clock.now)
     yield made
     made.close()
     bucket = boto3.resource("s3").Bucket(aws.bucket)
@@ -87,7 +81,7 @@ def test_what_nobody_has_put_cannot_be_had(artefacts: S3Artefacts) -> None:
         download(artefacts.url(sha256(b"else")))
 
 
-def test_urls_are_signed_anew_after_some_minutes(artefacts: S3Artefacts, clock: Clock) -> None:
+def test_urls_are_signed_anew_after_some_minutes(artefacts: S3Artefacts, clock: ManualClock) -> None:
     signed = []
     original = artefacts._client.generate_presigned_url
 
@@ -97,7 +91,7 @@ def test_urls_are_signed_anew_after_some_minutes(artefacts: S3Artefacts, clock: 
 
     artefacts._client.generate_presigned_url = sign
     for now in (0.0, 1.0, 299.0, 301.0, 302.0, 602.0):
-        clock.now = now
+        clock.time = now
         artefacts.url(sha256(ONE))
     assert len(signed) == 3
     assert {options["ExpiresIn"] for options in signed} == {3600}

@@ -1,4 +1,4 @@
-"""The image's own files, made without a container engine: what is in them, and that the function runs from them alone."""
+"""The image's own files, made without a container engine: what they hold, and that the function runs from them alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def target(context: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="module")
-def started(target: Path) -> roots.Started:
+def started(target: Path) -> roots.StartMeasurement:
     return roots.start(target, warm_invocation())
 
 
@@ -105,14 +105,14 @@ def test_every_module_has_bytecode(target: Path) -> None:
     assert len(missing) <= len(sources) // 100
 
 
-def test_the_function_answers_from_these_files_alone(started: roots.Started) -> None:
+def test_the_function_answers_from_these_files_alone(started: roots.StartMeasurement) -> None:
     assert read_response(json.dumps(started.response).encode()) is None
     assert 0 < started.seconds < 120
     assert {_module(file.split("/")[0]) for file in started.files} <= TOPS
     assert "dorylax/serverless/function/entry.py" in started.files
 
 
-def test_what_is_read_off_the_source_is_what_is_imported(started: roots.Started, context: Context) -> None:
+def test_what_is_read_off_the_source_is_what_is_imported(started: roots.StartMeasurement, context: Context) -> None:
     imported = {file for file in started.files if file.startswith("dorylax/")}
     listed = {place for place in context.files if place.startswith("dorylax/")}
     assert imported <= listed

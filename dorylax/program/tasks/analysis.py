@@ -1,0 +1,171 @@
+"""What is known about the values of a step: row types, what depends on the loss, on parameters, on rows at all."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import Any, final
+
+from dorylax.jax_internals import JaxprEqn, Var, is_key, is_literal
+from dorylax.program.jaxpr.global_sum import is_global_sum
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
+from dorylax.program.rows.check import infer
+from dorylax.program.rows.types import Rows, RowType, Summed
+from dorylax.program.tracing.traced import Traced
+
+# Row-free results of these are made again in each stage that reads them: cheaper than to ship them.
+_CHEAP = frozenset(
+    {
+        "abs",
+        "add",
+        "add_any",
+        "and",
+        "bitcast_convert_type",
+        "broadcast_in_dim",
+        "ceil",
+        "clamp",
+        "concatenate",
+        "convert_element_type",
+        "copy",
+        "copy_p",
+        "cos",
+        "div",
+        "eq",
+        "erf",
+        "exp",
+        "exp2",
+        "expand_dims",
+        "expm1",
+        "floor",
+        "ge",
+        "gt",
+        "imag",
+        "integer_pow",
+        "iota",
+        "is_finite",
+        "le",
+        "log",
+        "log1p",
+        "logistic",
+        "lt",
+        "max",
+        "min",
+        "mul",
+        "ne",
+        "neg",
+        "not",
+        "or",
+        "pad",
+        "pow",
+        "real",
+        "reduce_precision",
+        "rem",
+        "reshape",
+        "rev",
+        "round",
+        "rsqrt",
+        "select_n",
+        "shift_left",
+        "shift_right_arithmetic",
+        "shift_right_logical",
+        "sign",
+        "sin",
+        "slice",
+        "sqrt",
+        "square",
+        "squeeze",
+        "split",
+        "stack",
+        "stop_gradient",
+        "sub",
+        "tan",
+        "tanh",
+        "tile",
+        "transpose",
+        "unstack",
+        "xor",
+    }
+)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class StepAnalysis:
+    """Analyses of `traced.step`, each made when first asked for.
+
+    Args:
+        traced: what they are about.
+    """
+
+    traced: Traced
+
+    @cached_property
+    def types(self) -> dict[Var, RowType]:
+        """The row type of every value."""
+        row_types = [entry.row_type for entry in self.traced.inputs]
+        return infer(self.traced.step.jaxpr, row_types, phase="" if not self.traced.trains else "in the gradient: ")
+
+    @cached_property
+    def backward(self) -> frozenset[Var]:
+        """Values of the backward pass: what depends on the cotangent of the loss."""
+        return self._reached(self.traced.variables("loss_scale"))
+
+    @cached_property
+    def weighted(self) -> frozenset[Var]:
+        """Rows that depend on the vertices' weights, as cotangents do: where these are 0, so are sums over them."""
+        return self._reached(self.traced.variables("weights", "real"), through_sums=False)
+
+    @cached_property
+    def constant(self) -> frozenset[Var]:
+        """Values that depend on data alone, neither on parameters nor on the epoch."""
+        entries = zip(self.traced.step.jaxpr.invars, self.traced.inputs, strict=True)
+        changing = self._reached([var for var, entry in entries if not entry.of_data])
+        return frozenset(self.types.keys() - changing)
+
+    @cached_property
+    def of_rows(self) -> frozenset[Var]:
+        """Values that depend on something that has rows; rows that do not are all alike, but for which are padding.
+
+        A sum over all rows is one value for all.
+        """
+        entries = zip(self.traced.step.jaxpr.invars, self.traced.inputs, strict=True)
+        return self._reached(
+            [var for var, entry in entries if entry.space is not None and entry.role not in ("count", "real")]
+            + self.traced.variables("graph"),
+            through_sums=False,
+        )
+
+    @cached_property
+    def order(self) -> dict[int, int]:
+        """Each equation's place in the step, by the equation's id."""
+        return {id(equation): k for k, equation in enumerate(self.traced.step.jaxpr.eqns)}
+
+    def type_of(self, atom: Any) -> RowType | None:
+        """The row type of an operand; None for literals."""
+        return None if is_literal(atom) else self.types[atom]
+
+    def floats(self, equation: JaxprEqn) -> bool:
+        """Whether the equation is copied into every task that reads it: rows that are all alike, cheap row-free values."""
+        return id(equation) in self._floating
+
+    @cached_property
+    def _floating(self) -> frozenset[int]:
+        return frozenset(id(equation) for equation in self.traced.step.jaxpr.eqns if self._is_floating(equation))
+
+    def _is_floating(self, equation: JaxprEqn) -> bool:
+        if is_graph_operator(equation) or any(var in self.of_rows for var in equation.outvars):
+            return False
+        if any(isinstance(self.types[var], Rows) for var in equation.outvars):
+            return True
+        if any(isinstance(self.types[var], Summed) for var in equation.outvars):
+            return False
+        return equation.primitive.name in _CHEAP and not any(is_key(var.aval) for var in equation.outvars)
+
+    def _reached(self, start: list[Var], *, through_sums: bool = True) -> frozenset[Var]:
+        reached = set(start)
+        for equation in self.traced.step.jaxpr.eqns:
+            if is_global_sum(equation) and not through_sums:
+                continue
+            if any(not is_literal(atom) and atom in reached for atom in equation.invars):
+                reached.update(equation.outvars)
+        return frozenset(reached)

@@ -1,0 +1,13 @@
+"""The dense layer that layers and models are made with: Flax's, with this package's dtype policy and initialiser."""
+
+from __future__ import annotations
+
+import functools
+
+from flax import nnx
+
+from dorylax.layers.initializers import glorot_uniform
+from dorylax.layers.inputs import follow_input
+
+linear = functools.partial(nnx.Linear, kernel_init=glorot_uniform, promote_dtype=follow_input)
+"""`nnx.Linear`, called as that is."""

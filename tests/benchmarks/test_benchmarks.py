@@ -1,0 +1,88 @@
+"""Every benchmark runs, at sizes that take seconds, and prints its table. What it prints is not judged."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import multiprocessing
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from support.scripts import run_script
+
+from dorylax.serverless.backends.emulator.installed import find_emulator
+from dorylax.settings.errors import ConfigError
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+BENCHMARKS = sorted(path for path in FOLDER.glob("*.py") if 'if __name__ == "__main__":' in path.read_text())
+OWN_PROCESS = ("generate", "mutation")
+"""Whose parts get processes of their own, to see that they can. Those of the others would only import everything again."""
+
+PRINTS = {
+    "arxiv_recipe": r"one machine, split +losses .* parameters \S+e-0\d",
+    "billion": r"`dorylax info` said \d.* of what it was",
+    "controller": r"8, throttled +200 ",
+    "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",
+    "gather": r"16 .* backward +\S+ \(",
+    "generate": r"tiny +1,000 vertices +10,000 edges",
+    "latency_hiding": r"pipe / bound +\d",
+    "memory": r"communities:gcn:data.size=tiny +\S+ GiB",
+    "mutation": r"1 mutants: 1 killed, 0 survive",
+    "outside_models": r"\| SIGN \|.*\n\n(.*\n)+\| SAGPool \|",
+    "pipeline": r"pipe, 2 intervals .* × single(.*\n)+one task at a time, 16 intervals",
+    "sandboxes": r"warm task, local +\d",
+    "scaling": r"largest over smallest: 1.00",
+    "tracing": r"GCN, 2 layers .* artefacts",
+}
+"""What is in each one's output."""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., int]]:
+    """Runs a script in a process that lasts for all of them; those that it starts share what JAX compiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        try:
+            yield lambda *arguments, **options: pool.submit(run_script, *arguments, **options).result()
+        finally:
+            for process in multiprocessing.active_children():
+                process.kill()
+            pool.shutdown()
+
+
+@pytest.mark.parametrize("script", BENCHMARKS, ids=lambda path: path.stem)
+def test_it_runs_at_a_tiny_size(script: Path, run: Callable[..., int], tmp_path: Path) -> None:
+    words = ["--tiny"]
+    if '"--json"' in script.read_text():
+        words += ["--json", str(tmp_path / "found.json")]
+    if '"--out"' in script.read_text():
+        words += ["--out", str(tmp_path / "found")]
+    status = run(script, words, tmp_path / "output", children=script.stem in OWN_PROCESS)
+    printed = (tmp_path / "output").read_text()
+    assert status == 0, printed
+    assert re.search(PRINTS[script.stem], printed), printed
+    for file in tmp_path.rglob("*.json"):
+        assert json.loads(file.read_text())
+    assert ("left out: " in printed) == lacks_something(script.stem), printed
+
+
+def lacks_something(name: str) -> bool:
+    """Whether a part of a benchmark cannot run here."""
+    if name == "sandboxes":
+        try:
+            find_emulator(os.environ)
+        except ConfigError:
+            return True
+    compilers = ("c++", "g++", "clang++")
+    if name == "gather" and not any(map(shutil.which, (os.environ.get("CXX", ""), *compilers))):
+        return True
+    return name in ("full_graph", "gather") and importlib.util.find_spec("torch_geometric") is None
