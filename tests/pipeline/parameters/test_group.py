@@ -348,6 +348,14 @@ def test_nothing_is_saved_while_intervals_compute() -> None:
         run.clock.run(one_pulls())
 
 
+def test_a_gradient_in_part_on_one_server_is_on_its_way() -> None:
+    run = Run(intervals=2, stages=2)
+    with run.clock:
+        run.clock.run(run.clients[1].push(1, 0, 0, sums_of(PARAMS, 1, 0, 0)))
+    assert [server.pending for server in run.servers] == [0, 1]
+    assert not run.group.settled
+
+
 def test_a_push_is_answered_before_anything_is_computed() -> None:
     run = Run(intervals=1, stages=1)
     computed = []

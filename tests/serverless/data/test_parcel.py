@@ -1,4 +1,4 @@
-"""What a parcel sends, an arrival puts together: in any order, with repetitions."""
+"""An arrival joins what a parcel sends, in any order and with repetitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The function's entry point, called as the runtime calls it: what is kept between invocations, and between runs."""
+"""The function's entry point, called as the runtime calls it: what lasts between invocations, and between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of the data plane: any array that may travel comes back as it was, and damage is noticed."""
+"""Messages of the data plane: any array that may be sent comes back as it was, and damage is noticed."""
 
 from __future__ import annotations
 
