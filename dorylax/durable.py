@@ -130,5 +130,6 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        error.filename, error.filename2 = str(path), None
-        raise
+        if error.errno is None:  # NumPy's, which are a text alone
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error

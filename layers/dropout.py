@@ -3,7 +3,7 @@
 `flax.nnx.Dropout` draws one mask for the whole array: reordering the vertices, or computing some rows alone, changes
 what is dropped. Here row i's mask is a function of the step's key and of the row's id only (the user's vertex id, the
 edge id, 2³¹ + v for the implicit self-loop of v; see `dorylax.ops.row_random`). RNG state is kept as Flax's Dropout keeps
-it (a forked `RngStream`: one `RngKey`, one `RngCount`), so that whoever trains the model may set `nnx.RngState`.
+it (a forked `RngStream`: one `RngKey`, one `RngCount`), so that a trainer may set `nnx.RngState`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Dropout(nnx.Module):
         return not self.deterministic and self.rate > 0
 
     def __call__(self, x: Float[Array, "R *rest"], ids: Integer[Array, " R"]) -> Float[Array, "R *rest"]:
-        """Drops elements of `x [R, …]`, whose row k has id `ids[k]`; every call draws anew."""
+        """Drops elements of `x [R, …]`, whose row k has id `ids[k]`; every call draws again."""
         (dropped,) = self.together((x, ids))
         return dropped
 

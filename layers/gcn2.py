@@ -113,15 +113,15 @@ class GCN2Conv(nnx.Module):
         """
         check_width("GCN2Conv", x, self.features)
         check_width("GCN2Conv", initial, self.features)
-        own = None if self.kernel_initial is None else self.kernel_initial[...]
-        x, initial, kernel, own, weight = follow_input(
-            (x, initial, self.kernel[...], own, edge_weight), dtype=self.dtype
+        kernel_initial = None if self.kernel_initial is None else self.kernel_initial[...]
+        x, initial, kernel, kernel_initial, weight = follow_input(
+            (x, initial, self.kernel[...], kernel_initial, edge_weight), dtype=self.dtype
         )
         propagated = (1 - self.alpha) * normalised_adjacency(graph, x, weight).times(x)
         first = self.alpha * initial
-        if own is None:
+        if kernel_initial is None:
             return (propagated + first) @ self._mapping(kernel)
-        return propagated @ self._mapping(kernel) + first @ self._mapping(own)
+        return propagated @ self._mapping(kernel) + first @ self._mapping(kernel_initial)
 
     def _mapping(self, kernel: Float[Array, "F F"]) -> Float[Array, "F F"]:
         """(1 - β) I + β W as one matrix, so that a layer is one product of its rows, with nothing beside it.

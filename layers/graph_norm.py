@@ -1,4 +1,4 @@
-"""GraphNorm: each feature scaled by its spread over all vertices, after a learnt share of its mean is taken off."""
+"""GraphNorm: each feature scaled by its spread over all vertices, after a learnt share of its mean is subtracted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GraphNorm(nnx.Module):
         epsilon: ε (default: 1e-5).
         dtype: dtype of the result (default: that of the input). Means are taken in float32 at least.
         param_dtype: dtype of α, β and γ (default: float32).
-        rngs: unused: all begin as constants; taken as by every layer.
+        rngs: unused, since all parameters begin as constants; every layer takes it.
 
     Attributes:
         mean_scale: α `[F]`, ones at first.

@@ -1,4 +1,4 @@
-"""The initialisers that layers have unless told otherwise; any of `jax.nn.initializers` may be given instead."""
+"""The default initialisers of layers; any of `jax.nn.initializers` may be given instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every layer does with its input first: checks its width and settles the dtype of the computation.
+"""What every layer does first with its input: checks its width and settles the dtype of the computation.
 
 The dtype policy is that of the library's users: features in one dtype give results in that dtype, whatever the
 parameters are kept in. (Flax's own default promotes, so that bfloat16 features with float32 parameters turn into

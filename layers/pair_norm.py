@@ -1,4 +1,4 @@
-"""PairNorm: rows centred, and scaled so that the mean square distance of all pairs stays what it is."""
+"""PairNorm: rows centred, and scaled so that the mean square distance of all pairs stays the same."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The models by name: which options each understands, and its published recipe.
 
-A recipe is written in the keys of the run configuration (`dorylax.config`), which fills what the user left open from
-it; this module knows nothing about configurations beyond those names.
+A recipe uses the keys of the run configuration (`dorylax.config`), which takes from it what the user left open. This
+module knows nothing else about configurations.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ModelSpec:
         options: the `model.*` keys that it understands, without the prefix.
         recipe: the published recipe as dotted configuration keys; learning rates per step, weight decay as the factor λ
             of the gradient term λ·w (L2 penalty λ/2·‖w‖²), rates as probabilities.
-        source: the paper, and what of the recipe is not from it.
+        source: the paper, and which parts of the recipe are not from it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ModelSpec:
 
 
 def _recipe(*unused: str, **changes: Any) -> Mapping[str, Any]:
-    """Kipf & Welling's recipe, which later papers keep in the main, with changes (`a__b` is a.b).
+    """Kipf & Welling's recipe, which later papers mostly keep, with changes (`a__b` is a.b).
 
     `unused` are the options in it that the model does not have.
     """
@@ -206,7 +206,7 @@ def build(name: str, in_features: int, out_features: int, options: Mapping[str, 
             as given.
         in_features: F, width of the features.
         out_features: C, number of classes.
-        options: `model.*` keys without the prefix; what is missing is taken from the model's recipe.
+        options: `model.*` keys without the prefix; missing ones are taken from the model's recipe.
         rngs: streams `params` and `dropout`.
 
     Returns:

@@ -80,7 +80,7 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: p
     with pytest.raises(OSError, match="No space left") as caught:
         write_file(path, half if fault == "write" else b"new")
     monkeypatch.undo()
-    assert caught.value.filename == str(path)
+    assert str(caught.value) == f"[Errno 28] No space left on device: '{path}'"
     assert json.loads(path.read_text()) == {"a": 1}
     assert list(tmp_path.iterdir()) == [path]
 
@@ -88,7 +88,20 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: p
 def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         write_file(tmp_path / "none" / "file", "")
-    assert caught.value.filename == str(tmp_path / "none" / "file")
+    assert str(caught.value) == f"[Errno 2] No such file or directory: '{tmp_path / 'none' / 'file'}'"
+    (tmp_path / "folder" / "held").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError) as caught:  # of a rename, which knows two names
+        write_file(tmp_path / "folder", "")
+    assert str(caught.value) == f"[Errno 21] Is a directory: '{tmp_path / 'folder'}'"
+
+
+def test_an_error_that_is_only_a_text_stays_one(tmp_path: Path) -> None:
+    def short(file: BinaryIO) -> None:
+        raise OSError("100 requested and 36 written")
+
+    with pytest.raises(OSError, match=r"^100 requested and 36 written$"):
+        write_file(tmp_path / "file", short)
+    assert not list(tmp_path.iterdir())
 
 
 def test_json_is_strict(tmp_path: Path) -> None:

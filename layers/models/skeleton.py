@@ -1,7 +1,7 @@
 """What most models share: the order of dropout, layer, normalisation, shortcut and activation, through the depth.
 
-A model owns its layers as `convs` (so that the first layer's parameters are those under `convs/0`, whatever the model)
-and hands them to its `Skeleton`, which owns all the rest. What kind of layers they are is the model's business.
+A model owns its layers as `convs` (so that the first layer's parameters are always those under `convs/0`)
+and hands them to its `Skeleton`, which owns the rest and knows nothing of the kind of layer.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Skeleton(nnx.Module):
         x_{l+1} = σ(norm_l(f_l(dropout(x_l))) + skip_l(x_l))    for l < L - 1
         x_L     = f_{L-1}(dropout(x_{L-1})) + skip_{L-1}(x_{L-1})
 
-    The shortcuts are there when `residual` is set: the identity where a layer's widths are equal, else a product with
-    a matrix of its own.
+    With `residual` there are shortcuts: the identity if a layer's widths are equal, otherwise a product with a matrix of
+    their own.
 
     With jumping knowledge no layer is the last: the first line holds for all l < L, and the output is
     out(dropout(join(x_1, …, x_L))), by `JumpingKnowledge`.

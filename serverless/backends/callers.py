@@ -32,7 +32,7 @@ class Callers:
         self._most, self._name = most, name
         self._changed = threading.Condition()  # of all below
         self._requests: deque[Request] = deque()  # for any thread
-        self._own: list[deque[Request]] = []  # for each thread
+        self._queues: list[deque[Request]] = []  # of each thread
         self._threads: list[threading.Thread] = []
         self._open = 0  # requests without a result
         self._closed = False
@@ -74,8 +74,8 @@ class Callers:
             while len(self._threads) < self._most:
                 self._start()
             futures: list[Future[T]] = [Future() for _ in self._threads]
-            for own, future in zip(self._own, futures, strict=True):
-                own.append((work, future))
+            for queue, future in zip(self._queues, futures, strict=True):
+                queue.append((work, future))
             self._open += len(futures)
             self._changed.notify_all()
         return futures
@@ -89,8 +89,8 @@ class Callers:
         """Refuses what waits, and whatever comes from now on."""
         with self._changed:
             self._closed = True
-            left = [future for queue in (self._requests, *self._own) for _, future in queue]
-            for queue in (self._requests, *self._own):
+            left = [future for queue in (self._requests, *self._queues) for _, future in queue]
+            for queue in (self._requests, *self._queues):
                 queue.clear()
             self._changed.notify_all()
         for future in left:
@@ -106,26 +106,26 @@ class Callers:
                 thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
     def _start(self) -> None:
-        own: deque[Request] = deque()
-        thread = threading.Thread(target=self._serve, args=(own,), name=f"call {len(self._threads)}", daemon=True)
+        queue: deque[Request] = deque()
+        thread = threading.Thread(target=self._serve, args=(queue,), name=f"call {len(self._threads)}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
             raise InvokeError("refused", f"{error} for a call: lower tensor.workers") from None
-        self._own.append(own)
+        self._queues.append(queue)
         self._threads.append(thread)
 
-    def _serve(self, own: deque[Request]) -> None:
-        while (request := self._next(own)) is not None:
+    def _serve(self, queue: deque[Request]) -> None:
+        while (request := self._next(queue)) is not None:
             self._do(*request)
             del request  # an idle thread keeps nobody's event
 
-    def _next(self, own: deque[Request]) -> Request | None:
+    def _next(self, queue: deque[Request]) -> Request | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or own or self._requests)
+            self._changed.wait_for(lambda: self._closed or queue or self._requests)
             if self._closed:
                 return None
-            return own.popleft() if own else self._requests.popleft()
+            return queue.popleft() if queue else self._requests.popleft()
 
     def _do(self, work: Callable[[], Any], future: Future[Any]) -> None:
         result, raised = None, None

@@ -20,7 +20,7 @@ from dorylax.serverless.handler.settings import SandboxSettings
 jax.devices()  # starts XLA while the sandbox is initialised rather than in the first call
 
 
-class _Kept:
+class _NewestSandbox:
     """The newest run's sandbox: a function outlives runs, but their keys do not."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Kept:
             self._sandbox = self._data = None
 
 
-_kept = _Kept()
+_newest = _NewestSandbox()
 
 
 def handler(document: object, _context: object) -> dict[str, Any]:
@@ -62,5 +62,5 @@ def handler(document: object, _context: object) -> dict[str, Any]:
         WireError: it is not an invocation. What goes wrong with its event is in the answer.
     """
     invocation = Invocation.read(document)
-    sandbox = _kept.sandbox(invocation.settings)
+    sandbox = _newest.sandbox(invocation.settings)
     return response(None if invocation.event is None else handle(invocation.event, sandbox))

@@ -161,18 +161,6 @@ def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> 
     return tuple(_view(spec, frame) for spec, frame in zip(header.specs, frames, strict=True))
 
 
-def decode(frames: Sequence[Buffer], max_bytes: int) -> tuple[Header, tuple[np.ndarray, ...]]:
-    """A message: its header and its tensors.
-
-    Raises:
-        WireError: see `decode_header` and `decode_tensors`.
-    """
-    if not frames:
-        raise WireError("a message must have a header, got no frames")
-    header = decode_header(frames[0])
-    return header, decode_tensors(header, frames[1:], max_bytes)
-
-
 def _view(spec: TensorSpec, frame: Buffer) -> np.ndarray:
     array = np.frombuffer(frame, np.uint8).view(spec.numpy).reshape(spec.shape)
     array.flags.writeable = False

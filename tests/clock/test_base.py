@@ -1,4 +1,4 @@
-"""What both clocks do alike."""
+"""What both clocks have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on threads: where it runs, what becomes of errors, and what threads leave behind."""
+"""Work on threads: where it runs, where errors go, and what threads leave behind."""
 
 from __future__ import annotations
 

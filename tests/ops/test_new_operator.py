@@ -101,12 +101,12 @@ def test_a_pipeline_of_two_intervals_trains_with_it(gather_magnitudes: Operator)
     model = model_with(gather_magnitudes, data)
     parts = take_apart(model)
     pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(intervals=2), seed=0)
-    pipeline.start(parts.params, None, parts.state)
+    pipeline_run = pipeline.start(parts.params, None, parts.state)
     try:
-        pipeline.barrier(EPOCHS)
-        records = [pipeline.run_epoch() for _ in range(EPOCHS)]
+        pipeline_run.barrier(EPOCHS)
+        records = [pipeline_run.run_epoch() for _ in range(EPOCHS)]
     finally:
-        pipeline.close()
+        pipeline_run.close()
     alone = Trainer(model, data, optimizer=optax.adam(0.01), epochs=EPOCHS, seed=0, eval_every=EPOCHS, optimize=False)
     result = alone.fit()
     found = Trained([record.loss for record in records], named(records[-1].params))

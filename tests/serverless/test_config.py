@@ -1,4 +1,4 @@
-"""The section `tensor`: what each wrong value says."""
+"""The section `tensor`: the error of each wrong value."""
 
 from __future__ import annotations
 

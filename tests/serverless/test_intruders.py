@@ -1,4 +1,4 @@
-"""Training beside peers and messages that do not belong to it: they are refused with a line in the log, it goes on.
+"""Training beside peers and messages that do not belong to it: they are refused with a line in the log, and it continues.
 
 What is refused, case by case, is tested where it is refused (`data`, `wire`, `handler`); here, that no bit of a run changes.
 """

@@ -92,7 +92,7 @@ def test_what_cannot_be_drawn_row_by_row_is_refused(draw: Callable[..., Any], sh
     with pytest.raises(SplitError) as caught:
         replaced(draw)
     assert f"randomness of shape {shape} cannot" in str(caught.value)
-    assert "at test_places.py:" in str(caught.value)
+    assert "at test_row_numbers.py:" in str(caught.value)
 
 
 def test_iota_over_rows_gives_ids() -> None:

@@ -1,4 +1,4 @@
-"""Threads that wait for answers: so many at most, first come first served, and none waits for what nobody wants."""
+"""Threads that wait for answers: how many, in which order, and that cancelled requests cost nothing."""
 
 from __future__ import annotations
 

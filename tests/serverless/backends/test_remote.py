@@ -1,4 +1,4 @@
-"""A backend through a handler: whatever is wrong with an answer or with results fails the attempt, and says why."""
+"""A backend through a handler: anything wrong with an answer or with results fails the attempt, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers whose calls are throttled, on the virtual clock: by a script, and by a cloud that lets only so many run."""
+"""Controllers whose calls are throttled, on the virtual clock: by a script, and by a cloud that limits calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of tasks whose attempts answer, fail, straggle, or never end, on scripted backends."""
+"""Tasks whose attempts answer, fail, straggle, or never end, on scripted backends."""
 
 from __future__ import annotations
 

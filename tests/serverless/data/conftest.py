@@ -1,4 +1,4 @@
-"""Servers that must leave nothing behind, and a peer that says what it likes."""
+"""Servers that must leave nothing behind, and a peer that sends arbitrary messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a parcel sends, an arrival puts together: in any order, with repetitions."""
+"""An arrival joins what a parcel sends, in any order and with repetitions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.messages import decode
 
 from dorylax.serverless.data.arrival import Arrival
 from dorylax.serverless.data.parcel import Parcel
-from dorylax.serverless.wire import frames
 from dorylax.serverless.wire.errors import ChecksumError, WireError
 
 LARGE = 1 << 30
@@ -24,7 +24,7 @@ ARRAYS = (
 
 
 def pieces(parcel: Parcel, index: int) -> tuple[np.ndarray, ...]:
-    return frames.decode([bytes(part) for part in parcel.message("9f", 1, index)], LARGE)[1]
+    return decode([bytes(part) for part in parcel.message("9f", 1, index)])[1]
 
 
 @given(st.randoms(use_true_random=False), st.integers(100, 9000))

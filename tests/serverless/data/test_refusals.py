@@ -1,4 +1,4 @@
-"""Refusals are logged, all are counted, and a flood is cut short."""
+"""All refusals are counted, and a flood of them is logged in few lines."""
 
 from __future__ import annotations
 

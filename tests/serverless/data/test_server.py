@@ -1,4 +1,4 @@
-"""Who is turned away by a server, that it goes on for all others, and what closing leaves behind."""
+"""Whom a server turns away, that it keeps serving all others, and what closing leaves behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans carried out on moto: once, twice, half, against other people's resources, and to nothing."""
+"""Plans carried out on moto: once, twice, half, against other people's resources, and down to nothing."""
 
 from __future__ import annotations
 

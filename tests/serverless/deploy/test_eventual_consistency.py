@@ -1,4 +1,4 @@
-"""What is asked again, for how long, and what is not."""
+"""Which refusals are waited out, for how long, and which are final."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be done, from what is wanted and what there is."""
+"""The steps from what exists to what is wanted."""
 
 from __future__ import annotations
 

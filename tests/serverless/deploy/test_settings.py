@@ -1,4 +1,4 @@
-"""`Deployment`: what is accepted, and what an error says."""
+"""`Deployment`: what is accepted, and the text of each error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The function's entry point, called as the runtime calls it: what is kept between invocations, and between runs."""
+"""The function's entry point, called as the runtime calls it: what lasts between invocations, and between runs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dorylax.serverless.wire.event import Answer
 def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A function that has just been started."""
     with nothing_left():
-        found = entry._Kept()
-        monkeypatch.setattr(entry, "_kept", found)
+        found = entry._NewestSandbox()
+        monkeypatch.setattr(entry, "_newest", found)
         yield found
         found._drop()
 

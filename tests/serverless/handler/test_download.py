@@ -1,4 +1,4 @@
-"""Artefacts by URL: whatever goes wrong is a DataError, which may be tried again, and shows no signature."""
+"""Artefacts by URL: every failure is a DataError, which allows another attempt and shows no signature."""
 
 from __future__ import annotations
 

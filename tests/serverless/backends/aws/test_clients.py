@@ -1,4 +1,4 @@
-"""boto3's clients: where their region comes from, and what is said where they cannot be made."""
+"""boto3's clients: where their region comes from, and the error if they cannot be made."""
 
 from __future__ import annotations
 

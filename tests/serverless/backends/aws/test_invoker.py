@@ -1,4 +1,4 @@
-"""A function through boto3: what is asked before a run, what is sent, what comes of each reply, and what no log says."""
+"""A function through boto3: what is asked before a run, what is sent, how each reply is handled, and what no log shows."""
 
 from __future__ import annotations
 

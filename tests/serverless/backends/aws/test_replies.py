@@ -1,4 +1,4 @@
-"""What each reply and each error of AWS means: exactly one of an answer, a call to be repeated, a mistake."""
+"""What each reply and each error of AWS means: an answer, a call to repeat, or a final error."""
 
 from __future__ import annotations
 

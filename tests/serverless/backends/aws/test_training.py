@@ -1,4 +1,4 @@
-"""Training on a function of AWS: not a bit of the result may change, whatever AWS answers and whoever dies.
+"""Training on a function of AWS: not a bit of the result may change, whatever AWS answers and whichever sandbox dies.
 
 AWS is moto's control plane; the function's sandboxes are run by AWS's emulator behind its Invoke.
 """

@@ -1,4 +1,4 @@
-"""What is said where the emulator, or what it runs, is missing."""
+"""Errors if the emulator, or what it runs, is missing."""
 
 from __future__ import annotations
 

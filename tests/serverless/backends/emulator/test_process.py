@@ -1,4 +1,4 @@
-"""One emulated sandbox with a small function in it: what each quirk of the emulator becomes, and that nothing survives."""
+"""One emulated sandbox with a small function in it: how each quirk of the emulator is handled, and that nothing survives."""
 
 from __future__ import annotations
 

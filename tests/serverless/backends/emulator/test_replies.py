@@ -1,4 +1,4 @@
-"""What each reply of the emulator means; the bodies are those that it gave (`aws-sam-cli` 1.170.0)."""
+"""What each reply of the emulator means; the bodies are real ones (`aws-sam-cli` 1.170.0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is started below the supervisor ends with it, however it ends."""
+"""Whatever the supervisor starts ends with it, however it ends."""
 
 from __future__ import annotations
 

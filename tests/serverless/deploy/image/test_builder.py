@@ -1,4 +1,4 @@
-"""Container engines: which is taken, what they are told, and that no password is."""
+"""Container engines: which is chosen, which commands it gets, and that no command holds a password."""
 
 from __future__ import annotations
 

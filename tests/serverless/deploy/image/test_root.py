@@ -1,4 +1,4 @@
-"""The image's own files, made without a container engine: what is in them, and that the function runs from them alone."""
+"""The image's own files, made without a container engine: what they hold, and that the function runs from them alone."""
 
 from __future__ import annotations
 
