@@ -29,9 +29,8 @@ Loss = str | Callable[[Any, Any], Any] | None
 
 _CLASSES = "cross_entropy"
 LOSSES: dict[str, Callable[[Any, Any], Any]] = {_CLASSES: cross_entropy, "mse": squared_error, "mae": absolute_error}
-_SCORES: dict[
-    Metric, Callable[[np.ndarray], float]
-] = {  # of `Objective.sums`; with one label per vertex F1 is the accuracy
+# Of what `Objective.sums` gives. With one label per vertex F1 is the accuracy.
+_SCORES: dict[Metric, Callable[[np.ndarray], float]] = {
     "accuracy": micro_f1,
     "micro_f1": micro_f1,
     "loss": lambda sums: float(sums[0] / sums[1]),
