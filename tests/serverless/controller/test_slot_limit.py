@@ -23,7 +23,7 @@ def test_first_come_first_served_and_spare_slots_last(kind: str) -> None:
     limit, came = SlotLimit(1), []
 
     async def take(name: str, *, spare: bool) -> None:
-        await limit.acquire(spare=spare)
+        await (limit.acquire(spare=True) if spare else limit.acquire())
         came.append(name)
 
     async def main() -> None:

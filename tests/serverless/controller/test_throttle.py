@@ -170,3 +170,16 @@ def test_whatever_happens_the_limit_is_one_that_calls_can_live_with(events: list
             throttle.resume(float(now))
             paused = False
         assert throttle.limit == 0 if paused else throttle.limit is None or 1 <= throttle.limit <= 41
+
+
+def test_pauses_double_from_a_fifth_of_a_second_to_twenty() -> None:
+    throttle, now, pauses = Throttle(), 0.0, []
+    for number in range(200):
+        pauses.append(throttle.refused(TaskKey(0, number, 0, 0), now, now, 8) or 0.0)
+        now += pauses[-1]
+        throttle.resume(now)
+    for number, pause in enumerate(pauses):
+        longest = min(20.0, 0.2 * 2**number)
+        assert longest / 2 <= pause <= longest
+    assert max(pauses) > 19.5  # all that is allowed is used
+    assert throttle.patience == 300.0
