@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
