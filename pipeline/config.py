@@ -36,8 +36,8 @@ class PipelineConfig(Section):
     intervals: Count = Field(default=8, description="intervals per server, with equal numbers of vertices")
     mode: Mode = Field(
         default="pipe",
-        description="no-pipe: each server runs one task at a time; pipe: tasks overlap, epochs do not; async: intervals may be "
-        "up to `pipeline.staleness` epochs apart",
+        description="no-pipe: each server runs one task at a time; pipe: tasks overlap, epochs do not; async: intervals may "
+        "be up to `pipeline.staleness` epochs apart",
     )
     staleness: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
@@ -71,7 +71,7 @@ class PipelineConfig(Section):
     )
     graph_threads: Count | None = Field(
         default=None,
-        description="threads for each server's graph tasks; null: its share of the cores, on the virtual clock the cluster's",
+        description="threads per server for graph tasks; null: its share of the cores, on the virtual clock the cluster's",
     )
     edge_chunk: Count = Field(default=65536, description="edges that an edge stage computes at once")
     reorder: bool = Field(
