@@ -464,7 +464,7 @@ def test_a_dry_run_says_how_long_runs_take(
         "done    gcn, seed 0  (1 min 00 s)",
         "open    gcn, seed 1  (1 min 00 s)",
     ]
-    assert last == f"1 of 4 runs to do, in {out}; about 1 min 00 s with --jobs 1, as long as those that are done took"
+    assert last == f"1 of 4 runs to do, in {out}; about 1 min 00 s with --jobs 1, judging by finished runs"
 
 
 def test_a_folder_of_another_sweep_is_left_alone(
