@@ -155,7 +155,7 @@ def test_a_signal_keeps_what_is_done(
     monkeypatch.setattr(SweepProgress, "epoch", epoch)
     assert _sweep(sweep, tmp_path / "out") == code
     assert _statuses(tmp_path / "out") == ["done", "open", "open", "open"]
-    assert "what is done is kept" in capsys.readouterr().err
+    assert "finished runs are kept" in capsys.readouterr().err
 
 
 def test_a_failed_run_is_recorded_and_the_others_go_on(
@@ -351,7 +351,7 @@ def test_a_signal_stops_runs_side_by_side_with_checkpoints(
         )
         assert _sweep(sweep, out, "--jobs", "2") == code
     assert left == [set()]
-    assert "what is done is kept" in capsys.readouterr().err
+    assert "finished runs are kept" in capsys.readouterr().err
     rows = sorted(_rows(out / "results.csv"), key=lambda row: int(row["train.epochs"]))
     assert [row["status"] for row in rows] == ["done", "open", "open", "open"]
     kept = [bool(list((out / "runs" / row["run"]).glob("checkpoints/epoch-*"))) for row in rows]
