@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dorylax.runs.result import METRIC_NAMES
 from dorylax.settings.errors import shown
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def title(config: RunConfig) -> str:
 
 def metric_name(summaries: Iterable[Mapping[str, Any]]) -> str:
     """What the accuracies in the summaries of runs are."""
-    return "micro-F1" if any(summary.get("metric") == "micro_f1" for summary in summaries) else "accuracy"
+    special = (name for summary in summaries if (name := summary.get("metric")) not in (None, "accuracy", "loss"))
+    return METRIC_NAMES[next(special, "accuracy")]
 
 
 def short_name(setting: Mapping[str, Any]) -> str:

@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from dorylax.cost import ClusterError, find_cluster
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
-from dorylax.serverless.config import ELSEWHERE, TensorConfig
+from dorylax.serverless.backends.catalogue import ELSEWHERE
+from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, PathText, Section, Text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
@@ -33,7 +33,7 @@ from dorylax.pipeline.resources import Resources, cores, shares
 from dorylax.pipeline.run import PipelineRun, drain_calls
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller
 from dorylax.pipeline.setup import check_counts, check_optimizer, layout_for
-from dorylax.pipeline.stages import StageFunction, stage_sizes
+from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
 from dorylax.pipeline.transport import InProcessTransport
@@ -153,67 +153,35 @@ class Pipeline:
         Raises:
             ConfigError: the backend cannot be used on this machine.
         """
-        config, plan = self.config, self.prepared.plan
-        sizes = stage_sizes(self.pieces, config.edge_chunk)
+        config = self.config
+        sizes = stage_sizes(
+            self.pieces, config.edge_chunk
+        )  # compiled before the clock begins, which bills are read from
         functions = self.prepared.functions(sizes, of_workers=config.tensor.backend == "inline")
-        virtual = self.prices if config.clock == "virtual" else None
-        times = None if virtual is None else TimeModel(virtual, self.seed)
-        resources = Resources.of(config, virtual, cores())
-        recorder = Recorder({step.index: step.label for step in plan.steps}, trace=trace)
-        homes = tuple(shard.server for shard in self.pieces for _ in range(shard.num_intervals))
-        ledger = Ledger(
-            len(homes),
-            config.staleness or 0,
-            first=epoch,
-            first_synchronous=saved is None or not saved.arrays,
-            synchronous=config.synchronous,
-        )
-        progress = Progress(ledger)
+        recorder = Recorder({step.index: step.label for step in self.prepared.plan.steps}, trace=trace)
         with contextlib.ExitStack() as unfinished:
-            after_clock = unfinished.enter_context(
-                contextlib.ExitStack()
-            )  # what tasks may use until the clock ends them
-            clock = _clock(virtual=times is not None)
-            unfinished.callback(clock.close)
-            context = HostContext(
-                plan=plan,
-                sizes=sizes,
-                edge_chunk=config.edge_chunk,
-                homes=homes,
-                parameter_servers=config.parameter_servers,
-                one_at_a_time=config.mode == "no-pipe",
-                copies_rows=not config.synchronous,
-                transport=InProcessTransport(clock, None if times is None else modelled(times)),
-                clock=clock,
-                times=times,
+            # Closed last: tasks may use the backend until the clock has ended them.
+            backends = unfinished.enter_context(contextlib.ExitStack())
+            clock = unfinished.enter_context(self._clock())
+            context = self._context(clock, sizes)
+            progress = Progress(self._ledger(len(context.homes), epoch, saved))
+            workers = ParameterWorkers(config.parameter_servers, clock, context.times, recorder)
+            backend = make_backend(
+                config, self._resources(), self.prepared, functions=functions, clock=clock, times=context.times
             )
-            workers = ParameterWorkers(config.parameter_servers, clock, times, recorder)
-            backend = make_backend(config, resources, self.prepared, functions=functions, clock=clock, times=times)
-            after_clock.callback(backend.close)
-            hosts = list(
-                self._hosts(
-                    context,
-                    functions=functions,
-                    backend=backend,
-                    resources=resources,
-                    progress=progress,
-                    recorder=recorder,
-                )
-            )
-            if (room := clock.run(backend.warm())) is not None:
-                for host, slots in zip(hosts, shares(room, len(hosts)), strict=True):
-                    host.server.lower_slots(slots)
-            clock.run(_prepare(hosts))
-            drain_calls(clock, hosts)
-            free, streams = hosts[0].free_values(), self.parts.streams
-            driver = Driver(plan, self.prepared.driver, free, streams=streams, seed=self.seed)
+            backends.callback(backend.close)
+            hosts = [
+                self._host(context, shard, functions=functions, backend=backend, progress=progress, recorder=recorder)
+                for shard in self.pieces
+            ]
+            driver = self._prepare_hosts(clock, backend, hosts)
             parameters = ParameterServers(
                 params,
                 state,
                 self.optimizer,
                 num_servers=config.parameter_servers,
-                num_intervals=len(homes),
-                stages=plan.stages_with_sums,
+                num_intervals=len(context.homes),
+                stages=context.plan.stages_with_sums,
                 finish=driver.finish,
                 advance=driver.advance if self.prepared.driver.changing else None,
                 transport=context.transport,
@@ -227,9 +195,11 @@ class Pipeline:
                 version=0 if saved is None else int(saved.record["version"]),
                 first_epoch=epoch,
             )
-            if saved is not None and saved.record["synchronous"]:
-                progress.synchronise(parameters.synchronise)
-            seconds_before = 0.0 if saved is None else _restore(saved, clock, hosts, recorder)
+            seconds_before = 0.0
+            if saved is not None:
+                if saved.record["synchronous"]:
+                    progress.synchronise(parameters.synchronise)
+                seconds_before = _restore(saved, clock, hosts, recorder)
             for host in hosts:
                 host.begin(driver, epoch)
             return PipelineRun(
@@ -246,46 +216,87 @@ class Pipeline:
                 cleanup=unfinished.pop_all(),
             )
 
-    def _hosts(
+    @property
+    def _simulated(self) -> Cluster | None:
+        """What the virtual clock stands for; None on the real one."""
+        return self.prices if self.config.clock == "virtual" else None
+
+    def _resources(self) -> Resources:
+        return Resources.of(self.config, self._simulated, cores())
+
+    def _clock(self) -> Clock:
+        settings = thread_settings()
+        return RealClock(settings) if self._simulated is None else VirtualClock(initializer=settings)
+
+    def _context(self, clock: Clock, sizes: StageSizes) -> HostContext:
+        times = None if self._simulated is None else TimeModel(self._simulated, self.seed)
+        return HostContext(
+            plan=self.prepared.plan,
+            sizes=sizes,
+            edge_chunk=self.config.edge_chunk,
+            homes=tuple(shard.server for shard in self.pieces for _ in range(shard.num_intervals)),
+            parameter_servers=self.config.parameter_servers,
+            one_at_a_time=self.config.mode == "no-pipe",
+            copies_rows=not self.config.synchronous,
+            transport=InProcessTransport(clock, None if times is None else modelled(times)),
+            clock=clock,
+            times=times,
+        )
+
+    def _ledger(self, num_intervals: int, epoch: int, saved: Saved | None) -> Ledger:
+        return Ledger(
+            num_intervals,
+            self.config.staleness or 0,
+            first=epoch,
+            first_synchronous=saved is None or not saved.arrays,
+            synchronous=self.config.synchronous,
+        )
+
+    def _host(
         self,
         context: HostContext,
+        shard: Shard,
         *,
         functions: Mapping[int, StageFunction],
         backend: Backend,
-        resources: Resources,
         progress: Progress,
         recorder: Recorder,
-    ) -> Iterator[GraphHost]:
-        """The host of each graph server, wired directly to the ledger."""
-        for shard in self.pieces:
-            gate = Gate(progress.ledger.allowance, progress.hear)
-            progress.join(gate.allow)
-            autotuner = make_autotuner(self.config, resources)
-            slots = resources.slots if autotuner is None else autotuner.limit
-            server = GraphServer(
-                context,
-                shard,
-                threads=resources.graph_threads,
-                functions=functions,
-                controller=make_controller(self.config, slots, backend, context.clock, recorder.calls(shard.server)),
-                autotuner=autotuner,
-                gate=gate,
-                recorder=recorder,
-            )
-            yield GraphHost(server, interval_data(self.prepared, self.data, shard, context.sizes), progress.hear)
+    ) -> GraphHost:
+        """A graph server and its intervals, wired directly to the ledger."""
+        gate = Gate(progress.ledger.allowance, progress.hear)
+        progress.join(gate.allow)
+        resources = self._resources()
+        autotuner = make_autotuner(self.config, resources)
+        slots = resources.slots if autotuner is None else autotuner.limit
+        server = GraphServer(
+            context,
+            shard,
+            threads=resources.graph_threads,
+            functions=functions,
+            controller=make_controller(self.config, slots, backend, context.clock, recorder.calls(shard.server)),
+            autotuner=autotuner,
+            gate=gate,
+            recorder=recorder,
+        )
+        return GraphHost(server, interval_data(self.prepared, self.data, shard, context.sizes), progress.hear)
+
+    def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> Driver:
+        """Computes what is computed once; gives the driver, which needs it."""
+        if (room := clock.run(backend.warm())) is not None:
+            for host, slots in zip(hosts, shares(room, len(hosts)), strict=True):
+                host.server.lower_slots(slots)
+
+        async def prepare_all() -> None:
+            for task in [task for host in hosts for task in host.prepare()]:
+                await task
+
+        clock.run(prepare_all())
+        drain_calls(clock, hosts)
+        free, streams = hosts[0].free_values(), self.parts.streams
+        return Driver(self.prepared.plan, self.prepared.driver, free, streams=streams, seed=self.seed)
 
 
-def _clock(*, virtual: bool) -> RealClock | VirtualClock:
-    settings = thread_settings()
-    return VirtualClock(initializer=settings) if virtual else RealClock(settings)
-
-
-async def _prepare(hosts: list[GraphHost]) -> None:
-    for task in [task for host in hosts for task in host.prepare()]:
-        await task
-
-
-def _restore(saved: Saved, clock: Clock, hosts: list[GraphHost], recorder: Recorder) -> float:
+def _restore(saved: Saved, clock: Clock, hosts: Sequence[GraphHost], recorder: Recorder) -> float:
     """Brings back what was saved; gives the seconds of the processes before this one, less what the clock shows."""
     recorder.counters.restore(saved.record["counters"])  # what is computed once was counted then
     servers = [host.server for host in hosts]

@@ -1,13 +1,13 @@
-"""Which pool of sandboxes a configuration asks for: one small function for each backend outside this process."""
+"""The sandboxes of a backend outside this process, and the endpoints from which they fetch data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from importlib import import_module
 
 from dorylax.serverless.backends.base import Invoker
-from dorylax.serverless.config import LONGEST_CALL, BackendName, TensorConfig
+from dorylax.serverless.backends.catalogue import BACKENDS
+from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.link import Link
 from dorylax.serverless.data.server import DataServer
 
 
@@ -22,50 +22,15 @@ def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
     Raises:
         ConfigError: the backend cannot be used on this machine.
     """
-    return _INVOKERS[tensor.backend](tensor, keys, workers)
+    reference = BACKENDS[tensor.backend].invoker
+    assert reference is not None
+    module, _, name = reference.partition(":")
+    invoker: Invoker = getattr(import_module(module), name)(tensor, keys, workers)  # each needs packages of its own
+    return invoker
 
 
 def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
-    """The endpoints from which sandboxes fetch data."""
-    if tensor.backend == "aws":
-        assert tensor.host is not None
+    """The endpoints from which sandboxes fetch data: at an address of this machine, where they are on others."""
+    if tensor.host is not None:
         return DataServer(keys, transport="tcp", host=tensor.host)
     return DataServer(keys, transport=tensor.transport)
-
-
-# Imports are late: each backend needs packages of its own.
-
-
-def _local(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    from dorylax.serverless.backends.local.pool import local_workers
-
-    return local_workers(keys, workers=workers, link=_link(tensor), cold_start_seconds=tensor.cold_start)
-
-
-def _emulator(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    from dorylax.serverless.backends.emulator.pool import emulated_functions
-
-    return emulated_functions(
-        keys,
-        workers=workers,
-        timeout=tensor.deadline or LONGEST_CALL,
-        link=_link(tensor),
-        cold_start_seconds=tensor.cold_start,
-    )
-
-
-def _aws(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    from dorylax.serverless.backends.aws.make import make_functions
-
-    return make_functions(keys, function=tensor.function, region=tensor.region, calls=workers, deadline=tensor.deadline)
-
-
-_INVOKERS: Mapping[BackendName, Callable[[TensorConfig, RunKeys, int], Invoker]] = {
-    "local": _local,
-    "emulator": _emulator,
-    "aws": _aws,
-}
-
-
-def _link(tensor: TensorConfig) -> Link:
-    return Link(tensor.latency, tensor.bandwidth)

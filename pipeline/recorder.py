@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import final
 
-from dorylax.cost import Bill, Cluster
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.timeline import Resource, Span, Timeline
 from dorylax.pipeline.visit import Visit
@@ -62,13 +61,3 @@ class Recorder:
     def finish(self, server: int, interval: int, epoch: int, times: tuple[float, float]) -> None:
         """Notes that a parameter server has made an interval's complete gradient."""
         self.timeline.add(Span("finish", "parameters", server, interval, epoch, *times))
-
-    def bill(self, prices: Cluster, *, seconds: float, graph_servers: int, parameter_servers: int) -> Bill:
-        """What the run has cost so far, by the prices of a cluster."""
-        return Bill.of(
-            prices,
-            seconds=seconds,
-            graph_servers=graph_servers,
-            parameter_servers=parameter_servers,
-            calls=self.counters.calls,
-        )

@@ -172,11 +172,12 @@ class PipelineRun:
         """What the run has cost so far, by the prices of its cluster; None where it costs nothing."""
         if self.prices is None:
             return None
-        return self._recorder.bill(
+        return Bill.of(
             self.prices,
             seconds=self.seconds,
             graph_servers=self._config.servers,
             parameter_servers=self._config.parameter_servers,
+            calls=self._recorder.counters.calls,
         )
 
     def close(self) -> None:

@@ -6,34 +6,16 @@ from typing import Annotated, ClassVar, Literal, final
 
 from pydantic import Field, model_validator
 
+from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Positive, Section, Text
 
 LONGEST_CALL = 900.0
 """Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
 
-BackendName = Literal["inline", "local", "emulator", "aws"]
 TransportName = Literal["ipc", "tcp"]
 
-_IN_PROCESSES: tuple[BackendName, ...] = ("local", "emulator")
-ELSEWHERE: tuple[BackendName, ...] = (*_IN_PROCESSES, "aws")
-"""Backends whose calls are billed by the prices of a cluster."""
-
 _ALL_INTERFACES = ("*", "0.0.0.0", "::", "[::]")
-_IN_AWS: tuple[BackendName, ...] = ("aws",)
-# What only some backends have.
-_ONLY: dict[str, tuple[BackendName, ...]] = {
-    "workers": ELSEWHERE,
-    "transport": _IN_PROCESSES,
-    "latency": _IN_PROCESSES,
-    "bandwidth": _IN_PROCESSES,
-    "cold_start": _IN_PROCESSES,
-    "streaming": ELSEWHERE,
-    "function": _IN_AWS,
-    "region": _IN_AWS,
-    "host": _IN_AWS,
-    "artefacts": _IN_AWS,
-}
 
 
 @final
@@ -48,9 +30,9 @@ class TensorConfig(Section):
 
     backend: BackendName = Field(
         default="inline",
-        description="where tensor tasks run; inline: on threads of this process; local: in worker processes, which stand "
-        "for a cloud's containers; emulator: in functions that AWS's Runtime Interface Emulator runs on this machine; "
-        "aws: in a function of AWS Lambda",
+        description="; ".join(
+            ["where tensor tasks run", *(f"{name}: {entry.what}" for name, entry in BACKENDS.items())]
+        ),
     )
     workers: Count | None = Field(
         default=None,
@@ -98,9 +80,10 @@ class TensorConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> TensorConfig:
-        for name, backends in _ONLY.items():
+        for name, field in self.options().items():
+            backends = [backend for backend, entry in BACKENDS.items() if name in entry.settings]
             value = getattr(self, name)
-            if self.backend not in backends and value != type(self).model_fields[name].default:
+            if backends and self.backend not in backends and value != field.default:
                 problem = (
                     f"= {value} needs tensor.backend={' or '.join(backends)}; got {self.backend}: change one of them"
                 )

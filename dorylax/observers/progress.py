@@ -17,6 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, cast, final, runtime_checka
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from dorylax.runs.result import METRIC_NAMES
+
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, TrainResult
 
@@ -152,7 +154,7 @@ def describe_summary(fields: Mapping[str, Any]) -> str:
     Args:
         fields: `test_accuracy`, `final_loss` and so on as in a run's summary.json; what is missing is left out.
     """
-    name = "micro-F1" if fields.get("metric") == "micro_f1" else "accuracy"
+    name = METRIC_NAMES.get(fields.get("metric", ""), "accuracy")
     parts = []
     for kind in ("test", "val"):
         label = "validation" if kind == "val" else kind

@@ -97,74 +97,6 @@ def choose_instruction_set(name: InstructionSet | None) -> None:
         raise RuntimeError(f"instruction set {name!r} cannot run here: expected one of avx512, avx2, baseline that can")
 
 
-def reduce_rows(
-    op: Literal["sum", "weighted_sum", "max", "min"],
-    x: np.ndarray,
-    offsets: np.ndarray,
-    neighbours: np.ndarray,
-    out: np.ndarray,
-    *,
-    begin: int = 0,
-    end: int | None = None,
-    weight: np.ndarray | None = None,
-    edges: np.ndarray | None = None,
-) -> None:
-    """Reduces rows `begin:end` of a compressed-sparse-row structure into `out[begin:end]`, without Python's lock.
-
-    For callers that have threads of their own: the call computes on the calling thread, and others may read `x` and write
-    other rows of `out` meanwhile. It copies nothing.
-
-    Args:
-        op: the reduction; an empty row gives 0.
-        x: values per vertex, float32, float64 or bfloat16 `[V, H, F]` or `[V, F]`.
-        offsets: int64 `[R+1]`; trusted not to decrease between the first and the last row asked for.
-        neighbours: int32 `[E]`; trusted to lie in 0 … V-1.
-        out: dtype and trailing shape of `x`, `[R, H, F]` or `[R, F]`.
-        begin: first row.
-        end: row after the last; R if None.
-        weight: for "weighted_sum", dtype of `x`, `[E, H]` or `[E]`.
-        edges: position in `weight` of each entry, int32 `[E]`, trusted to be one; None where entry k is k.
-
-    Raises:
-        RuntimeError: there is no library (see `status`).
-        ValueError: an array has the wrong dtype, shape or memory layout, or the rows are out of range.
-    """
-    library, reason = _load()
-    if library is None:
-        raise RuntimeError(f"no native kernels: {reason}")
-    if op not in ("sum", "weighted_sum", "max", "min"):
-        raise ValueError(f"op must be one of sum, weighted_sum, max, min, got {op!r}")
-    num_rows = offsets.shape[0] - 1
-    last = num_rows if end is None else end
-    heads = x.shape[1] if x.ndim == 3 else 1
-    _expect("x", x, x.dtype if x.dtype in _DTYPES else np.dtype(np.float32), x.shape)
-    if x.ndim not in (2, 3):
-        raise ValueError(f"x must have shape [V, F] or [V, H, F], got {x.shape}")
-    _expect("offsets", offsets, np.dtype(np.int64), (num_rows + 1,))
-    _expect("neighbours", neighbours, np.dtype(np.int32), neighbours.shape)
-    _expect("out", out, x.dtype, (num_rows, *x.shape[1:]))
-    if not 0 <= begin <= last <= num_rows:
-        raise ValueError(f"rows must satisfy 0 ≤ begin ≤ end ≤ {num_rows}, got begin={begin}, end={last}")
-    if not 0 <= offsets[begin] <= offsets[last] <= len(neighbours):
-        raise ValueError(
-            f"offsets of rows {begin} … {last} must lie in 0 … {len(neighbours)}, the length of neighbours; got "
-            f"{offsets[begin]} … {offsets[last]}"
-        )
-    if (op == "weighted_sum") != (weight is not None):
-        raise ValueError(f"weight is for op='weighted_sum' and only for it, got op={op!r}")
-    if weight is not None:
-        _expect("weight", weight, x.dtype, (weight.shape[0], heads) if x.ndim == 3 else (weight.shape[0],))
-        if edges is None and len(weight) < len(neighbours):
-            raise ValueError(f"weight must have one row for each of {len(neighbours)} entries, got {len(weight)}")
-    if edges is not None:
-        _expect("edges", edges, np.dtype(np.int32), neighbours.shape)
-    if not out.flags.writeable:
-        raise ValueError("out must be writable")
-    if np.may_share_memory(x, out):
-        raise ValueError("out must not overlap x")
-    compute_rows(op, x, offsets, neighbours, out, begin=begin, end=last, weight=weight, edges=edges)
-
-
 def compute_rows(
     kernel: Kernel,
     x: np.ndarray,
@@ -182,7 +114,7 @@ def compute_rows(
 ) -> None:
     """Runs a kernel over rows `begin:end` on the calling thread, without Python's lock, and checks nothing.
 
-    A wrong dtype, shape or layout reads and writes anywhere: callers check (`reduce_rows`, `dorylax.ops.row_operators`).
+    A wrong dtype, shape or layout reads and writes anywhere: callers check (`dorylax.ops.row_operators`).
     Every array is C-contiguous, and those of values have one dtype that `usable` accepts.
 
     Args:
@@ -243,14 +175,6 @@ class _Rows(ctypes.Structure):
 
 def _address(array: np.ndarray | None) -> int | None:
     return None if array is None else array.ctypes.data
-
-
-def _expect(name: str, array: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
-        order = "C-contiguous" if array.flags.c_contiguous else "not C-contiguous"
-        raise ValueError(
-            f"{name} must be C-contiguous {dtype} {list(shape)}, got {order} {array.dtype} {list(array.shape)}"
-        )
 
 
 def _candidates() -> Iterator[Path]:

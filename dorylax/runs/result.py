@@ -15,6 +15,12 @@ from dorylax.errors import DorylaxError
 
 Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
 Metric = Literal["accuracy", "micro_f1", "loss"]
+METRIC_NAMES: Mapping[str, str] = {
+    "accuracy": "accuracy",
+    "micro_f1": "micro-F1",
+    "loss": "loss",
+}
+"""What metrics are called where people read them."""
 _EVALUATED_LOSSES = ("train_loss", "val_loss", "test_loss")
 
 

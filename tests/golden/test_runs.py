@@ -18,9 +18,11 @@ from golden.cases import CASES, FEW, FILE, Case, fingerprint, processor
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_compilation() -> Iterator[None]:
+    jax.clear_caches()  # what other tests have compiled with optimisations rounds otherwise
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def test_rows_on_numpy_buffers_in_any_order_of_neighbours(graph):
 
     def gather(x):
         out = np.full_like(x, np.nan)
-        native.reduce_rows("sum", np.ascontiguousarray(x), rows.offsets, shuffled, out, begin=150, end=VERTICES)
+        native.compute_rows("sum", np.ascontiguousarray(x), rows.offsets, shuffled, out, begin=150, end=VERTICES)
         assert np.isnan(out[:150]).all()
         return out[150:]
 

@@ -102,8 +102,3 @@ def test_an_optimizer_that_counts_steps_where_an_epoch_is_several(optimizer: Any
         "choose pipeline.update=per_epoch"
     )
     assert Pipeline.of(parts, GRAPH, optimizer, PipelineConfig(**options)).passes
-
-
-def test_what_is_not_started_cannot_run() -> None:
-    with pytest.raises(RuntimeError, match=r"call start\(\) first"):
-        make(servers=1, intervals=2).run_epoch()

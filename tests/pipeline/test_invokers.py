@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import typing
 
 import pytest
 
-from dorylax.pipeline import invokers
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.invokers import make_data_server, make_invoker
 from dorylax.pipeline.resources import Resources
+from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
 from dorylax.serverless.backends.pool import Pool
-from dorylax.serverless.config import BackendName, TensorConfig
+from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.settings.errors import ConfigError
 
 
-def test_every_backend_has_one() -> None:
-    assert set(invokers._INVOKERS) == set(typing.get_args(BackendName)) - {"inline"}
+def test_every_backend_is_in_the_catalogue_and_has_what_makes_its_sandboxes() -> None:
+    assert tuple(BACKENDS) == typing.get_args(BackendName)
+    for entry in BACKENDS.values():
+        if entry.invoker is not None:
+            module, _, name = entry.invoker.partition(":")
+            assert callable(getattr(importlib.import_module(module), name))
+        assert set(entry.settings) <= TensorConfig.options().keys()
 
 
 def test_what_is_missing_on_this_machine_is_an_error_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:

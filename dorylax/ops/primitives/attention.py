@@ -6,7 +6,7 @@ attention.inl has the equations): `tilt`, the derivative of y with respect to th
 tangents, and `attention_backward` is its transpose.
 
 What they mean is `written_out`, in other operators, and its derivatives by JAX. That is their lowering where no kernel
-serves, their second derivative, and what a program is traced as that must be split (`program.flatten`).
+serves, their second derivative, and what a program is traced as that must be split (`program.tracing.flatten`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`gather_scaled`: a sum over neighbours with the arithmetic that usually follows it, done while a row is in registers.
 
-No layer calls it: `program.fold` and `program.narrow` write it into a step that is differentiated already, which is why
+No layer calls it: `program.single.fold` and `narrow` write it into a step that is differentiated already, which is why
 it has no derivative.
 """
 

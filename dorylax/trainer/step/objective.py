@@ -29,6 +29,12 @@ Loss = str | Callable[[Any, Any], Any] | None
 
 _CLASSES = "cross_entropy"
 LOSSES: dict[str, Callable[[Any, Any], Any]] = {_CLASSES: cross_entropy, "mse": squared_error, "mae": absolute_error}
+# Of what `Objective.sums` gives. With one label per vertex F1 is the accuracy.
+_SCORES: dict[Metric, Callable[[np.ndarray], float]] = {
+    "accuracy": micro_f1,
+    "micro_f1": micro_f1,
+    "loss": lambda sums: float(sums[0] / sums[1]),
+}
 
 
 @final
@@ -92,8 +98,8 @@ class Objective:
         return masked_sums(self.rows(output, labels), masks)
 
     def score(self, sums: np.ndarray) -> float:
-        """The accuracy, micro-F1 or mean loss of one mask, which is not empty."""
-        return micro_f1(sums) if self.of_classes else float(sums[0] / sums[1])
+        """The metric of one mask, which is not empty."""
+        return _SCORES[self.metric](sums)
 
     def check(self, model: str, output: Any, data: Dataset | AbstractData) -> None:
         """Looks at shapes alone.

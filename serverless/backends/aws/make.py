@@ -9,7 +9,7 @@ from dorylax.serverless.backends.aws.checks import FunctionName
 from dorylax.serverless.backends.aws.clients import lambda_client, s3_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
 from dorylax.serverless.backends.environment import jax_settings
-from dorylax.serverless.config import LONGEST_CALL
+from dorylax.serverless.config import LONGEST_CALL, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
 
@@ -34,6 +34,11 @@ def make_functions(
     client = lambda_client(region or named.region, calls=calls, seconds=min(deadline or LONGEST_CALL, LONGEST_CALL))
     settings = SandboxSettings(keys, jax=jax_settings())
     return LambdaFunctions(client, function, settings=settings, calls=calls, deadline=deadline)
+
+
+def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> LambdaFunctions:
+    """The invoker of a run (`catalogue.BackendEntry.invoker`)."""
+    return make_functions(keys, function=tensor.function, region=tensor.region, calls=workers, deadline=tensor.deadline)
 
 
 def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: str | None) -> Callable[[str], str]:

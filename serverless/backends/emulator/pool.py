@@ -12,6 +12,7 @@ from dorylax.serverless.backends.emulator.installed import find_emulator
 from dorylax.serverless.backends.emulator.process import EmulatedProcess
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.backends.pool import Pool
+from dorylax.serverless.config import LONGEST_CALL, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
@@ -58,3 +59,14 @@ def emulated_functions(
     environment = function_environment(os.environ, threads, max(timeout, start_seconds))
     start = functools.partial(EmulatedProcess, find_emulator(os.environ), RUNTIME, given, environment)
     return Pool(workers, start, start_seconds)
+
+
+def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Pool:
+    """The sandboxes of a run (`catalogue.BackendEntry.invoker`)."""
+    return emulated_functions(
+        keys,
+        workers=workers,
+        timeout=tensor.deadline or LONGEST_CALL,
+        link=Link(tensor.latency, tensor.bandwidth),
+        cold_start_seconds=tensor.cold_start,
+    )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dorylax.serverless.backends.environment import jax_settings, worker_environment
 from dorylax.serverless.backends.local.process import WorkerProcess
 from dorylax.serverless.backends.pool import Pool
+from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
@@ -42,3 +43,9 @@ def local_workers(
     given = SandboxSettings(keys, link, cold_start_seconds, jax_settings() if settings is None else settings)
     start = functools.partial(WorkerProcess, given.to_line(), worker_environment(os.environ, threads))
     return Pool(workers, start, _START_SECONDS + cold_start_seconds)
+
+
+def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Pool:
+    """The workers of a run (`catalogue.BackendEntry.invoker`)."""
+    link = Link(tensor.latency, tensor.bandwidth)
+    return local_workers(keys, workers=workers, link=link, cold_start_seconds=tensor.cold_start)

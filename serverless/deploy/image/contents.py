@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
-import dorylax
 from dorylax.serverless.deploy.errors import DeployError
 
 ENTRY = "dorylax.serverless.function.entry"
@@ -107,10 +106,17 @@ class _Source(NamedTuple):
     place: str
 
 
+def _folders() -> list[str]:
+    """Where the package lies. Its root, which names everything in it, is not imported for that."""
+    package = importlib.util.find_spec("dorylax")
+    assert package is not None
+    return list(package.submodule_search_locations or ())
+
+
 def _source(name: str) -> _Source | None:
     """A module's file; in a checkout the package lies in several folders."""
     parts = name.split(".")[1:]
-    for folder in dorylax.__path__:
+    for folder in _folders():
         whole = Path(folder, *parts)
         place = "/".join(["dorylax", *parts])
         if (whole / "__init__.py").is_file():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+
 import numpy as np
 import pytest
 from support.graphs import messy_graph
@@ -9,8 +11,9 @@ from support.graphs import messy_graph
 from dorylax.graph import Graph
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import Partition, PartitionError, graph_digest, partition, report
+from dorylax.graph.partition.partitioners import Method
 
-METHODS = ("metis", "ldg", "range", "random")
+METHODS = typing.get_args(Method)
 BALANCES = ("vertices", "edges")
 
 

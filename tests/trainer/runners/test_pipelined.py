@@ -221,3 +221,8 @@ def test_arguments_that_exclude_each_other(trainer):
         trainer(pipeline=PIPE, optimize=False)
     with pytest.raises(ConfigError, match=r"pipeline\.switch_margin = 0\.1 needs train\.target_accuracy"):
         trainer(pipeline=PipelineConfig(mode="async", switch_margin=0.1))
+
+
+def test_what_is_not_started_cannot_run(trainer):
+    with pytest.raises(RuntimeError, match=r"call start\(\) first"):
+        trainer(pipeline=PIPE)._runner().drain(0)

@@ -95,7 +95,7 @@ def test_imports_inside_functions_count_and_those_for_type_checkers_do_not(
     for place, text in sources.items():
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).write_text(text)
-    monkeypatch.setattr(contents.dorylax, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(contents, "_folders", lambda: [str(tmp_path)])
     found = closure("dorylax.one")
     expected = sources.keys() - {"two.py", "unrelated.py"}
     assert {place.removeprefix("dorylax/") for place in found.modules} == expected
@@ -123,6 +123,6 @@ def test_parts_that_are_left_out(place: str, is_left_out: bool) -> None:
 def test_nothing_is_imported_to_find_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("__init__", "never", "run"):
         (tmp_path / f"{name}.py").write_text("from dorylax import run\nraise AssertionError('this was run')\n")
-    monkeypatch.setattr(contents.dorylax, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(contents, "_folders", lambda: [str(tmp_path)])
     assert len(closure("dorylax.never").modules) == 3
     assert not {"dorylax.never", "dorylax.run"} & set(sys.modules)

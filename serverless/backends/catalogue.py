@@ -1,0 +1,51 @@
+"""Which backends there are: what each is, which settings only some have, and what makes its sandboxes.
+
+Settings read this without loading any backend. A new backend is a module and an entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+BackendName = Literal["inline", "local", "emulator", "aws"]
+
+
+class BackendEntry(NamedTuple):
+    """A backend.
+
+    Attributes:
+        what: where it runs tensor tasks, for help and docs.
+        invoker: `module:function` that makes its sandboxes of (`TensorConfig`, `RunKeys`, their number); None where tasks
+            run on threads of this process. Calls of all others are billed by the prices of a cluster.
+        settings: those of `TensorConfig` that not all backends have.
+    """
+
+    what: str
+    invoker: str | None
+    settings: tuple[str, ...]
+
+
+_SANDBOXES = ("workers", "streaming")
+_PROCESSES = (*_SANDBOXES, "transport", "latency", "bandwidth", "cold_start")
+
+BACKENDS: Mapping[BackendName, BackendEntry] = {
+    "inline": BackendEntry("on threads of this process", None, ()),
+    "local": BackendEntry(
+        "in worker processes, which stand for a cloud's containers",
+        "dorylax.serverless.backends.local.pool:of_settings",
+        _PROCESSES,
+    ),
+    "emulator": BackendEntry(
+        "in functions that AWS's Runtime Interface Emulator runs on this machine",
+        "dorylax.serverless.backends.emulator.pool:of_settings",
+        _PROCESSES,
+    ),
+    "aws": BackendEntry(
+        "in a function of AWS Lambda",
+        "dorylax.serverless.backends.aws.make:of_settings",
+        (*_SANDBOXES, "function", "region", "host", "artefacts"),
+    ),
+}
+ELSEWHERE: tuple[BackendName, ...] = tuple(name for name, entry in BACKENDS.items() if entry.invoker is not None)
+"""Backends outside this process."""
