@@ -53,18 +53,18 @@ _DEFAULT = "flagship"
     metavar="KEY=VALUE",
     multiple=True,
     help="Only runs in which a key that varies, or train.seed, has this value; several values of one key are "
-    "alternatives, several keys must all hold.",
+    "alternatives, different keys must all match.",
 )
 @click.option(
     "--jobs",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Runs at a time, each in its own process [default: one per core where all runs are in virtual time, else 1].",
+    help="Concurrent runs, each in its own process [default: one per core if all runs are in virtual time, else 1].",
 )
 @click.option("--report/--no-report", "with_report", default=True, help="Write report.html at the end [default: yes].")
-@click.option("--tensorboard", is_flag=True, help="Runs also write DIR/runs/KEY/tensorboard, for TensorBoard.")
+@click.option("--tensorboard", is_flag=True, help="Also write DIR/runs/KEY/tensorboard, for TensorBoard.")
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
-@click.option("--dry-run", is_flag=True, help="Say what would run, and for how long by earlier runs.")
+@click.option("--dry-run", is_flag=True, help="Show what would run, and for how long, judging by finished runs.")
 @traceback_option
 def command(
     *,
@@ -79,8 +79,8 @@ def command(
 ) -> int:
     """Run a sweep of configurations, compare them, and write a report.
 
-    Each run has a directory under DIR/runs; runs that are done are not run again, so an interrupted sweep goes on when
-    it is started again. DIR/results.csv has one row per run, DIR/report.html shows them.
+    Each run has a directory under DIR/runs. Finished runs are not repeated, so an interrupted sweep resumes when you
+    start it again. DIR/results.csv has one row per run, DIR/report.html shows them.
     """
     if show_list:
         _list()
@@ -99,7 +99,7 @@ def command(
     if dry_run:
         return _dry_run(sweep, folder, jobs)
     if tensorboard:
-        load_library()  # so that its absence is said once, and not by every run
+        load_library()  # so that its absence is reported once, and not by every run
     check_data(sweep)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
@@ -116,7 +116,7 @@ def _condition(text: str) -> tuple[str, str]:
 
 
 def _find(name: str) -> Path:
-    """The sweep file that a name or a path means."""
+    """The sweep file that a name or path refers to."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return path
@@ -156,7 +156,7 @@ def _dry_run(sweep: Sweep, folder: Path, jobs: int | None) -> int:
     if todo and all(seconds is not None for seconds in estimates):
         at_a_time = _jobs(todo, jobs)
         work = sum(seconds or 0.0 for seconds in estimates)
-        line += f"; about {duration(work / at_a_time)} with --jobs {at_a_time}, as long as those that are done took"
+        line += f"; about {duration(work / at_a_time)} with --jobs {at_a_time}, judging by finished runs"
     click.echo(line)
     return 0
 
@@ -178,7 +178,7 @@ def _run(sweep: Sweep, folder: Path, jobs: int | None, options: RunOptions, *, w
         click.echo(f"report: {write_report([Study(sweep, outcomes, folder)], folder)}")
     if stopped is not None:
         code = INTERRUPTED if stopped == "interrupted" else TERMINATED
-        raise CommandError(f"{stopped}; what is done is kept: the same command goes on", code)
+        raise CommandError(f"{stopped}; finished runs are kept: the same command continues", code)
     if failed := [outcome.run for outcome in outcomes if outcome.status == "failed"]:
         first = error_file(folder, failed[0])
         raise CommandError(f"{len(failed)} of {len(outcomes)} runs failed; the first one's traceback: {first}", FAILED)

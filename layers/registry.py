@@ -87,8 +87,8 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                 make=GCN,
                 options=_SHARED,
                 recipe=_recipe(),
-                source="Kipf & Welling, ICLR 2017, section 5.2. All 200 epochs are run: the paper's stop, after 10 "
-                "epochs without a lower validation loss, is left out.",
+                source="Kipf & Welling, ICLR 2017, section 5.2. All 200 epochs are run, without the "
+                "paper's early stopping after 10 epochs without a lower validation loss.",
             ),
             ModelSpec(
                 name="gat",
@@ -103,8 +103,8 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                 make=GATv2,
                 options=_SHARED | {"heads", "output_heads", "attention_dropout", "share_weights"},
                 recipe=_attention_recipe(model__share_weights=False),
-                source="Brody et al., ICLR 2022. The paper has no recipe for citation graphs: all is as gat, with a "
-                "matrix for each end of an edge.",
+                source="Brody et al., ICLR 2022. The paper has no recipe for citation graphs: everything is as in gat, "
+                "with a matrix for each end of an edge.",
             ),
             ModelSpec(
                 name="sage",
@@ -112,15 +112,15 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                 options=_SHARED | {"aggregation"},
                 recipe=_recipe(model__hidden_features=64, model__aggregation="mean"),
                 source="Hamilton et al., NeurIPS 2017: two layers, mean, Adam, ReLU. Width 64 and the rest, which the "
-                "paper's inductive experiments do not give, as gcn.",
+                "paper's inductive experiments do not give, are as in gcn.",
             ),
             ModelSpec(
                 name="gin",
                 make=GIN,
                 options=_SHARED | {"train_epsilon"},
                 recipe=_recipe(model__hidden_features=64, model__norm="layer"),
-                source="Xu et al., ICLR 2019: ε = 0, perceptrons of two layers, Adam 0.01, dropout 0.5. The paper "
-                "classifies graphs: width 64, layer normalisation (for batch's), two layers and the rest as gcn.",
+                source="Xu et al., ICLR 2019: ε = 0, two-layer perceptrons, Adam 0.01, dropout 0.5. The paper classifies "
+                "graphs: width 64, layer (not batch) normalisation, two layers and the rest are as in gcn.",
             ),
             ModelSpec(
                 name="sgc",
@@ -153,7 +153,7 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                     optimizer__weight_decay=5e-3,
                     train__epochs=1000,
                 ),
-                source="Gasteiger et al., ICLR 2019, section 5: two layers of 64, no biases (here there are). The "
+                source="Gasteiger et al., ICLR 2019, section 5: two layers of 64, no biases (here with). The "
                 "paper trains until neither validation loss nor accuracy has improved for 100 epochs; here, 1000 "
                 "epochs and the best by accuracy.",
             ),
@@ -182,9 +182,9 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                 make=MPNN,
                 options=_SHARED | {"aggregation"},
                 recipe=_recipe(model__hidden_features=64, model__aggregation="mean"),
-                source="Gilmer et al., ICML 2017, the general form: a perceptron each for message and update. The "
-                "paper sums messages, in molecules; here their mean, and width 64 and the rest as sage. Data sets have "
-                "no edge features, so none are used.",
+                source="Gilmer et al., ICML 2017, the general form: one perceptron for messages, one for updates. The "
+                "paper sums messages, in molecules; here they are averaged, with width 64 and the rest as in sage. No "
+                "data set has edge features, so none are used.",
             ),
             ModelSpec(
                 name="mlp",

@@ -1,4 +1,4 @@
-"""How a pipeline runs: the section `pipeline` of a configuration. What the values cause is up to the engine."""
+"""How a pipeline runs: the section `pipeline` of a configuration. What the values do is up to the engine."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ClockKind = Literal["real", "virtual"]
 class PipelineConfig(Section):
     """How training is spread over servers and intervals (Dorylus, OSDI '21, sections 4 and 5).
 
-    What is not given is filled in, so that equal pipelines are equal objects: `staleness` and `update`. `tensor` says where
-    tensor tasks run; it is a section of its own in configurations.
+    `staleness` and `update` are filled in if not given, so that equal pipelines are equal objects. `tensor` says where
+    tensor tasks run; it is a separate section in configurations.
 
     Raises:
         ConfigError: a value out of range, or one that the others make meaningless; names the key.
@@ -33,60 +33,60 @@ class PipelineConfig(Section):
     section: ClassVar[str] = "pipeline"
 
     servers: Count = Field(default=1, description="graph servers; each owns a part of the vertices")
-    intervals: Count = Field(default=8, description="intervals of each server, of equal numbers of vertices")
+    intervals: Count = Field(default=8, description="intervals per server, with equal numbers of vertices")
     mode: Mode = Field(
         default="pipe",
-        description="no-pipe: each server one task at a time; pipe: tasks overlap, epochs do not; async: intervals may be "
-        "up to `pipeline.staleness` epochs apart",
+        description="no-pipe: each server runs one task at a time; pipe: tasks overlap, epochs do not; async: intervals may "
+        "be up to `pipeline.staleness` epochs apart",
     )
     staleness: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="S of async: an interval may start epoch e while e ≤ min_epoch + S; null: 0 with async",
+        description="S in async: an interval may start epoch e while e ≤ min_epoch + S; null: 0 with async",
     )
     update: Update | None = Field(
         default=None,
-        description="one optimizer step per epoch, or one per interval and epoch (async only); null: per_epoch",
+        description="one optimizer step per epoch, or per interval and epoch (async only); null: per_epoch",
     )
     interval_step_scaling: bool = Field(
         default=True,
-        description="scale the steps of per_interval so that those of an epoch move as far as one of per_epoch",
+        description="scale the steps of per_interval so that an epoch of them moves as far as one step of per_epoch",
     )
     sync_every: Count = Field(
-        default=1, description="gradients that the first parameter server forwards at once to the other ones"
+        default=1, description="gradients that the first parameter server forwards to the others at a time"
     )
-    parameter_servers: Count = Field(default=1, description="servers that hold the weights, all of them whole")
+    parameter_servers: Count = Field(default=1, description="servers that hold the weights, each a full copy")
     clock: ClockKind = Field(
         default="real",
-        description="real: wall time; virtual: tasks compute, and take the time that the cluster's model says",
+        description="real: wall time; virtual: tasks compute, and take the time that the cluster's model gives",
     )
     cluster: Text = Field(
         default="default",
-        description="a cluster's name, or a YAML file that describes one: its speeds on the virtual clock, its prices for "
-        "the bill; not of inline tasks on the real clock",
+        description="a cluster's name, or a YAML file that describes one: its speeds set the virtual clock, its prices "
+        "the bill; not for inline tasks on the real clock",
     )
     partitioner: Method = Field(default="metis", description="how vertices are spread over servers")
-    balance: Balance = Field(default="vertices", description="what every server has equally many of")
+    balance: Balance = Field(default="vertices", description="what every server gets an equal number of")
     partition: PathText | None = Field(
         default=None, description="folder of a saved partition, in place of `partitioner` and `balance`"
     )
     graph_threads: Count | None = Field(
         default=None,
-        description="threads of each server's graph tasks; null: its share of the cores, on the virtual clock the cluster's",
+        description="threads per server for graph tasks; null: its share of the cores, on the virtual clock the cluster's",
     )
     edge_chunk: Count = Field(default=65536, description="edges that an edge stage computes at once")
     reorder: bool = Field(
-        default=False, description="with async, allow the pass `reorder`, which mixes weight versions of neighbours"
+        default=False, description="with async, allow the pass `reorder`, which mixes neighbours' weight versions"
     )
     switch_margin: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None,
-        description="go on synchronously once validation accuracy is within this fraction of `train.target_accuracy` "
+        description="continue synchronously once validation accuracy is within this fraction of `train.target_accuracy` "
         "(async only); null: never",
     )
     tensor: TensorConfig = TensorConfig()
 
     @property
     def synchronous(self) -> bool:
-        """Whether every epoch begins where all intervals have finished the one before."""
+        """Whether every epoch begins only once all intervals have finished the one before."""
         return self.mode != "async"
 
     @property
@@ -98,8 +98,8 @@ class PipelineConfig(Section):
     def passes(self) -> tuple[str, ...]:
         """The passes of `dorylax.program` that pay.
 
-        Those that spare what is shipped to workers by computing it again do not where workers share this process's
-        memory: inline on the real clock. (The virtual clock stands for functions elsewhere.)
+        Those that recompute values to ship less to workers do not pay where workers share this process's
+        memory: inline on the real clock. (The virtual clock simulates functions elsewhere.)
         """
         from dorylax.program.passes import PASSES
 
@@ -109,7 +109,7 @@ class PipelineConfig(Section):
         return tuple(name for name in PASSES if name not in left_out)
 
     def dotted(self) -> dict[str, Any]:
-        """All settings as the sections `pipeline` and `tensor` of a configuration have them, by dotted key."""
+        """All settings, as in the sections `pipeline` and `tensor` of a configuration, by dotted key."""
         sections = (self, self.tensor)
         return {part.key(name): value for part in sections for name, value in part.to_dict().items()}
 

@@ -36,46 +36,44 @@ class TensorConfig(Section):
     )
     workers: Count | None = Field(
         default=None,
-        description="processes of local, sandboxes of emulator and aws; null: half of the cores, 100 of aws",
+        description="processes for local, sandboxes for emulator and aws; null: half of the cores, 100 for aws",
     )
     slots: Count | None = Field(
         default=None,
-        description="calls of each graph server at a time; null: inline its share of the cores, on the virtual clock the "
+        description="each graph server's concurrent calls; null: inline its share of the cores, on the virtual clock the "
         "cluster's functions; elsewhere its share of the workers",
     )
     autotune: bool = Field(
-        default=False, description="fewer calls at a time while graph tasks queue up, more while they drain (Dorylus)"
+        default=False, description="fewer concurrent calls while graph tasks queue up, more while they drain (Dorylus)"
     )
-    attempts: Count = Field(default=10, description="calls of one task that may fail before the run does")
+    attempts: Count = Field(default=10, description="failed calls of one task after which the run fails")
     deadline: Positive | None = Field(
         default=None, description="seconds after which a call counts as failed; null: never inline, 900 elsewhere"
     )
     relaunch: Annotated[float, Field(gt=1)] = Field(
         default=5.0,
-        description="call a task again beside a call that has taken this many times the mean of its stage, and take "
+        description="call a task again when its call has taken this many times the mean of its stage, and take "
         "the first answer",
     )
-    relaunches: Annotated[int, Field(ge=0)] = Field(default=1, description="relaunches of a task at most; 0: never")
+    relaunches: Annotated[int, Field(ge=0)] = Field(default=1, description="most relaunches of a task; 0: never")
     transport: TransportName = Field(
-        default="ipc", description="how workers fetch data; tcp: loopback, encrypted by keys made for the run"
+        default="ipc", description="how workers fetch data; tcp: loopback, encrypted with keys made for the run"
     )
     latency: Annotated[float, Field(ge=0)] = Field(
-        default=0.0, description="seconds that each request of a worker takes besides its bytes"
+        default=0.0, description="seconds that each worker request takes on top of its bytes"
     )
-    bandwidth: Positive | None = Field(
-        default=None, description="bytes per second of each worker; null: as fast as it goes"
-    )
+    bandwidth: Positive | None = Field(default=None, description="bytes per second of each worker; null: unlimited")
     cold_start: Annotated[float, Field(ge=0)] = Field(
-        default=0.0, description="seconds that a worker takes longer to start"
+        default=0.0, description="extra seconds that a worker takes to start"
     )
     streaming: bool = Field(
-        default=False, description="workers compute on the first half of the rows while the second arrives"
+        default=False, description="workers compute on the first half of the rows while the second half arrives"
     )
-    function: Text = Field(default="dorylax", description="of aws: its name, name:alias or ARN")
-    region: Text | None = Field(default=None, description="of aws: where the function is; null: as boto3 finds it")
-    host: Text | None = Field(default=None, description="of aws: the address of this machine that functions dial")
+    function: Text = Field(default="dorylax", description="aws only: the function's name, name:alias or ARN")
+    region: Text | None = Field(default=None, description="aws only: where the function is; null: as boto3 finds it")
+    host: Text | None = Field(default=None, description="aws only: the address at which functions reach this machine")
     artefacts: Text | None = Field(
-        default=None, description="of aws: s3://bucket/prefix, where stages lie; null: graph servers offer them"
+        default=None, description="aws only: s3://bucket/prefix that holds the stages; null: graph servers serve them"
     )
 
     @model_validator(mode="after")

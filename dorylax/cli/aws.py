@@ -1,4 +1,4 @@
-"""`dorylax aws`: puts the handler into AWS Lambda, looks at it, takes it away (docs/aws.md)."""
+"""`dorylax aws`: deploys the handler to AWS Lambda, inspects it, removes it (docs/aws.md)."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _LATE_MILLISECONDS = 30_000
 
 @click.group(cls=Commands)
 def aws() -> None:
-    """Run tensor tasks on AWS Lambda: deploy, look, take away."""
+    """Run tensor tasks on AWS Lambda: deploy, inspect, tear down."""
 
 
 def _which(command: Decorated) -> Decorated:
     """The options that say which deployment."""
     for option in (
-        click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read settings."),
-        click.option("--region", metavar="REGION", help="Of AWS [default: that of the environment or profile]."),
-        click.option("--name", metavar="NAME", help="Of the deployment [default: dorylax]."),
+        click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Settings file."),
+        click.option("--region", metavar="REGION", help="AWS region [default: from the environment or profile]."),
+        click.option("--name", metavar="NAME", help="Name of the deployment [default: dorylax]."),
     ):
         command = option(command)
     return command
@@ -54,17 +54,17 @@ def _which(command: Decorated) -> Decorated:
 
 @aws.command()
 @_which
-@click.option("--architecture", metavar="x86_64|arm64", help="Of the function's processors [default: x86_64].")
-@click.option("--memory", metavar="MB", type=int, help="128 … 10240; 1769 have one virtual CPU [default: 1769].")
-@click.option("--timeout", metavar="SECONDS", type=int, help="Of a call, 1 … 900 [default: 900].")
-@click.option("--subnet", "subnets", metavar="ID", multiple=True, help="Of the VPC to dial out from; repeatable.")
-@click.option("--security-group", "security_groups", metavar="ID", multiple=True, help="In the VPC; repeatable.")
-@click.option("--concurrency", metavar="N", type=int, help="Functions at a time to reserve [default: none].")
+@click.option("--architecture", metavar="x86_64|arm64", help="The function's processors [default: x86_64].")
+@click.option("--memory", metavar="MB", type=int, help="128 … 10240; 1769 MB buy one virtual CPU [default: 1769].")
+@click.option("--timeout", metavar="SECONDS", type=int, help="Limit of a call, 1 … 900 [default: 900].")
+@click.option("--subnet", "subnets", metavar="ID", multiple=True, help="Subnet of the VPC to dial from; repeatable.")
+@click.option("--security-group", "security_groups", metavar="ID", multiple=True, help="Group in the VPC; repeatable.")
+@click.option("--concurrency", metavar="N", type=int, help="Concurrent functions to reserve [default: none].")
 @click.option("--log-days", metavar="N", type=int, help="How long log lines are kept [default: 7].")
 @click.option("--lapack", is_flag=True, default=None, help="Put SciPy into the image, for models with jnp.linalg.")
 @click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: shown in the policies.")
-@click.option("--base", metavar="IMAGE", help="Image to begin from [default: Python's, of this Python's version].")
-@click.option("--image", metavar="URI", help="Take this image of ECR; build none.")
+@click.option("--base", metavar="IMAGE", help="Base image [default: Python's, for this Python's version].")
+@click.option("--image", metavar="URI", help="Use this image in ECR instead of building one.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def deploy(
@@ -86,13 +86,13 @@ def deploy(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Make the function, or make it what is wanted.
+    """Create the function, or update it to these settings.
 
-    Image, repository, role, log group and function. What is there already and right stays; a deployment that was broken off
-    goes on. Options override the file.
+    Covers image, repository, role, log group and function. What is already right stays; an interrupted deployment
+    continues. Options override the file.
     """
     if image is not None and base is not None:
-        raise ConfigError("--image and --base exclude each other: one takes an image, the other builds one")
+        raise ConfigError("--image and --base exclude each other: one uses an image, the other builds one")
     deployment = settings(
         file,
         {
@@ -151,7 +151,7 @@ def deploy(
 @_which
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(*, file: Path | None, name: str | None, region: str | None, as_json: bool) -> None:
-    """Show what of a deployment there is."""
+    """Show what exists of a deployment."""
     deployment = settings(file, {"name": name, "region": region})
     with looked_at(deployment, artefacts=deployment.location) as place:
         found, names = place.found, place.names
@@ -164,10 +164,10 @@ def status(*, file: Path | None, name: str | None, region: str | None, as_json: 
 
 @aws.command("invoke-test")
 @_which
-@click.option("--count", type=click.IntRange(min=1), default=5, show_default=True, help="How often.")
+@click.option("--count", type=click.IntRange(min=1), default=5, show_default=True, help="Number of calls.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def invoke_test(*, file: Path | None, name: str | None, region: str | None, count: int, as_json: bool) -> None:
-    """Invoke the function without a task: does it start, how fast, is it of this release."""
+    """Invoke the function without a task: whether it starts, how fast, and whether it is of this release."""
     deployment = settings(file, {"name": name, "region": region})
     from dorylax.serverless.deploy import invoke
     from dorylax.serverless.deploy.errors import DeployError
@@ -182,7 +182,7 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
     theirs, here = Releases.of_image(function.image), Releases.here()
     if theirs is not None and theirs != here:
         raise DeployError(
-            f"the function has dorylax {theirs.dorylax} and JAX {theirs.jax}, here are {here.dorylax} and {here.jax}: "
+            f"the function has dorylax {theirs.dorylax} and JAX {theirs.jax}, this machine {here.dorylax} and {here.jax}: "
             "run `dorylax aws deploy` again"
         )
     first, *others = calls
@@ -197,15 +197,15 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
         click.echo(f"warm calls: {statistics.median(warm):.0f} ms, median of {len(warm)}")
     if first.memory_mb is not None:
         click.echo(f"memory: {first.memory_mb} of {function.memory_mb} MB")
-    same = "this one" if theirs else "not named by its image, whose answers can be read"
+    same = "this one" if theirs else "not named by the image, but its answers can be read"
     click.echo(f"release: {same}")
 
 
 @aws.command()
 @_which
-@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many at most.")
+@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="Most lines to show.")
 @click.option("--minutes", type=click.IntRange(min=1), default=60, show_default=True, help="How far back.")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Keep showing new lines until Ctrl-C.")
 def logs(*, file: Path | None, name: str | None, region: str | None, lines: int, minutes: int, follow: bool) -> None:
     """Show the last lines of the function's log."""
     deployment = settings(file, {"name": name, "region": region})
@@ -234,7 +234,7 @@ def logs(*, file: Path | None, name: str | None, region: str | None, lines: int,
 def teardown(
     *, file: Path | None, name: str | None, region: str | None, artefacts: str | None, yes: bool, no_wait: bool
 ) -> None:
-    """Delete everything of a deployment: function, role, log, repository and images."""
+    """Delete all of a deployment: function, role, log, repository and images."""
     deployment = settings(file, {"name": name, "region": region, "artefacts": artefacts})
     from dorylax.serverless.deploy.apply import Applier
     from dorylax.serverless.deploy.plan import plan_teardown
@@ -242,12 +242,12 @@ def teardown(
     with looked_at(deployment, artefacts=deployment.location) as place:
         actions = plan_teardown(place.names, place.found, wait=not no_wait, artefacts=deployment.artefacts)
         if not actions:
-            click.echo(f"nothing of {deployment.name} is there in {place.names.region}")
+            click.echo(f"nothing of {deployment.name} exists in {place.names.region}")
             return
         show_plan(actions, place.names)
         if not yes:
             if not sys.stdin.isatty():
-                raise ConfigError("--yes is needed where nobody can be asked")
+                raise ConfigError("--yes is needed when there is no terminal to ask on")
             if not click.confirm("delete all of this?"):
                 raise CommandError("nothing was deleted", FAILED)
         assert place.clients is not None
@@ -256,16 +256,16 @@ def teardown(
 
 @aws.command()
 @click.option("--architecture", type=click.Choice(("x86_64", "arm64")), default="x86_64", show_default=True)
-@click.option("--lapack", is_flag=True, help="With SciPy.")
+@click.option("--lapack", is_flag=True, help="Include SciPy.")
 @click.option("--base", metavar="IMAGE", help="As for `dorylax aws deploy`.")
 @click.option(
     "--context",
     "context_folder",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Write what a container engine builds from; do nothing else.",
+    help="Only write what a container engine builds from.",
 )
-@click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Keep the image's own files there.")
+@click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Keep the image's files here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def image(
     *,
@@ -278,7 +278,7 @@ def image(
 ) -> None:
     """Show what the function's image holds and how fast it starts, without a container engine.
 
-    Makes the image's own files for this machine, without Python and the system below it, and starts the function from them.
+    Builds the image's own files for this machine, without its Python and system, and starts the function from them.
     """
     if context_folder is not None and root is not None:
         raise ConfigError("--context and --root exclude each other")

@@ -1,4 +1,4 @@
-"""Which deployment a command of `dorylax aws` is about, and what of it is there."""
+"""Which deployment a command of `dorylax aws` is about, and what exists of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reached(NamedTuple):
 
 @final
 class Place(NamedTuple):
-    """Where a deployment is, and what of it is there; without clients where nothing could be asked."""
+    """Where a deployment is, and what exists of it; without clients if AWS could not be asked."""
 
     names: Names
     found: Found
@@ -40,10 +40,10 @@ class Place(NamedTuple):
 
 
 def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
-    """The settings of a file, and those of options before them.
+    """The settings of a file, overridden by those of options.
 
     Raises:
-        ConfigError: the file has something wrong in it, and says in which line; or an option has.
+        ConfigError: something is wrong in the file (the error names the line) or in an option.
     """
     from dorylax.serverless.deploy.settings import Deployment
 
@@ -85,7 +85,7 @@ def looked_at(
     Args:
         deployment: which.
         artefacts: where to count stages; None: nowhere.
-        without_credentials: where nobody may be asked, take it that nothing is there, and warn.
+        without_credentials: if AWS cannot be asked, assume that nothing exists, and warn.
 
     Raises:
         DeployError: AWS cannot be asked, or refuses.

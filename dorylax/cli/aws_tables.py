@@ -57,13 +57,13 @@ def show_plan(actions: Sequence[Action], names: Names) -> None:
 
 
 def show_policies(wanted: Wanted) -> None:
-    """Prints the policies of a deployment, and those that are to be given to people."""
+    """Prints the policies of a deployment, and those to give to people."""
     found = _policies(wanted)
     role = found.pop("role")
     titles = {
         "repository": "who may pull from the repository",
-        "trainer": "to be given to who trains",
-        "deployer": "to be given to who deploys",
+        "trainer": "for whoever trains",
+        "deployer": "for whoever deploys",
     }
     shown = {f"role {wanted.names.role}, {name}": document for name, document in role.items()}
     for title, document in (shown | {titles[name]: document for name, document in found.items()}).items():

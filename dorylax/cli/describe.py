@@ -17,7 +17,7 @@ from dorylax.settings.errors import ConfigError
 @click.command()
 @click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
 @click.option("--model", metavar="NAME", help="As for `dorylax train`.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
 @click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Also draw the tasks.")
@@ -34,7 +34,7 @@ def describe(
 ) -> None:
     """Show the tasks that a model is split into.
 
-    The model is the one that `dorylax train` with these options would train; nothing is trained. The data set is read for
+    The model is the one that `dorylax train` would train with these options; nothing is trained. The data set is read for
     its sizes, its shapes and what is known about its graph. An asynchronous pipeline runs the program without `reorder`.
     """
     given = collect(file, {"data.name": data, "model.name": model}, settings)
@@ -67,7 +67,7 @@ def _passes(text: str, known: Sequence[str], applied: Sequence[str]) -> tuple[st
     for name in names:
         if name not in known:
             hint = choose(close(name, known), known)
-            raise ConfigError(f"--passes takes all, none, or names with commas between, got {name!r}: {hint}")
+            raise ConfigError(f"--passes takes all, none, or names separated by commas, got {name!r}: {hint}")
     return tuple(names)
 
 

@@ -19,16 +19,16 @@ from dorylax.terminal.output import print_json, print_table
 
 
 @click.command()
-@click.option("--data", metavar="NAME_OR_NPZ", help="Show instead how much memory training on it takes.")
+@click.option("--data", metavar="NAME_OR_NPZ", help="Show how much memory training on this data takes instead.")
 @click.option("--model", metavar="NAME", help="As for `dorylax train`; with --data.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def info(*, data: str | None, model: str | None, settings: tuple[str, ...], file: Path | None, as_json: bool) -> None:
     """Show versions, kernel, machine and folders; or the memory of a run.
 
-    With --data, or a file that names the data, it shows what the run that `dorylax train` with these options would begin
-    holds in memory, phase by phase, and whether that fits. Nothing is loaded, generated or trained.
+    With --data, or a file that names the data, it shows what a run of `dorylax train` with these options would hold in
+    memory, phase by phase, and whether that fits. Nothing is loaded, generated or trained.
     """
     if data is not None or file is not None:
         config = RunConfig.resolve(overrides(file, {"data.name": data, "model.name": model}, settings))

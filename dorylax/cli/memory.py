@@ -61,4 +61,4 @@ def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
     print_table(table)
     print(found.verdict(ways))
     if found.compiled is None:
-        print("without the working memory of training: JAX computes on an accelerator, which has memory of its own")
+        print("without the working memory of training: JAX computes on an accelerator, which has its own memory")

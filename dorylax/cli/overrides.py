@@ -1,4 +1,4 @@
-"""From the options of a command to the keys of a configuration: those of a file, then those of the command line."""
+"""From a command's options to configuration keys: those of a file, overridden by those of the command line."""
 
 from __future__ import annotations
 

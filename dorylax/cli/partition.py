@@ -1,4 +1,4 @@
-"""`dorylax partition`: spreads a data set's graph over servers, says what that costs, and saves it."""
+"""`dorylax partition`: spreads a data set's graph over servers, shows what that costs, and saves the partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBER_BYTES = 4  # float32
 
 @click.command()
 @click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
 @click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
 @click.option(
@@ -39,13 +39,13 @@ _NUMBER_BYTES = 4  # float32
     type=click.Choice(typing.get_args(Balance)),
     default="vertices",
     show_default=True,
-    help="What servers have the same number of; edges: in-edges and vertices together.",
+    help="What to balance across servers; edges: in-edges and vertices together.",
 )
-@click.option("--intervals", type=click.IntRange(min=1), default=8, show_default=True, help="Intervals of each server.")
+@click.option("--intervals", type=click.IntRange(min=1), default=8, show_default=True, help="Intervals per server.")
 @click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of the method's random choices."
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the random choices."
 )
-@click.option("--widths", metavar="N,…", help="Numbers in a row that each layer exchanges (default: those of the GCN).")
+@click.option("--widths", metavar="N,…", help="Numbers per row that each layer exchanges [default: the GCN's].")
 @click.option("--out", metavar="FOLDER", type=click.Path(path_type=Path), help="Save the partition.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def partition(
@@ -64,8 +64,8 @@ def partition(
 ) -> None:
     """Spread the vertices of a graph over servers.
 
-    Prints what the partition costs. Bytes are what a server sends and receives in an epoch of the GCN that `dorylax train`
-    with these options would train: one row for each ghost and layer, forward and backward.
+    Prints what the partition costs. Bytes are what a server sends and receives per epoch for the GCN that `dorylax train`
+    would train with these options: one row for each ghost and layer, forward and backward.
     """
     given = collect(file, {"data.name": data}, settings)
     given_widths = _widths(widths)
@@ -106,12 +106,12 @@ def _widths(text: str | None) -> list[int] | None:
         return None
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and int(word) for word in words):
-        raise ConfigError(f"--widths takes whole numbers ≥ 1 with commas between, as in 16,4, got {text!r}")
+        raise ConfigError(f"--widths takes whole numbers ≥ 1 separated by commas, as in 16,4, got {text!r}")
     return [int(word) for word in words]
 
 
 def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:
-    """Numbers in a row that each layer of a GCN exchanges."""
+    """Numbers per row that each layer of a GCN exchanges."""
     if model.name != "gcn" or model.hidden_features is None or model.num_layers is None:
         raise ConfigError(f"bytes are counted for gcn, not for {model.name!r}: give --widths, or omit model.name")
     if model.jk != "none":
@@ -122,7 +122,7 @@ def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:
 def _content(
     name: str, made: Partition, found: PartitionReport, *, layout: Layout, interval_balance: float, widths: list[int]
 ) -> dict[str, Any]:
-    """All that there is to say, as plain values (docs/command-line.md has the fields)."""
+    """All results, as plain values (docs/command-line.md has the fields)."""
     sizes = [stop - start for bounds in layout.interval_bounds for start, stop in pairwise(bounds)]
     return {
         "schema": 1,

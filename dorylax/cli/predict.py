@@ -18,8 +18,8 @@ _SUFFIXES = (".npz", ".csv")
 
 @click.command()
 @click.option("--run", "folder", metavar="DIR", required=True, type=click.Path(path_type=Path), help="A run directory.")
-@click.option("--seed", type=int, help="Which seed of a run with several [default: best validation accuracy].")
-@click.option("--data", metavar="NAME_OR_NPZ", help="Predict on other data than the run's.")
+@click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation accuracy].")
+@click.option("--data", metavar="NAME_OR_NPZ", help="Predict on data other than the run's.")
 @click.option("--out", metavar="FILE.npz|csv", type=click.Path(path_type=Path), help="Write the predictions.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | None, as_json: bool) -> None:
@@ -65,14 +65,14 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
 
     Args:
         folder: of a run, or of several seeds (`dorylax train --out`).
-        seed: which of several; None: the finished one with the best validation accuracy, the first of equals.
+        seed: which of several; None: the finished one with the best validation accuracy, on a tie the first.
 
     Raises:
         ConfigError: there is no such run.
     """
     if (folder / "config.yaml").is_file():
         if seed is not None:
-            raise ConfigError(f"--seed chooses among several seeds, {folder} is one run")
+            raise ConfigError(f"--seed chooses among several seeds, but {folder} is one run")
         return folder
     seeds = {
         int(path.parent.name.removeprefix("seed-")): path.parent
@@ -105,7 +105,7 @@ def _config(path: Path) -> RunConfig:
 
 
 def _on_other_data(config: RunConfig, name: str) -> RunConfig:
-    """The configuration with other data: what concerns the run's own data, or training, is dropped."""
+    """The configuration with other data, without settings that concern the run's own data or training."""
     size = config.data.size if name == config.data.name else None
     kept = {section: values for section, values in config.to_dict().items() if section != "pipeline"}
     # When to stop does not matter here, and would ask for validation vertices.

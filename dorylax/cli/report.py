@@ -1,4 +1,4 @@
-"""`dorylax report`: the report of one sweep, or of several together, from what their runs have left."""
+"""`dorylax report`: the report of one or more sweeps, from the files that their runs left."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dorylax.settings.errors import ConfigError
 @click.command()
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Where it goes [default: DIR, where there is one]."
+    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Where to write [default: DIR, if there is one]."
 )
 def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
-    """Write the report of sweeps.
+    """Write a report on one or more sweeps.
 
     Each DIR is the folder of a sweep that experiments/run.py has run. Writes report.html, report.md and figures/; runs
     nothing.
@@ -40,4 +40,4 @@ def _check_out(out: Path) -> None:
         raise ConfigError(f"--out {out} is a file, not a folder")
     ours = any((out / name).is_file() for name in ("sweep.json", "report.html"))
     if (out / "figures").exists() and not ours:
-        raise ConfigError(f"--out {out} has figures that are of no report, and would be lost: choose another folder")
+        raise ConfigError(f"--out {out} has figures that belong to no report and would be lost: choose another folder")

@@ -1,4 +1,4 @@
-"""Trains the seeds of `dorylax train`, which are a sweep of one setting, and says what they came to."""
+"""Trains the seeds of `dorylax train`, which are a sweep of one setting, and collects their results."""
 
 from __future__ import annotations
 

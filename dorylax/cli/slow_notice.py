@@ -1,4 +1,4 @@
-"""A word where a command would say nothing for long."""
+"""A notice for commands that would otherwise be silent for long."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def says_when_slow(text: str, *, seconds: float = _SECONDS) -> Iterator[None]:
 def compiling(model: str) -> str:
     """What to say while a model is compiled to know the memory it takes."""
     return (
-        f"compiling the training step of {model}, to know how much memory it takes: about a minute for a model of dozens of "
+        f"compiling the training step of {model} to see how much memory it takes: about a minute for a model with dozens of "
         "layers"
     )

@@ -27,11 +27,11 @@ from dorylax.terminal.output import print_json
 @click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
 @click.option("--model", metavar="NAME", help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn or mlp.")
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
-@click.option("--seeds", metavar="N", help="Train with train.seed and the N-1 seeds after it [default: 1].")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any key of the configuration; repeatable.")
+@click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Run directory [default: runs/<time>-…].")
-@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @click.option("--no-save", is_flag=True, help="Write no run directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
 def train(
@@ -49,11 +49,11 @@ def train(
 ) -> None:
     """Train a model on a graph.
 
-    What is not given comes from the model's published recipe. A configuration file overrides the recipe, and options
+    Defaults come from the model's published recipe. A configuration file overrides the recipe, and options
     override the file. docs/configuration.md lists all keys.
     """
     if resume and (out is None or no_save):
-        raise ConfigError("--resume needs the --out of the run to continue, and goes without --no-save")
+        raise ConfigError("--resume needs the --out of the run to continue, and excludes --no-save")
     if no_save and out is not None:
         raise ConfigError("--no-save and --out exclude each other")
     if data is not None and data.endswith(".npz") and Path(data).is_file():
@@ -112,7 +112,7 @@ def _check_folder(folder: Path, resume: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
     entries = [one for one in folder.iterdir() if not is_leftover(one) and one.name != LOCK] if folder.is_dir() else []
-    # A run that was ended before it wrote anything has made at most empty folders.
+    # A run that ended before it wrote anything has made at most empty folders.
     ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)
     seeds = folder.is_dir() and (ours or any(folder.glob("seed-*/config.yaml")))
     if resume and not seeds:
@@ -123,7 +123,7 @@ def _check_folder(folder: Path, resume: bool) -> None:
 
 
 def _how_to_resume(folder: Path | None) -> str:
-    """The command that goes on, for the end of a message: the one that was given, with --out and --resume."""
+    """The command that resumes, for the end of a message: the one that was given, with --out and --resume."""
     if folder is None:
         return ""
     if not folder.is_dir():

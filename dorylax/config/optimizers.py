@@ -1,6 +1,6 @@
-"""Optimizers by name: which there are, the options each uses with their defaults, and how each is made with optax.
+"""Optimizers by name: the options each uses with their defaults, and how each is made with optax.
 
-The table is plain data, and optax is imported when it is used, so that a configuration can be checked without JAX. Any
+The table is plain data, and optax is imported only where it is used, so a configuration can be checked without JAX. Any
 other optax transformation can be given to `dorylax.Trainer` directly.
 """
 
@@ -26,17 +26,17 @@ class OptimizerConfig(Section):
 
     name: str = Field(
         default="adam",
-        description="which optimizer: one of those below, or a function of your own as `FILE.py:NAME` or `MODULE:NAME`",
+        description="which optimizer: one of those below, or your function as `FILE.py:NAME` or `MODULE:NAME`",
     )
     learning_rate: Positive = Field(default=0.01, description="step size")
     weight_decay: Annotated[float, Field(ge=0)] = Field(
         default=0.0,
-        description="λ: adds λ·w to the gradient (the L2 penalty λ/2·‖w‖²); with adamw and lamb decoupled from it",
+        description="λ: adds λ·w to the gradient (the L2 penalty λ/2·‖w‖²); decoupled from it in adamw and lamb",
     )
     weight_decay_on: Literal["all", "first"] = Field(
         default="all", description="decay all parameters or the first layer's only"
     )
-    momentum: Fraction | None = Field(default=None, description="share of the last step that is kept")
+    momentum: Fraction | None = Field(default=None, description="fraction of the last step that is kept")
     beta1: Fraction | None = Field(default=None, description="decay rate of the gradient's mean")
     beta2: Fraction | None = Field(default=None, description="decay rate of the squared gradient's mean")
     epsilon: Positive | None = Field(default=None, description="added to the denominator")

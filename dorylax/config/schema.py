@@ -35,7 +35,7 @@ class DataConfig(Section):
     )
     size: str | None = Field(default=None, description="size of a built-in data set; null: its smallest ordinary size")
     row_normalise: bool = Field(default=False, description="scale each vertex's features to sum to 1")
-    split_seed: Seed = Field(default=0, description="seed of the split of data that come without masks")
+    split_seed: Seed = Field(default=0, description="seed of the split of data that comes without masks")
 
 
 class ModelConfig(Section):
@@ -44,14 +44,14 @@ class ModelConfig(Section):
     section: ClassVar[str] = "model"
 
     name: str = Field(
-        default="gcn", description="which model: one of those below, or your own as `FILE.py:CLASS` or `MODULE:CLASS`"
+        default="gcn", description="which model: one of those below, or yours as `FILE.py:CLASS` or `MODULE:CLASS`"
     )
     hidden_features: Count | None = Field(
         default=None, description="width of the hidden layers, per head where there are heads"
     )
     num_layers: Count | None = Field(
         default=None,
-        description="number of layers, the output layer included unless `jk` adds one; of gcnii, its convolutions",
+        description="number of layers, the output layer included unless `jk` adds one; for gcnii, its convolutions",
     )
     dropout: Fraction | None = Field(
         default=None, description="probability that an input of a layer is dropped in training"
@@ -66,13 +66,13 @@ class ModelConfig(Section):
     )
     residual: bool | None = Field(default=None, description="add a layer's input to its output")
     jk: Literal["none", "concat", "max"] | None = Field(
-        default=None, description="jumping knowledge: how the rows of all layers are joined for a linear output layer"
+        default=None, description="jumping knowledge: how the rows of all layers are combined for a linear output layer"
     )
     aggregation: Literal["mean", "sum", "max"] | None = Field(default=None, description="how neighbours are aggregated")
     train_epsilon: bool | None = Field(default=None, description="learn the weight of a vertex's own features, from 0")
     share_weights: bool | None = Field(
         default=None,
-        description="one matrix for both ends of an edge (gatv2), for a layer's rows and the first rows (gcnii)",
+        description="share one matrix between both ends of an edge (gatv2), or a layer's rows and the first rows (gcnii)",
     )
     num_propagations: Count | None = Field(default=None, description="number of propagation steps")
     alpha: Annotated[float, Field(ge=0, le=1)] | None = Field(
@@ -127,17 +127,17 @@ class SingleConfig(Section):
     )
     order: Order = Field(
         default="auto",
-        description="order of vertices in memory: as given, or by community, which gathers faster where rows do not fit "
+        description="order of vertices in memory: as given, or by community, which gathers faster when rows do not fit "
         "in cache; auto: see below",
     )
     gathered: Gathered = Field(
         default="float32",
-        description="how an epoch stores the rows that it sums over neighbours: bfloat16 is half the bytes to read, and "
+        description="how an epoch stores the rows that it sums over neighbours: bfloat16 halves the bytes to read, and "
         "rounds; see below",
     )
     memory: MemoryCheck = Field(
         default="check",
-        description="what to do where a run will need more memory than there is: check: refuse it before it begins; "
+        description="what to do when a run will need more memory than there is: check: refuse it before it begins; "
         "ignore: try",
     )
 

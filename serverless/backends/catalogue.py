@@ -1,4 +1,4 @@
-"""Which backends there are: what each is, which settings only some have, and what makes its sandboxes.
+"""All backends: what each is, which settings only some have, and what makes its sandboxes.
 
 Settings read this without loading any backend. A new backend is a module and an entry here.
 """
@@ -18,7 +18,7 @@ class BackendEntry(NamedTuple):
         what: where it runs tensor tasks, for help and docs.
         invoker: `module:function` that makes its sandboxes of (`TensorConfig`, `RunKeys`, their number); None where tasks
             run on threads of this process. Calls of all others are billed by the prices of a cluster.
-        settings: those of `TensorConfig` that not all backends have.
+        settings: the fields of `TensorConfig` that only some backends have.
     """
 
     what: str
@@ -32,7 +32,7 @@ _PROCESSES = (*_SANDBOXES, "transport", "latency", "bandwidth", "cold_start")
 BACKENDS: Mapping[BackendName, BackendEntry] = {
     "inline": BackendEntry("on threads of this process", None, ()),
     "local": BackendEntry(
-        "in worker processes, which stand for a cloud's containers",
+        "in worker processes, which stand in for a cloud's containers",
         "dorylax.serverless.backends.local.pool:of_settings",
         _PROCESSES,
     ),

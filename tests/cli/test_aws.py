@@ -101,7 +101,7 @@ def test_from_nothing_to_nothing(dorylax, aws: MockedAws, answers: list[bytes]) 
     assert code == 0
     assert [row[1] for row in rows(out)] == ["function", "role", "log group", "repository"]
     assert not any(aws.everything().values())
-    assert dorylax("aws", "teardown", *HERE) == (0, f"nothing of dorylax is there in {REGION}\n", "")
+    assert dorylax("aws", "teardown", *HERE) == (0, f"nothing of dorylax exists in {REGION}\n", "")
     assert dict(rows(dorylax("aws", "status", *HERE).out))["function"] == "not there"
 
 
@@ -114,7 +114,7 @@ def test_a_dry_run_changes_nothing(dorylax, aws: MockedAws, tmp_path: Path) -> N
     assert (code, err) == (0, "")
     assert aws.changes == []
     assert ["create", "function", "gnn", "x86_64, 1769 MB, 30 s, in a VPC"] in rows(out)
-    for title in ("role gnn-eu-west-1, trust", "role gnn-eu-west-1, network", "who trains", "who deploys"):
+    for title in ("role gnn-eu-west-1, trust", "role gnn-eu-west-1, network", "for whoever trains", "for whoever deploys"):
         assert title in out
     content = json.loads(dorylax("aws", "deploy", "--config", str(file), "--dry-run", "--json").out)
     assert content["settings"]["timeout_seconds"] == 60
@@ -142,7 +142,7 @@ def test_stages_in_s3(dorylax, aws: MockedAws) -> None:
     for key in (stage, other):
         s3.put_object(Bucket="mine", Key=key, Body=b"")
     there = ("--artefacts", "s3://mine/stages")
-    assert dorylax("aws", "teardown", *HERE, "--yes") == (0, f"nothing of dorylax is there in {REGION}\n", "")
+    assert dorylax("aws", "teardown", *HERE, "--yes") == (0, f"nothing of dorylax exists in {REGION}\n", "")
     content = json.loads(dorylax("aws", "deploy", *HERE, *there, "--json").out)
     assert content["settings"]["artefacts"] == "s3://mine/stages"
     for who in ("trainer", "deployer"):
@@ -182,7 +182,7 @@ def test_an_image_from_elsewhere(dorylax, aws: MockedAws, answers: list[bytes]) 
     assert content["image"] == image
     assert [action["kind"] for action in content["actions"]] == ["log group", "role", "function"]
     out = dorylax("aws", "invoke-test", *HERE, "--count", "1").out
-    assert out.endswith("release: not named by its image, whose answers can be read\n")
+    assert out.endswith("release: not named by the image, but its answers can be read\n")
     assert dorylax("aws", "teardown", *HERE, "--yes").code == 0
     assert aws.everything()["repositories"] == ["mine"]
 
@@ -214,7 +214,8 @@ def test_a_function_of_another_release(
     code, _, err = dorylax("aws", "invoke-test", *HERE)
     assert code == 1
     assert re.fullmatch(
-        r"error: the function has dorylax 0\.\S+ and JAX (\S+), here are 9\.0\.0 and \1: run `dorylax aws deploy` again\n",
+        r"error: the function has dorylax 0\.\S+ and JAX (\S+), this machine 9\.0\.0 and \1: "
+        r"run `dorylax aws deploy` again\n",
         err,
     )
 
@@ -250,7 +251,7 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
     there = aws.everything()
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     code, _, err = dorylax("aws", "teardown", *HERE)
-    assert (code, err) == (2, "error: --yes is needed where nobody can be asked\n")
+    assert (code, err) == (2, "error: --yes is needed when there is no terminal to ask on\n")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("click.confirm", lambda _: False)
     code, _, err = dorylax("aws", "teardown", *HERE)
@@ -276,7 +277,7 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
         ),
         (
             ("deploy", "--image", "a", "--base", "b"),
-            "--image and --base exclude each other: one takes an image, ",
+            "--image and --base exclude each other: one uses an image, ",
         ),
         (("status", "--region", "europe"), "region must be one of AWS, as in us-east-1, got 'europe'"),
         (("deploy", "--dry-run"), "no AWS region is set: give --region, or set AWS_REGION"),

@@ -63,11 +63,11 @@ def test_svg(dorylax, tmp_path: Path) -> None:
     [
         (
             ("--passes", "hoisst"),
-            "--passes takes all, none, or names with commas between, got 'hoisst': did you mean hoist?",
+            "--passes takes all, none, or names separated by commas, got 'hoisst': did you mean hoist?",
         ),
         (
             ("--passes", ""),
-            f"--passes takes all, none, or names with commas between, got '': choose from {', '.join(PASSES)}",
+            f"--passes takes all, none, or names separated by commas, got '': choose from {', '.join(PASSES)}",
         ),
         (("--svg", "/nowhere/x.svg"), "--svg /nowhere/x.svg: the folder /nowhere does not exist"),
         (("--svg", "/"), "--svg / is a folder, not a file"),

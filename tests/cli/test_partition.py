@@ -69,7 +69,7 @@ def test_widths(dorylax, options: tuple[str, ...], widths: list[int]) -> None:
         (("--servers", "1001"), "the number of servers must be in 1 … 1000 (the graph's vertices), got 1001"),
         (("--servers", "2", "--method", "meits"), "invalid value for '--method': 'meits' is not one of 'metis', 'ldg'"),
         (("--servers", "4", "--intervals", "300"), "300 intervals per server are more than the 250 vertices of server"),
-        (("--servers", "2", "--widths", "4,x"), "--widths takes whole numbers ≥ 1 with commas between, as in 16,4"),
+        (("--servers", "2", "--widths", "4,x"), "--widths takes whole numbers ≥ 1 separated by commas, as in 16,4"),
         (("--servers", "2", "--widths", "0"), "--widths takes whole numbers ≥ 1"),
         (("--servers", "2", "--set", "model.name=gat"), "bytes are counted for gcn, not for 'gat': give --widths"),
         (("--servers", "2", "--set", "data.sise=tiny"), "data.sise"),

@@ -131,7 +131,7 @@ def test_flags_beat_the_file_and_the_file_the_recipe(dorylax, tmp_path: Path) ->
             "model.heads is not an option of model gcn, whose options are "
             "hidden_features, num_layers, dropout, norm, residual, jk",
         ),
-        (["--resume"], "--resume needs the --out of the run to continue, and goes without --no-save"),
+        (["--resume"], "--resume needs the --out of the run to continue, and excludes --no-save"),
         (["--no-save", "--out", "x"], "--no-save and --out exclude each other"),
         (["--config", "none.yaml"], "cannot read none.yaml: No such file or directory"),
         (["--resume", "--out", "none"], "--out none holds no run to continue: omit --resume to start one"),

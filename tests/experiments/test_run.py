@@ -155,7 +155,7 @@ def test_a_signal_keeps_what_is_done(
     monkeypatch.setattr(SweepProgress, "epoch", epoch)
     assert _sweep(sweep, tmp_path / "out") == code
     assert _statuses(tmp_path / "out") == ["done", "open", "open", "open"]
-    assert "what is done is kept" in capsys.readouterr().err
+    assert "finished runs are kept" in capsys.readouterr().err
 
 
 def test_a_failed_run_is_recorded_and_the_others_go_on(
@@ -351,7 +351,7 @@ def test_a_signal_stops_runs_side_by_side_with_checkpoints(
         )
         assert _sweep(sweep, out, "--jobs", "2") == code
     assert left == [set()]
-    assert "what is done is kept" in capsys.readouterr().err
+    assert "finished runs are kept" in capsys.readouterr().err
     rows = sorted(_rows(out / "results.csv"), key=lambda row: int(row["train.epochs"]))
     assert [row["status"] for row in rows] == ["done", "open", "open", "open"]
     kept = [bool(list((out / "runs" / row["run"]).glob("checkpoints/epoch-*"))) for row in rows]
@@ -464,7 +464,7 @@ def test_a_dry_run_says_how_long_runs_take(
         "done    gcn, seed 0  (1 min 00 s)",
         "open    gcn, seed 1  (1 min 00 s)",
     ]
-    assert last == f"1 of 4 runs to do, in {out}; about 1 min 00 s with --jobs 1, as long as those that are done took"
+    assert last == f"1 of 4 runs to do, in {out}; about 1 min 00 s with --jobs 1, judging by finished runs"
 
 
 def test_a_folder_of_another_sweep_is_left_alone(

@@ -670,24 +670,24 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-_HEAD = """# What data may be given as
+_HEAD = """# What data can be given as
 
-Everything that `dorylax.Dataset` takes and how it is read, or the line that refuses it. Nothing is guessed: what could be
-meant in two ways is refused with what to write instead. The page is made from the cases of `tests/test_inputs.py`, which try
-every row (`python tests/test_inputs.py` writes it).
+Everything that `dorylax.Dataset` accepts and how it is read, or the message that refuses it. Nothing is guessed: ambiguous
+input is refused, and the message says what to write instead. The page is generated from the cases of `tests/test_inputs.py`,
+which try every row (`python tests/test_inputs.py` writes it).
 """
 _INTRODUCTIONS = {
     "Features": """`features`, on a graph of 6 vertices. They are held as float32 `[V, F]`.
 """,
-    "Labels": """`labels`, with `num_classes` where that is said. They are held as int32 `[V]` (classes, -1 where
+    "Labels": """`labels`, with `num_classes` where noted. They are held as int32 `[V]` (classes, -1 where
 unlabelled), or as float32 `[V, C]` (zeros and ones, multi-label), `[V]` or `[V, T]` (targets; `num_classes` is then None).
 """,
-    "Masks": """`train_mask`; `val_mask` and `test_mask` alike. They are held as bool `[V]`.
+    "Masks": """`train_mask`; `val_mask` and `test_mask` work the same way. They are held as bool `[V]`.
 """,
-    "Further inputs": """`vertex_inputs` and `edge_inputs`, which reach the model as keywords.
+    "Further inputs": """`vertex_inputs` and `edge_inputs`, which reach the model as keyword arguments.
 They are held as bool, int32 or float32.
 """,
-    "On the command line": """`dorylax train --data mine.npz` with an archive of NumPy ([data.md](data.md) has its layout),
-and `--set data.…`. Where it is refused, the line follows `error: `, and the exit status is 2.
+    "On the command line": """`dorylax train --data mine.npz` with a NumPy archive ([data.md](data.md) has its layout),
+and `--set data.…`. If it is refused, the message follows `error: `, and the exit code is 2.
 """,
 }
