@@ -100,14 +100,12 @@ def run(tests: Sequence[str], folder: Path, seconds: float) -> int | None:
             os.dup2(log.fileno(), 2)
         os._exit(pytest.main(["-n", "0", "-qx", "-p", "no:cacheprovider", *tests], plugins=[Unshrunk()]))
     end = time.monotonic() + seconds
-    while not (found := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
+    while not (ended := os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and time.monotonic() < end:
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what the tests have started, too
-    if found[0]:
-        return os.waitstatus_to_exitcode(found[1])
-    os.waitpid(child, 0)
-    return None
+        os.killpg(child, signal.SIGKILL)  # what the tests have started, too; nobody else can have its number yet
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 def main() -> int:

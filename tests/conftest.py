@@ -60,9 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # process alone and until its end, so that nothing comes from another version or from a process that was stopped.
     folder = tempfile.mkdtemp(prefix="dorylax-tests-compiled-")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    for name, value in (
+        ("jax_compilation_cache_dir", folder),
+        ("jax_persistent_cache_min_compile_time_secs", 0),
+        ("jax_persistent_cache_min_entry_size_bytes", -1),
+    ):
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)  # of the processes that tests start
 
 
 @pytest.fixture(scope="session")

@@ -70,6 +70,12 @@ def test_pieces_must_be_those_of_the_chunk(wrong):
         arrival.store(0, wrong)
 
 
+def test_every_piece_of_a_chunk_is_bytes():
+    arrival = Arrival(Parcel([np.zeros(25), np.zeros(25)], 400, LARGE).specs, 400, LARGE)
+    with pytest.raises(WireError, match=r"chunk 0 must consist of pieces of \[200, 200\] bytes"):
+        arrival.store(0, [np.zeros(200, np.uint8), np.zeros(25)])
+
+
 def test_memory_is_not_taken_for_what_is_too_large():
     specs = Parcel([np.broadcast_to(np.float64(0), (1 << 20,))], 1024, LARGE).specs
     with pytest.raises(WireError, match="at most 1000 bytes, got 8388608"):
