@@ -105,7 +105,7 @@ def _noted(folder: Path) -> tuple[str, str, list[Condition]]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
-            f"{folder} is no folder of a sweep (it has no {_FILE}): give one that experiments/run.py has made"
+            f"{folder} is not the folder of a sweep (it has no {_FILE}): give one that experiments/run.py has made"
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None

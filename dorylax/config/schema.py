@@ -184,7 +184,7 @@ def check_together(train: TrainConfig, single: SingleConfig, pipeline: PipelineC
         )
     if pipeline.switch_margin is not None and train.target_accuracy is None:
         raise ConfigError.of(
-            "pipeline.switch_margin", f"= {pipeline.switch_margin} needs train.target_accuracy, which it is a margin to"
+            "pipeline.switch_margin", f"= {pipeline.switch_margin} needs train.target_accuracy, which it is relative to"
         )
     _check_gathered(single, "a pipeline")
 
@@ -193,7 +193,7 @@ def _check_gathered(single: SingleConfig, other: str) -> None:
     """Refuses a way to store rows beside something that keeps it from being used."""
     if single.gathered != "float32":
         raise ConfigError(
-            f"single.gathered={single.gathered} and {other} exclude each other: it is of one machine's optimised program",
+            f"single.gathered={single.gathered} and {other} exclude each other: it needs one machine's optimised program",
             "single.gathered",
         )
 

@@ -104,7 +104,7 @@ class LoopState:
             return
         if not last.evaluated:
             raise RunDirectoryError(
-                f"train.epochs is {train.epochs}, but the run has come there without the evaluation that ends a run: "
+                f"train.epochs is {train.epochs}, but the run has reached that without the evaluation that ends a run: "
                 f"give {self.epochs + 1} or more, or choose another run directory"
             )
         self.history[-1] = dataclasses.replace(last, train_accuracy=None, val_accuracy=None, test_accuracy=None)

@@ -280,7 +280,7 @@ class Trainer:
                 files.start(self._written_config())
             if loop.diverged:
                 raise TrainingError(
-                    f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot go on. Give a run with "
+                    f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot continue. Give a run with "
                     "other settings a directory of its own"
                 )
             result = TrainingLoop(

@@ -57,7 +57,7 @@ def check_run_directory(
     if run_directory is not None:
         return
     if resume:
-        raise ValueError("resume=True needs run_directory, the directory of the run to go on with")
+        raise ValueError("resume=True needs run_directory, the directory of the run to continue")
     if train.checkpoint_every:
         raise ValueError(f"train.checkpoint_every = {train.checkpoint_every} needs run_directory, where checkpoints go")
 

@@ -114,12 +114,7 @@ def test_a_dry_run_changes_nothing(dorylax, aws: MockedAws, tmp_path: Path) -> N
     assert (code, err) == (0, "")
     assert aws.changes == []
     assert ["create", "function", "gnn", "x86_64, 1769 MB, 30 s, in a VPC"] in rows(out)
-    for title in (
-        "role gnn-eu-west-1, trust",
-        "role gnn-eu-west-1, network",
-        "for whoever trains",
-        "for whoever deploys",
-    ):
+    for title in ("role gnn-eu-west-1, trust", "role gnn-eu-west-1, network", "whoever trains", "whoever deploys"):
         assert title in out
     content = json.loads(dorylax("aws", "deploy", "--config", str(file), "--dry-run", "--json").out)
     assert content["settings"]["timeout_seconds"] == 60

@@ -49,7 +49,7 @@ def test_errors_are_one_line(dorylax, sweep: Path, tmp_path: Path) -> None:
 
     assert "missing argument 'DIR...'" in refused()
     assert "--out is needed with several folders" in refused(sweep, sweep)
-    assert f"{tmp_path} is no folder of a sweep" in refused(tmp_path)
+    assert f"{tmp_path} is not the folder of a sweep" in refused(tmp_path)
     assert "is a file, not a folder" in refused(sweep, "--out", sweep / "results.csv")
     (tmp_path / "paper" / "figures").mkdir(parents=True)
     (tmp_path / "paper" / "figures" / "mine.png").touch()

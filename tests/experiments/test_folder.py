@@ -53,7 +53,7 @@ def test_a_folder_of_no_sweep(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             read_study(folder)
         assert str(caught.value) == (
-            f"{folder} is no folder of a sweep (it has no sweep.json): give one that experiments/run.py has made"
+            f"{folder} is not the folder of a sweep (it has no sweep.json): give one that experiments/run.py has made"
         )
 
 

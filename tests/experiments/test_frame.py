@@ -173,7 +173,7 @@ def test_nothing_is_done_yet(tmp_path: Path) -> None:
 
 
 def test_errors(plain: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"is no folder of a sweep \(it has no sweep.json\)"):
+    with pytest.raises(ConfigError, match=r"is not the folder of a sweep \(it has no sweep.json\)"):
         load(plain, tmp_path)
     with pytest.raises(ValueError, match="level must be one of epochs, runs, got 'epoch'"):
         load(plain, level="epoch")

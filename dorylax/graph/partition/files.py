@@ -41,7 +41,7 @@ def check_free(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     if names and (_RECORD not in names or names - {_RECORD, _PARTS}):
         other = ", ".join(sorted(names - {_RECORD, _PARTS})[:3]) or _PARTS
-        raise PartitionError(f"{folder} holds something else than a partition ({other}): choose a new folder")
+        raise PartitionError(f"{folder} holds something other than a partition ({other}): choose a new folder")
 
 
 def write(folder: Path, parts: np.ndarray, fields: Mapping[str, Any]) -> None:

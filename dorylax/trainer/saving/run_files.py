@@ -59,7 +59,7 @@ class RunFiles:
         files = cls(directory, run, keep=keep)
         if not resume and (directory.metrics_path.exists() or files._checkpoints.epochs()):
             raise RunDirectoryError(
-                f"{path} already holds epochs of this run: go on with it (resume), or choose another run directory"
+                f"{path} already holds epochs of this run: continue it (resume), or choose another run directory"
             )
         return files
 

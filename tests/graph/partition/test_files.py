@@ -44,8 +44,8 @@ def test_anything_else_is_not_overwritten(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "parts.npy").write_text("mine")
     for folder, told in [
-        (saved, r"parts holds something else than a partition \(notes.txt\)"),
-        (tmp_path / "run", r"run holds something else than a partition \(parts.npy\)"),
+        (saved, r"parts holds something other than a partition \(notes.txt\)"),
+        (tmp_path / "run", r"run holds something other than a partition \(parts.npy\)"),
         (tmp_path / "file", r"file is a file: choose a new folder"),
     ]:
         with pytest.raises(PartitionError, match=told):

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
-import dorylax
+from dorylax import version
 from dorylax.serverless.backends.environment import jax_settings, worker_environment
 
 PARENT = {"HOME": "/nowhere", "JAX_PLATFORMS": "cuda", "PJRT_NPROC": "64", "OMP_NUM_THREADS": "9"}
@@ -25,13 +25,13 @@ def test_threads_and_platform_are_the_workers_own() -> None:
 
 
 def test_a_checkout_comes_before_the_parent_s_own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dorylax, "__file__", "/a/checkout/dorylax/__init__.py")
+    monkeypatch.setattr(version, "__file__", "/a/checkout/dorylax/__init__.py")
     assert worker_environment({}, 1)["PYTHONPATH"] == "/a/checkout"
     assert worker_environment({"PYTHONPATH": "/more"}, 1)["PYTHONPATH"] == f"/a/checkout{os.pathsep}/more"
 
 
 def test_an_installed_package_changes_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dorylax, "__file__", str(Path(sysconfig.get_path("purelib")) / "dorylax" / "__init__.py"))
+    monkeypatch.setattr(version, "__file__", str(Path(sysconfig.get_path("purelib")) / "dorylax" / "__init__.py"))
     assert "PYTHONPATH" not in worker_environment({}, 1)
     assert worker_environment({"PYTHONPATH": "/more"}, 1)["PYTHONPATH"] == "/more"
 
