@@ -141,7 +141,7 @@ def test_messages_that_are_damaged_doubled_turned_and_lost(
                 found.train()
             print(tampering.suffered, found.pipeline.counters())
             assert min(tampering.suffered.values()) >= 2
-            data = found.pipeline._backend._data
+            data = found.backend._data
             assert data.counters.duplicates > 0  # a put that came twice was taken once
     assert "wrong checksum" in caplog.text
     monkeypatch.undo()
@@ -157,8 +157,8 @@ def test_results_that_come_twice_count_once(
         with running(config(backend=backend, relaunches=0)) as found:
             for _ in range(5):
                 found.train()
-            counters = found.pipeline._backend._data.counters
-            steps = [step for step in found.pipeline._plan.epoch if step.on_worker]
+            counters = found.backend._data.counters
+            steps = [step for step in found.prepared.plan.epoch if step.on_worker]
     monkeypatch.undo()
     check(found, undisturbed)
     tasks = found.states[-1].counts[0]

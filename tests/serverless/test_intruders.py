@@ -51,7 +51,7 @@ class Visited:
 
     def __init__(self, run: Run, faulty: Faulty, keys: RunKeys) -> None:
         self.run, self.faulty, self.keys = run, faulty, keys
-        self.data: DataServer = run.pipeline._backend._data
+        self.data: DataServer = run.backend._data
         self.addresses = tuple(self.data._endpoints)
 
     def train(self, epochs: int = EPOCHS) -> None:
@@ -187,7 +187,7 @@ def test_peers_without_the_run_s_key_put_nothing(visited: Visited, caplog: pytes
         wait_for("refused at", caplog)
     after = visited.data.counters
     assert after.refused > before.refused
-    steps = [step for step in visited.run.pipeline._plan.epoch if step.on_worker]
+    steps = [step for step in visited.run.prepared.plan.epoch if step.on_worker]
     kinds = sum(len({target.target == "sums" for target in step.targets}) for step in steps)
     assert after.puts - before.puts == EPOCHS * 6 * kinds  # the workers' own, and none was late or came twice
     assert (after.late, after.duplicates) == (before.late, before.duplicates)
@@ -259,8 +259,8 @@ def test_events_that_are_none(visited: Visited, monkeypatch: pytest.MonkeyPatch,
 
 def test_an_artefact_whose_hash_is_wrong(visited: Visited, capfd: pytest.CaptureFixture) -> None:
     """It is offered in place of the right one, until a few workers have refused it."""
-    backend = visited.run.pipeline._backend
-    right = dict(visited.run.pipeline._prepared.artefacts.artefacts)
+    backend = visited.run.backend
+    right = dict(visited.run.prepared.artefacts.artefacts)
     retries = visited.run.pipeline.counters()["retries"]
 
     def offer(change: Callable[[bytes], bytes]) -> None:

@@ -46,7 +46,9 @@ class Run:
     def __init__(self, options: PipelineConfig) -> None:
         pipeline, parts = make_pipeline(MODEL, messy_data(40, 160), options)
         self.states: list[State] = []
+        self.prepared = pipeline.prepared
         self.pipeline = pipeline.start(parts.params, None, parts.state)
+        self.backend: Any = self.pipeline._hosts[0].server.controller._backend  # one for all servers of a process
 
     def train(self) -> None:
         """One epoch more."""

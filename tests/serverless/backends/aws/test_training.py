@@ -145,7 +145,7 @@ def test_no_key_is_logged(aws: Cloud, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with running(on(aws)) as found:
         found.train()
-        keys = found.pipeline._backend._invoker._settings.keys
+        keys = found.backend._invoker._settings.keys
     # moto's server, which is AWS's side, writes down the URLs that it is asked for.
     ours = "\n".join(record.getMessage() for record in caplog.records if record.name != "werkzeug")
     assert "calls at a time" in ours
