@@ -8,6 +8,7 @@ from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.backends.aws.checks import FunctionName
 from dorylax.serverless.backends.aws.clients import lambda_client, s3_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
+from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.config import LONGEST_CALL, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
@@ -36,7 +37,7 @@ def make_functions(
     return LambdaFunctions(client, function, settings=settings, calls=calls, deadline=deadline)
 
 
-def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> LambdaFunctions:
+def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
     """The invoker of a run (`catalogue.BackendEntry.invoker`)."""
     return make_functions(keys, function=tensor.function, region=tensor.region, calls=workers, deadline=tensor.deadline)
 

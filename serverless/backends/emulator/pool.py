@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.emulator.environment import function_environment
 from dorylax.serverless.backends.emulator.installed import find_emulator
 from dorylax.serverless.backends.emulator.process import EmulatedProcess
@@ -61,7 +62,7 @@ def emulated_functions(
     return Pool(workers, start, start_seconds)
 
 
-def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Pool:
+def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
     """The sandboxes of a run (`catalogue.BackendEntry.invoker`)."""
     return emulated_functions(
         keys,

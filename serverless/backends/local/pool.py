@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Mapping
 
+from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.environment import jax_settings, worker_environment
 from dorylax.serverless.backends.local.process import WorkerProcess
 from dorylax.serverless.backends.pool import Pool
@@ -45,7 +46,7 @@ def local_workers(
     return Pool(workers, start, _START_SECONDS + cold_start_seconds)
 
 
-def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Pool:
+def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
     """The workers of a run (`catalogue.BackendEntry.invoker`)."""
     link = Link(tensor.latency, tensor.bandwidth)
     return local_workers(keys, workers=workers, link=link, cold_start_seconds=tensor.cold_start)
