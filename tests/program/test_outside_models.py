@@ -16,6 +16,7 @@ from support.outside.measure import (
     CUTS,
     data_of,
     distance,
+    exactly_in_one_piece,
     in_one_piece,
     in_pieces,
     parts_of,
@@ -51,7 +52,12 @@ def check(name: str, dtype: str, intervals: int) -> None:
     with jax.enable_x64(dtype == "float64"):
         parts, data, program, wanted = prepared(name, dtype)
         found = in_pieces(program, parts, data, CUTS[intervals])
-        assert distance(found, wanted) <= tolerance(OUTSIDE[name], dtype)
+        far, bound = distance(found, wanted), tolerance(OUTSIDE[name], dtype)
+        if dtype == "float32" and far > bound:
+            # The one piece is rounded too, and its rounding may be the larger (variances of a BatchNorm, say).
+            exact = exactly_in_one_piece(OUTSIDE[name], parts, data)
+            far, bound = distance(found, exact), max(bound, 2 * distance(wanted, exact))
+        assert far <= bound
 
 
 def test_there_are_forty_and_more() -> None:

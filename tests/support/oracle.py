@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,31 @@ def _function(structure: Any, loss: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def exact_gradients(parts: ModelParts, data: RunData, *, seed: int = 0, epoch: int = 0) -> list[Any]:
+    """The oracle's gradients in float64 at these float32 parameters, and at four that a rounding of each moves them to."""
+    rng = np.random.default_rng(0)
+    rounding = np.finfo(np.float32).eps
+
+    def moved(leaf: Any) -> Any:
+        return leaf * (1 + rounding * rng.uniform(-1, 1, np.shape(leaf)))
+
+    with jax.enable_x64(True):
+        parts = dataclasses.replace(parts, params=widened(parts.params), state=widened(parts.state))
+        data = widened(data)
+        beside = [dataclasses.replace(parts, params=jax.tree.map(moved, parts.params)) for _ in range(4)]
+        found = [oracle(each, data, seed=seed, epoch=epoch)[2] for each in (parts, *beside)]
+    return jax.tree.map(np.asarray, found)
+
+
+def widened(tree: Any) -> Any:
+    """The same values, those in float32 as float64."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64) if _is_float32(leaf) else leaf, tree)
+
+
+def _is_float32(leaf: Any) -> bool:
+    return getattr(leaf, "dtype", None) == np.float32
+
+
 def distances(gradients: Any, expected: Any) -> dict[str, float]:
     """Relative L2 distance of each tensor, by path; an expected 0 must be 0."""
     assert jax.tree.structure(gradients) == jax.tree.structure(expected)
@@ -59,8 +85,20 @@ def distances(gradients: Any, expected: Any) -> dict[str, float]:
     return found
 
 
-def assert_same(result: StepResult, expected: tuple[Any, Any, Any], dtype: str) -> None:
-    """The step has the oracle's loss, counts and gradients."""
+def assert_same(
+    result: StepResult,
+    expected: tuple[Any, Any, Any],
+    dtype: str,
+    *,
+    exact: Callable[[], list[Any]] | None = None,
+) -> None:
+    """The step has the oracle's loss, counts and gradients.
+
+    Args:
+        exact: gives `exact_gradients`. Asked where a float32 gradient is too far from the oracle's, which is rounded too,
+            and on every processor differently: it must then be as near to the exact one as to the oracle's before, or at
+            least as near as those of parameters a few units in the last place away.
+    """
     loss, counts, gradients = expected
     tolerance = TOLERANCE[dtype]
     assert abs(float(result.loss) - float(loss)) <= tolerance * abs(float(loss))
@@ -69,4 +107,10 @@ def assert_same(result: StepResult, expected: tuple[Any, Any, Any], dtype: str) 
     far = {
         path: distance for path, distance in distances(result.gradients, gradients).items() if not distance <= tolerance
     }
+    if far and exact is not None:
+        truth, *beside = exact()
+        conditions = [distances(gradients, truth) for gradients in beside]
+        bounds = {path: max(tolerance, *(4 * condition[path] for condition in conditions)) for path in conditions[0]}
+        rounded = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), result.gradients)
+        far = {path: far for path, far in distances(rounded, truth).items() if not far <= bounds[path]}
     assert not far, far

@@ -192,6 +192,7 @@ def test_runs_where_only_jax_numpy_and_flatbuffers_are(tmp_path: Path, stage: St
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [
         "dorylax",
+        "dorylax.errors",
         "dorylax.jax_internals",
         "dorylax.program",
         "dorylax.program.artefact",

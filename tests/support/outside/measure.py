@@ -23,6 +23,7 @@ from dorylax.program.program import Program
 from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.program.tracing.spec import DataSpec
 from support.graphs import messy_graph
+from support.oracle import widened
 from support.outside.case import LABELS, SPACES, C, F, Outside, drawn
 from support.reference import Intervals, ReferenceExecutor, interpret
 
@@ -118,6 +119,18 @@ def in_one_piece(case: Outside, parts: ModelParts, data: Dataset, *, seed: int =
 
     (loss, state), gradients = jax.value_and_grad(loss_of, has_aux=True)(parts.params)
     return Step(loss, gradients, state)
+
+
+def exactly_in_one_piece(case: Outside, parts: ModelParts, data: Dataset) -> Step:
+    """The oracle in float64, at the same float32 parameters, state and rows."""
+    with jax.enable_x64(True):
+        data = dataclasses.replace(data)
+        for field in ("features", "labels", "vertex_inputs", "edge_inputs"):
+            object.__setattr__(data, field, widened(getattr(data, field)))
+        step = in_one_piece(
+            case, dataclasses.replace(parts, params=widened(parts.params), state=widened(parts.state)), data
+        )
+    return Step(*jax.tree.map(np.asarray, (step.loss, step.gradients, step.state)))
 
 
 def program_of(case: Outside, parts: ModelParts, data: Dataset) -> Program:
