@@ -107,10 +107,6 @@ class Ledger:
         """The first epoch that the interval has not finished."""
         return self._unfinished[interval]
 
-    def next_of(self, interval: int) -> int:
-        """The epoch that the interval will start next."""
-        return self._next[interval]
-
     @property
     def horizon(self) -> int:
         """The newest epoch that may be started now. It never moves back behind an epoch that was started."""

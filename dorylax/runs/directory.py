@@ -29,8 +29,6 @@ from dorylax.runs.environment import environment
 SCHEMA = 1
 
 _COMPLETE = ("epochs", "target", "patience")
-# Keys that came after the first config.yaml: section, key, and what a file with that section and without the key means.
-_IMPLIED = (("single", "order", "auto"), ("single", "gathered", "float32"), ("single", "memory", "check"))
 _FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json", "trace.json", "results.json")
 
 
@@ -172,11 +170,7 @@ class RunDirectory:
             raise RunDirectoryAccessError(f"{self.config_path} cannot be read: {error}") from error
         except (ValueError, yaml.YAMLError) as error:
             raise RunDirectoryError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
-        config = _checked(content, self.config_path)
-        for section, key, value in _IMPLIED:
-            if isinstance(config.get(section), dict):
-                config[section].setdefault(key, value)
-        return config
+        return _checked(content, self.config_path)
 
     @property
     def summary(self) -> dict[str, Any] | None:

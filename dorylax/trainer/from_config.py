@@ -18,9 +18,6 @@ from dorylax.layers import registry
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer.options import free_settings
 
-# What a checkpoint from before a setting means by not having it.
-_IMPLIED = (("single.gathered", "float32"),)
-
 
 def prepare_data(config: DataConfig) -> Dataset:
     """Loads the data set that the `data` section names, and row-normalises its features if it says so.
@@ -62,4 +59,4 @@ def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 def settings(config: RunConfig) -> dict[str, Any]:
     """The dotted settings that a continued run must share; see `free_settings`."""
     free = free_settings(config.pipeline)
-    return {key: value for key, value in config.dotted().items() if key not in free and (key, value) not in _IMPLIED}
+    return {key: value for key, value in config.dotted().items() if key not in free}

@@ -33,11 +33,6 @@ class SlotLimit:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._spare_queue: deque[asyncio.Future[None]] = deque()
 
-    @property
-    def waiting(self) -> int:
-        """How many wait in the first queue."""
-        return len(self._queue)
-
     def try_acquire(self) -> bool:
         """Takes a slot if one is free; says whether it did."""
         # Whoever waits has been handed what became free: where a slot is free, nobody can be overtaken.

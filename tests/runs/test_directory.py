@@ -38,16 +38,6 @@ def test_other_configuration_is_refused(tmp_path):
     assert RunDirectory.open(tmp_path).config["train"]["epochs"] == 4
 
 
-def test_a_configuration_from_before_a_key_has_what_it_implies(tmp_path):
-    """A run is not another one because dorylax has a key more."""
-    implied = {"order": "auto", "gathered": "float32", "memory": "check"}
-    (tmp_path / "config.yaml").write_text("schema: 1\nsingle: {optimize: true}\n")
-    assert RunDirectory.open(tmp_path).config == {"single": {"optimize": True, **implied}}
-    RunDirectory.create(tmp_path, {"single": {"optimize": True, **implied}})
-    with pytest.raises(RunDirectoryError, match=r'single\.order: "auto" there, "given" here'):
-        RunDirectory.create(tmp_path, {"single": {"optimize": True, **implied, "order": "given"}})
-
-
 def test_trace(tmp_path):
     run = RunDirectory.create(tmp_path, CONFIG)
     events = [{"name": "GA", "ph": "X", "ts": 0.5, "dur": 1, "pid": 0, "tid": 3, "args": {"epoch": 0}}] * 2

@@ -32,7 +32,7 @@ def test_first_come_first_served_and_spare_slots_last(kind: str) -> None:
         for name, spare in (("spare 0", True), ("a", False), ("spare 1", True), ("b", False)):
             waiting.append(asyncio.ensure_future(take(name, spare=spare)))
             await settle()
-        assert limit.waiting == 2
+        assert len(limit._queue) == 2
         for k in range(4):
             assert len(came) == k
             assert not limit.try_acquire()
@@ -121,7 +121,7 @@ def test_nobody_who_has_left_stays_in_a_queue() -> None:
             await settle()
             waiting.cancel()
             await settle()
-        assert (limit.waiting, len(limit._spare_queue)) == (0, 0)
+        assert (len(limit._queue), len(limit._spare_queue)) == (0, 0)
         limit.release()
         assert limit.try_acquire()
 
@@ -216,7 +216,7 @@ def test_slots_are_neither_lost_nor_handed_out_twice(slots: int, actions: list[t
             elif action == "settle":
                 await settle()
                 assert limit.taken == held[0]
-                assert not (limit.waiting and limit.taken < usable())
+                assert not (limit._queue and limit.taken < usable())
         limit.cap(None)
         await settle()
         assert limit.taken == held[0]

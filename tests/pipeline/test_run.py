@@ -1,0 +1,131 @@
+"""What may be asked of a run between two epochs, and what it gives."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.pipelines import compiled_once, make_model, messy_data, optimizer
+
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.run import PipelineRun
+from dorylax.program.model.flax_nnx import take_apart
+
+GRAPH = messy_data(32, 120)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation() -> Iterator[None]:
+    with compiled_once(32, 40):
+        yield
+
+
+@contextlib.contextmanager
+def running(epoch: int = 0, saved: Any = None, trees: Any = None, **options: Any) -> Iterator[PipelineRun]:
+    parts = take_apart(make_model("gcn", GRAPH))
+    given = {"mode": "async", "intervals": 3, "clock": "virtual", "edge_chunk": 40}
+    pipeline = Pipeline.of(parts, GRAPH, optimizer(), PipelineConfig(**given | options), seed=0)
+    run = pipeline.start(*(trees or (parts.params, None, parts.state)), epoch=epoch, saved=saved)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def test_the_seconds_of_epochs_add_up_to_those_of_the_run_and_are_billed() -> None:
+    with running(mode="pipe") as run:
+        run.barrier(3)
+        records = [run.run_epoch() for _ in range(3)]
+        assert [record.epoch for record in records] == [0, 1, 2]
+        assert min(record.seconds for record in records) > 0
+        assert sum(record.seconds for record in records) == pytest.approx(run.seconds)
+        assert run.counters()["virtual_seconds"] == run.seconds
+        bill, prices = run.bill(), run.prices
+    assert bill is not None
+    assert prices is not None
+    per_hour = prices.graph_server.price + prices.parameter_server.price
+    assert bill.graph_servers + bill.parameter_servers == pytest.approx(per_hour * run.seconds / 3600)
+
+
+def test_on_the_real_clock_nothing_is_billed_unless_prices_are_named() -> None:
+    with running(mode="pipe", clock="real") as run:
+        run.barrier(1)
+        run.run_epoch()
+        assert (run.prices, run.bill()) == (None, None)
+        assert "virtual_seconds" not in run.counters()
+
+
+def test_a_run_is_saved_only_where_all_intervals_stand() -> None:
+    """Before a barrier, or after a drain; bit for bit it then goes on as if nothing had been."""
+    with running(staleness=1) as run:
+        run.run_epoch()
+        run.run_epoch()
+        assert run.save() is None  # intervals are amid later epochs
+        last = run.drain()
+        records = [run.run_epoch() for _ in range(2, last)]
+        saved = run.save()
+        assert saved is not None
+    trees = jax.tree.map(np.asarray, tuple(getattr(records[-1], name) for name in ("params", "opt_state", "state")))
+    with running(staleness=1, epoch=last, saved=saved, trees=trees) as again:
+        assert again.seconds == saved.record["clock"]
+        again.barrier(last + 2)
+        losses = [again.run_epoch().loss for _ in range(2)]
+    with running(staleness=1) as whole:
+        whole.barrier(last)
+        whole.barrier(last + 2)
+        expected = [whole.run_epoch().loss for _ in range(last + 2)]
+    assert losses == expected[last:]
+
+
+def test_from_a_switch_on_every_epoch_is_synchronous() -> None:
+    """As many rows are stale as before it, and no more."""
+    with running(staleness=1) as run:
+        run.run_epoch()
+        first = run.synchronise()
+        for _ in range(1, first):
+            run.run_epoch()
+        before = dict(run.rows_by_lag())
+        run.barrier(first + 2)
+        for _ in range(2):
+            run.run_epoch()
+        after = run.rows_by_lag()
+        saved = run.save()
+    assert {lag: rows for lag, rows in after.items() if lag != "0"} == {
+        lag: rows for lag, rows in before.items() if lag != "0"
+    }
+    assert after["0"] > before.get("0", 0)
+    assert saved is not None
+    assert saved.record["synchronous"]
+    assert saved.arrays == {}
+
+
+def test_spans_are_in_the_trace_and_closing_twice_is_closing_once() -> None:
+    with running(mode="pipe") as run:
+        run.barrier(1)
+        run.run_epoch()
+        run.close()
+        events = [event for event in run.trace_events() if event["ph"] == "X"]
+        assert len(events) == len(run.spans) > 0
+        run.close()
+
+
+def test_a_run_whose_task_has_failed_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any) -> None:
+        raise ArithmeticError("gather")
+
+    closed: list[bool] = []
+    with running(mode="pipe") as run:
+        run.barrier(1)
+        run.run_epoch()
+        run.barrier(2)
+        run._cleanup.callback(closed.append, True)
+        monkeypatch.setattr(GraphServer, "finish", broken)
+        with pytest.raises(ArithmeticError, match="gather"):
+            run.run_epoch()
+        assert closed == [True]
