@@ -106,7 +106,7 @@ def _mapping(value: Any, where: Where, kind: type[Part]) -> dict[str, Any]:
         raise ClusterError(".".join(where), f"must hold keys such as {next(iter(types))}, got {value!r}")
     for key in value:
         if key not in types:
-            raise ClusterError(".".join((*where, key)), f"is no key of a cluster: {did_you_mean(key, types)}")
+            raise ClusterError(".".join((*where, key)), f"is not a key of a cluster: {did_you_mean(key, types)}")
     return {key: _typed(entry, types[key], (*where, key)) for key, entry in value.items()}
 
 

@@ -115,9 +115,9 @@ def _raise_no_class(array: np.ndarray, k: int, limit: int, limit_name: str) -> N
     value = array[k]
     where = f"labels[{k}] = {value}"
     if np.isnan(value):
-        raise GraphError(f"{where} is no class: give -1 where a vertex is unlabelled")
+        raise GraphError(f"{where} is not a class: give -1 where a vertex is unlabelled")
     if value != np.floor(value):
-        raise GraphError(f"{where} is no class, as num_classes = {limit} says: leave num_classes out for targets")
+        raise GraphError(f"{where} is not a class, as num_classes = {limit} says: leave num_classes out for targets")
     fault = "negative" if value < 0 else "out of range"
     raise GraphError(
         f"{where} is {fault}: must be ≥ 0 and < {limit_name} = {limit}, or -1 where a vertex is unlabelled"

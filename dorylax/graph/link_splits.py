@@ -63,7 +63,7 @@ def link_split(
         fractions: of the pairs for training, validation and test; what they leave of 1 is left out altogether.
         apart: the share of training pairs that are to be predicted and carry no messages; the others only carry messages.
             0: every training pair does both, so that a model sees the edge that it predicts.
-        negatives: pairs that are no edges for each that is one, all distinct.
+        negatives: pairs that are not edges for each that is one, all distinct.
 
     Returns:
         The graph of messages, whose edges keep ids and values (`edge_inputs[name][split.graph.edge_ids]` are those of
@@ -146,12 +146,13 @@ def _links(graph: Graph, edges: np.ndarray, others: np.ndarray) -> Links:
 
 
 def _no_edges(graph: Graph, edges: np.ndarray, wanted: int, seed: int) -> Int64[np.ndarray, " N"]:
-    """As many distinct pairs that are no edges and no loops, in an order by chance."""
+    """As many distinct pairs that are neither edges nor loops, in random order."""
     size = int(graph.num_vertices)
     possible = size * (size - 1) // (2 if graph.symmetric else 1)
     if wanted > possible - len(edges):
         raise GraphError(
-            f"negatives ask for {wanted} pairs that are no edges, and there are {possible - len(edges)}: lower negatives"
+            f"negatives ask for {wanted} pairs that are not edges, but there are only {possible - len(edges)}: "
+            "lower negatives"
         )
     words = np.random.PCG64([seed, 1])
     if possible <= _FEW_PAIRS:

@@ -55,7 +55,7 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
         fractions: of train, validation and test; what they leave of 1 is in no mask.
 
     Raises:
-        GraphError: a negative seed, fractions out of range, or labels that are no classes.
+        GraphError: a negative seed, fractions out of range, or labels that are not classes.
     """
     classes = _checked_classes(labels)
     pool = shuffled(len(classes), seed)
@@ -76,7 +76,7 @@ def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 
         num_test: test vertices.
 
     Raises:
-        GraphError: a negative seed or number, labels that are no classes, or too few vertices of a class or in all.
+        GraphError: a negative seed or number, labels that are not classes, or too few vertices of a class or in all.
     """
     classes = _checked_classes(labels)
     for name, number in (("per_class", per_class), ("num_val", num_val), ("num_test", num_test)):

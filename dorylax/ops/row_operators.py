@@ -39,7 +39,7 @@ def operator_on_rows(name: str) -> Operator:
         )
     if operator is None or operator.compute_rows is None:
         known = sorted(name for name, operator in OPERATORS.items() if operator.compute_rows)
-        raise ValueError(f"{name!r} is no graph operator: expected one of {', '.join(known)}")
+        raise ValueError(f"{name!r} is not a graph operator: expected one of {', '.join(known)}")
     return operator
 
 

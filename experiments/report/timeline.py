@@ -40,7 +40,7 @@ def read_trace(path: Path) -> Trace | None:
     """A run's `trace.json`; None where there is none.
 
     Raises:
-        ValueError: it is no JSON.
+        ValueError: it is not JSON.
     """
     if not path.is_file():
         return None

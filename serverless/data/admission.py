@@ -112,7 +112,7 @@ class Handshakes:
         elif event == zmq.EVENT_DISCONNECTED:
             # Events do not say whose handshake has ended. If none has since this peer came, its own has not.
             if self._accepted.pop(value, -1) == self._outcomes:
-                return "a peer that left before it had introduced itself, or that is no peer of this kind"
+                return "a peer that left before it had introduced itself, or one of another kind"
         else:
             self._outcomes += 1
             if event in _FAILURES:

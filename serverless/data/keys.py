@@ -89,4 +89,4 @@ class RunKeys:
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             # Without the cause, whose text may quote a key.
-            raise ValueError("these are no keys of a run: pass on what RunKeys.to_json gave, unchanged") from None
+            raise ValueError("these are not the keys of a run: pass on what RunKeys.to_json gave, unchanged") from None

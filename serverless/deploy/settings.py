@@ -147,7 +147,7 @@ class Deployment(Section):
         """
         for key in values:
             if key not in cls.options():
-                raise ConfigError.of(key, f"is no setting of a deployment: {did_you_mean(key, cls.options())}")
+                raise ConfigError.of(key, f"is not a setting of a deployment: {did_you_mean(key, cls.options())}")
         return cls(**values)
 
     @model_validator(mode="after")

@@ -296,7 +296,7 @@ def test_wrong_words(dorylax, aws: MockedAws, words: tuple[str, ...], told: str)
     ("text", "told"),
     [
         ("name: gnn\nmemory_mb: 64\n", ":2: memory_mb must be in 128 … 10240, got 64"),
-        ("name: gnn\nmemory: 64\n", ":2: memory is no setting of a deployment: did you mean memory_mb?"),
+        ("name: gnn\nmemory: 64\n", ":2: memory is not a setting of a deployment: did you mean memory_mb?"),
         ("- gnn\n", ": must hold settings such as memory_mb: 1769, got list"),
         ("name: [gnn\n", ":2: not valid YAML"),
     ],

@@ -77,8 +77,11 @@ BAD = {
     "features type": ({"features": np.zeros((V, F), complex)}, r"features is complex \(complex128\): give real"),
     "label too large": ({"labels": _at(V, 4, C, np.int32)}, r"labels\[4\] = 3 is out of range.*num_classes = 3"),
     "label negative": ({"labels": _at(V, 3, -2, np.int64)}, r"labels\[3\] = -2 is negative: .*or -1 where"),
-    "label fractions": ({"labels": np.full(V, 0.5)}, r"labels\[0\] = 0\.5 is no class, as num_classes = 3 says: leave"),
-    "label nan": ({"labels": _at(V, 2, np.nan)}, r"labels\[2\] = nan is no class: give -1 where a vertex is unlab"),
+    "label fractions": (
+        {"labels": np.full(V, 0.5)},
+        r"labels\[0\] = 0\.5 is not a class, as num_classes = 3 says: leave",
+    ),
+    "label nan": ({"labels": _at(V, 2, np.nan)}, r"labels\[2\] = nan is not a class: give -1 where a vertex is unlab"),
     "unlabelled": (
         {"labels": _at(V, 3, -1, np.int64)},
         r"train_mask holds vertex 3, but labels\[3\] = -1 says that it is unlabelled \(1 such",

@@ -1,4 +1,4 @@
-"""Splits of edges: parts that share no pair, message edges that are no targets, negatives that are no edges."""
+"""Splits of edges: parts that share no pair, message edges that are not targets, negatives that are not edges."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_all_that_is_no_edge_may_be_asked_for():
     graph = Graph.from_coo([0, 1, 2, 3], [1, 2, 3, 0], 4).symmetrise()
     split = link_split(graph, 0, (1.0, 0.0, 0.0), apart=0.0, negatives=0.5)
     assert set(_split_pairs(split.train)[1]) == {(0, 2), (1, 3)}
-    with pytest.raises(GraphError, match=r"ask for 4 pairs that are no edges, and there are 2: lower negatives"):
+    with pytest.raises(GraphError, match=r"ask for 4 pairs that are not edges, but there are only 2: lower negatives"):
         link_split(graph, 0, (1.0, 0.0, 0.0), apart=0.0)
 
 

@@ -290,13 +290,13 @@ LABELS = [
     _labels(
         "fractions, with `num_classes`",
         lambda: Y + 0.5,
-        "labels[0] = 0.5 is no class, as num_classes = 3 says: leave num_classes out for targets",
+        "labels[0] = 0.5 is not a class, as num_classes = 3 says: leave num_classes out for targets",
         num_classes=C,
     ),
     _labels(
         "NaN, with `num_classes`",
         lambda: _with(Y.astype(float), 1, np.nan),
-        "labels[1] = nan is no class: give -1 where a vertex is unlabelled",
+        "labels[1] = nan is not a class: give -1 where a vertex is unlabelled",
         num_classes=C,
     ),
     _labels(
@@ -532,7 +532,7 @@ COMMANDS = [
     Command(
         "a file of another format",
         lambda folder: (folder / "mine.csv").write_text("a,b\n"),
-        "mine.csv is no file that ends in .npz: Dataset.save_npz writes one",
+        "mine.csv is not a file that ends in .npz: Dataset.save_npz writes one",
         ("--data", "mine.csv"),
     ),
     Command(

@@ -87,7 +87,7 @@ def _ids(path: Path) -> np.ndarray:
     try:
         return np.array(path.read_text("ascii").split(), np.int64)
     except ValueError as error:
-        raise DatasetError(f"{path} is no list of vertex ids: {error}") from error
+        raise DatasetError(f"{path} is not a list of vertex ids: {error}") from error
 
 
 def _published(name: str, summary: str, size: Size) -> Published:

@@ -60,7 +60,7 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: A
         return data if data.name == name else dataclasses.replace(data, name=name)  # archives spell names as they like
     if name not in PUBLISHED:
         if name and Path(name).exists():
-            raise DatasetError(f"{name} is no file that ends in .npz: Dataset.save_npz writes one")
+            raise DatasetError(f"{name} is not a file that ends in .npz: Dataset.save_npz writes one")
         raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
     return _load_published(PUBLISHED[name], split_seed)
 

@@ -106,7 +106,8 @@ def _numbered(edges: Any, column: Hashable, number: dict[Any, int], key: Hashabl
     unknown = next((row for row, name in enumerate(names) if name not in number), None)
     if unknown is not None:
         raise GraphError(
-            f"column {column!r} of row {unknown} names {names[unknown]!r}, which is no vertex: key={key!r} does not hold it"
+            f"column {column!r} of row {unknown} names {names[unknown]!r}, which is not a vertex: "
+            f"key={key!r} does not hold it"
         )
     return np.array([number[name] for name in names], np.int64)
 

@@ -143,7 +143,7 @@ def load(directory: str | os.PathLike[str]) -> StageSet:
     try:
         sha256s, stages = _Reader(path).manifest(json.loads(path.read_text("utf-8")))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StageFileError(f"{path} is no JSON: {error}") from error
+        raise StageFileError(f"{path} is not JSON: {error}") from error
     artefacts = {}
     for sha256 in sha256s:
         file = path.with_name(sha256 + SUFFIX)

@@ -84,7 +84,8 @@ def load(source: str | os.PathLike[str] | bytes, sha256: str | None = None) -> S
     except Exception as error:
         name = "these bytes" if isinstance(source, bytes) else str(source)
         raise StageFileError(
-            f"{name} ({len(content)} bytes) is no stage that JAX {jax.__version__} can read: {type(error).__name__}: {error}"
+            f"{name} ({len(content)} bytes) is not a stage that JAX {jax.__version__} can read: "
+            f"{type(error).__name__}: {error}"
         ) from error
     return Stage(exported, found)
 

@@ -122,7 +122,7 @@ def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
     try:
         return read_response(payload)
     except WireError as error:
-        raise InvokeError("died", f"the function answered what is no response: {error}") from None
+        raise InvokeError("died", f"the function answered with something that is not a response: {error}") from None
 
 
 def problem_of(error: Exception) -> InvokeError | AwsError:

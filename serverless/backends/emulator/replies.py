@@ -43,7 +43,7 @@ def answer_of(status: int, body: bytes) -> bytes | None:
     try:
         return read_response(body)
     except WireError as error:
-        raise InvokeError("died", f"the function answered what is no response: {error}") from None
+        raise InvokeError("died", f"the function answered with something that is not a response: {error}") from None
 
 
 def _error(body: bytes) -> tuple[str | None, str]:

@@ -78,7 +78,7 @@ def test_files_that_are_something_else(publish: Any, changes: dict[str, Any], me
 
 def test_ids_that_are_no_numbers(publish: Any) -> None:
     publish("citeseer", published() | {"ind.citeseer.test.index": b"<html>"})
-    with pytest.raises(DatasetError, match="is no list of vertex ids"):
+    with pytest.raises(DatasetError, match="is not a list of vertex ids"):
         datasets.load("citeseer")
 
 

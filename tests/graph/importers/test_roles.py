@@ -166,7 +166,7 @@ BAD = {
     ),
     "an edge from nowhere": (
         lambda: Dataset.from_dataframes(tables(key=True)[0], tables(key=True)[1].replace("q", "z"), key="id"),
-        r"^column 'source' of row 3 names 'z', which is no vertex: key='id' does not hold it$",
+        r"^column 'source' of row 3 names 'z', which is not a vertex: key='id' does not hold it$",
     ),
     "two columns of a name": (
         lambda: Dataset.from_dataframes(pd.concat([tables()[0]] * 2, axis=1), tables()[1]),

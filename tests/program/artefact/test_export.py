@@ -250,7 +250,7 @@ def test_manifest_is_strict(
 
 def test_manifest_that_is_no_json(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text("{")
-    with pytest.raises(StageFileError, match=f"{MANIFEST} is no JSON"):
+    with pytest.raises(StageFileError, match=f"{MANIFEST} is not JSON"):
         load(tmp_path)
 
 

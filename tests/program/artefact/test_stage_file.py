@@ -126,7 +126,7 @@ def test_bytes_are_checked_where_their_hash_is_given(content: bytes) -> None:
 def test_refuses_what_is_no_artefact(tmp_path: Path) -> None:
     path = tmp_path / "some.stage"
     path.write_bytes(b"\x00" * 64)
-    with pytest.raises(StageFileError, match=r"some.stage \(64 bytes\) is no stage that JAX .* can read"):
+    with pytest.raises(StageFileError, match=r"some.stage \(64 bytes\) is not a stage that JAX .* can read"):
         stage_file.load(path)
 
 

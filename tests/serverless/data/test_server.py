@@ -118,7 +118,7 @@ def test_a_peer_that_speaks_no_zeromq(server, address, caplog):
                 pass
         except ConnectionResetError:
             pass
-    refused(server, caplog, "no peer of this kind")
+    refused(server, caplog, "or one of another kind")
 
 
 GET = {"transfer": 1, "name": "n", "offer": 0, "first": 0, "count": 1}

@@ -69,8 +69,8 @@ def test_the_ends_of_ranges(values: dict) -> None:
         ({"artefacts": "mine/stages"}, "artefacts must be s3://bucket/prefix, got 'mine/stages'"),
         ({"artefacts": 7}, "artefacts must be text, got 7"),
         ({"lapack": 1}, "lapack must be true or false, got 1"),
-        ({"memory": 128}, "memory is no setting of a deployment: did you mean memory_mb?"),
-        ({"zz": 1}, "zz is no setting of a deployment: choose from name, region, architecture, "),
+        ({"memory": 128}, "memory is not a setting of a deployment: did you mean memory_mb?"),
+        ({"zz": 1}, "zz is not a setting of a deployment: choose from name, region, architecture, "),
     ],
 )
 def test_what_cannot_be(values: dict, text: str) -> None:

@@ -100,5 +100,5 @@ def global_sum(op: Operation) -> Sequence[RowType]:
     """All parts of a sum over rows."""
     kind = op.types[0]
     if isinstance(kind, Rows) or (isinstance(kind, Free) and not kind.zero):
-        op.unsupported("adds up over intervals what is no sum over rows")
+        op.unsupported("adds up over intervals what is not a sum over rows")
     return [Free(zero=isinstance(kind, Free))]

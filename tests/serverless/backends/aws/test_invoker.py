@@ -131,7 +131,7 @@ def test_so_many_calls_at_a_time(aws: Cloud, make: Make) -> None:
     [
         (Reply(b'{"errorType": "Sandbox.Timedout", "errorMessage": "x"}', "Unhandled"), "timeout", "AWS ended"),
         (Reply(b'{"errorType": "Runtime.ExitError", "errorMessage": "x"}', "Unhandled"), "died", "memory_mb"),
-        (Reply(b"Task timed out after 3.00 seconds", None), "died", "is no response"),
+        (Reply(b"Task timed out after 3.00 seconds", None), "died", "is not a response"),
         (Reply(json.dumps(response(None)).encode(), None), "died", "as if there were none"),
     ],
 )

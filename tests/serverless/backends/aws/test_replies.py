@@ -50,7 +50,7 @@ def test_an_answer(answer: bytes | None) -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"null", b"{}", b"[1", b"Task timed out after 3.00 seconds", b"\xff" * 9])
 def test_what_is_no_answer_although_there_was_no_error(payload: bytes) -> None:
-    with pytest.raises(InvokeError, match="answered what is no response") as caught:
+    with pytest.raises(InvokeError, match="answered with something that is not a response") as caught:
         answer_of(payload, None)
     assert caught.value.reason == "died"
 

@@ -32,12 +32,12 @@ _LARGE = {"errorType": "Function.ResponseSizeTooLarge", "errorMessage": "Respons
         (502, b"", "died", "no reason given"),
         (404, b"404 page not found\n", "refused", "HTTP status 404: 404 page not found"),
         (500, b"\xff" * 10_000, "refused", "HTTP status 500"),
-        (200, b"", "died", "what is no response"),
-        (200, b"null", "died", "what is no response"),
-        (200, b'{"format": "other"}', "died", "what is no response"),
-        (200, json.dumps(response(b"an answer")).encode()[:-5], "died", "what is no response"),
-        (200, b"[" * 100_000, "died", "what is no response"),
-        (200, b"Task timed out after 3.00 seconds and more", "died", "what is no response"),
+        (200, b"", "died", "something that is not a response"),
+        (200, b"null", "died", "something that is not a response"),
+        (200, b'{"format": "other"}', "died", "something that is not a response"),
+        (200, json.dumps(response(b"an answer")).encode()[:-5], "died", "something that is not a response"),
+        (200, b"[" * 100_000, "died", "something that is not a response"),
+        (200, b"Task timed out after 3.00 seconds and more", "died", "something that is not a response"),
     ],
 )  # fmt: skip
 def test_what_is_no_answer(status: int, body: bytes, reason: str, text: str) -> None:
