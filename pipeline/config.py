@@ -101,7 +101,7 @@ class PipelineConfig(Section):
         Those that recompute values to ship less to workers do not pay where workers share this process's
         memory: inline on the real clock. (The virtual clock simulates functions elsewhere.)
         """
-        from dorylax.program.passes import PASSES
+        from dorylax.program.passes import PASSES  # late: settings are read without JAX
 
         left_out = set() if self.may_reorder else {"reorder"}
         if self.tensor.backend == "inline" and self.clock == "real":

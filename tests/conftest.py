@@ -57,16 +57,16 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     error_texts.configure(config)
     # Many tests make the same functions anew, and compiling is most of their time: JAX keeps what it has compiled. For this
-    # process alone and until its end, so that nothing comes from another version or from a process that was stopped.
-    folder = tempfile.mkdtemp(prefix="dorylax-tests-compiled-")
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    for name, value in (
-        ("jax_compilation_cache_dir", folder),
-        ("jax_persistent_cache_min_compile_time_secs", 0),
-        ("jax_persistent_cache_min_entry_size_bytes", -1),
-    ):
-        jax.config.update(name, value)
-        os.environ[name.upper()] = str(value)  # of the processes that tests start
+    # session alone and until its end, so that nothing comes from another version or from a process that was stopped.
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="dorylax-tests-compiled-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder  # of pytest-xdist's processes, and of those that tests start
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,7 @@ class Recorder:
 
     def finish(self) -> None:
         """Writes what was heard."""
-        lines = sorted(json.dumps(text, ensure_ascii=False) for text in self._texts)
+        lines = sorted(json.dumps(text) for text in self._texts)
         self._path.write_text("".join(f"{line}\n" for line in lines))
 
     def _add(self, text: Any) -> None:

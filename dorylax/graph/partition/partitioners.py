@@ -40,6 +40,7 @@ def partition(
     Raises:
         PartitionError: an unknown method or balance, a number out of range, or METIS cannot hold the graph.
     """
+    # Late: settings read this module's names, without JAX.
     from dorylax.graph.partition.base import Partition, graph_digest
     from dorylax.graph.partition.ldg import ldg
     from dorylax.graph.partition.metis import metis
