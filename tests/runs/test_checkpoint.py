@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import resource
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from dorylax.runs import checkpoint
-from dorylax.runs.checkpoint import CheckpointError, Checkpoints, CheckpointWarning
+from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, Checkpoints, CheckpointWarning
 
 ARRAYS = {
     "params": {
@@ -59,6 +60,14 @@ def test_only_the_newest_stay(tmp_path):
     assert store.restore().epochs == 11
 
 
+def test_two_stay_unless_another_number_is_asked_for(tmp_path):
+    for folder, options, left in (("two", {}, [2, 3]), ("one", {"keep": 1}, [3])):
+        store = Checkpoints(tmp_path / "in" / folder, **options)
+        for epochs in (1, 2, 3):
+            store.save(epochs, ARRAYS, {})
+        assert store.epochs() == left
+
+
 def test_going_back_drops_later_ones(tmp_path):
     for epochs in (5, 10):
         Checkpoints(tmp_path).save(epochs, ARRAYS, {})
@@ -92,6 +101,8 @@ def test_any_damage_to_any_file_is_found(tmp_path):
             with pytest.warns(CheckpointWarning, match="epoch-00000002 is damaged and not used") as seen:
                 assert Checkpoints(tmp_path).restore().record == {"which": 1}
             assert len(seen) == 1
+            if harm is cut and path.name != "manifest.json":
+                assert f"has {len(content) - 1} bytes, {len(content)} were written" in str(seen[0].message)
             path.write_bytes(content)
     assert Checkpoints(tmp_path).restore().record == {"which": 2}
 
@@ -105,6 +116,40 @@ def test_damaged_ones_do_not_count_as_kept(tmp_path):
         store.restore()
     store.save(3, ARRAYS, {})
     assert store.epochs() == [1, 3]
+
+
+def test_one_that_is_written_again_is_whole_again(tmp_path):
+    store = Checkpoints(tmp_path)
+    for epochs in (1, 2):
+        store.save(epochs, ARRAYS, {})
+    flip(store.path(2) / "record.json")
+    with pytest.warns(CheckpointWarning):
+        store.restore()
+    store.save(2, ARRAYS, {})
+    store.save(3, ARRAYS, {})
+    assert store.epochs() == [2, 3]
+
+
+def change(path: Path, **values: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_another_version_s_is_no_damage(tmp_path):
+    store = Checkpoints(tmp_path)
+    manifest = store.save(1, ARRAYS, {}) / "manifest.json"
+    assert json.loads(manifest.read_text())["schema"] == 1
+    change(manifest, schema=2)
+    with pytest.raises(CheckpointMismatchError, match="has schema 2, this version of dorylax reads 1") as caught:
+        store.restore()
+    assert caught.value.user_error
+
+
+def test_a_manifest_without_the_record_is_damage(tmp_path):
+    store = Checkpoints(tmp_path)
+    change(store.save(1, ARRAYS, {}) / "manifest.json", files={})
+    with pytest.warns(CheckpointWarning, match=r"does not list record\.json"), pytest.raises(CheckpointError) as caught:
+        store.restore()
+    assert not caught.value.user_error
 
 
 def test_all_damaged_is_an_error(tmp_path):
@@ -121,6 +166,13 @@ def test_unfinished_saves_are_ignored_and_cleared(tmp_path):
     assert store.restore() is None
     store.save(1, ARRAYS, {})
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000001"]
+
+
+def test_a_leftover_that_cannot_be_removed_stops_nobody(tmp_path):
+    leftover = tmp_path / ".epoch-00000009.0123abcd"
+    leftover.write_text("no folder")
+    Checkpoints(tmp_path).save(1, ARRAYS, {})
+    assert Checkpoints(tmp_path).epochs() == [1]
 
 
 def test_real_write_failure_keeps_the_one_before(tmp_path):
