@@ -52,8 +52,8 @@ def test_repeats_of_a_half_leave_nothing_behind() -> None:
     progress.hear(Walked(0, 0))
     progress.applied(applied((0, 0), loss=2.0))
     progress.hear(Walked(0, 0))
-    progress.applied(applied((0, 0), loss=5.0))
     assert not progress._walked
+    progress.applied(applied((0, 0), loss=5.0))
     assert not progress._applied
     assert asyncio.run(progress.finished(0)) == 2.0
 
@@ -95,6 +95,17 @@ def test_hosts_are_told_of_holds_releases_and_the_end_of_staleness() -> None:
     assert told[-1].horizon == 1
     assert progress.close() == 1
     assert told[-1].horizon == 0
+
+
+def test_a_release_is_told_where_all_have_come_to_the_barrier() -> None:
+    progress, told = make(intervals=1)
+    progress.hold(1)
+    progress.hear(Started(0, 0))
+    progress.hear(Walked(0, 0))
+    progress.applied(applied((0, 0)))
+    assert told[-1].horizon == 0
+    progress.release(1)
+    assert told[-1].horizon == 1
 
 
 def test_a_start_that_was_not_allowed_is_an_error() -> None:
