@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
+from support import compilation
 
 from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
@@ -77,9 +78,8 @@ def permute(edges: Callable[[Graph], np.ndarray]) -> Callable[[Graph, np.ndarray
 @pytest.fixture(autouse=True)
 def quick_compilation() -> Iterator[None]:
     """XLA without its costly optimisations: these programs run once or twice, on a dozen vertices."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compilation.quickly():
+        yield
 
 
 @nnx.jit

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import pytest
-from support import zoo
+from support import compilation, zoo
 from support.covering import pairwise
 from support.oracle import assert_same, exact_gradients, oracle
 from support.reference import Intervals, ReferenceExecutor, interpret
@@ -38,9 +38,8 @@ FACTORS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def quick_compilation() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compilation.quickly():
+        yield
 
 
 @functools.lru_cache(maxsize=128)

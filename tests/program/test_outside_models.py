@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import pytest
+from support import compilation
 from support.outside import OUTSIDE
 from support.outside.measure import (
     CUTS,
@@ -35,9 +36,8 @@ WAYS = list(itertools.product(("float64", "float32"), CUTS))
 
 @pytest.fixture(autouse=True)
 def quick_compilation() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compilation.quickly():
+        yield
 
 
 @functools.lru_cache(maxsize=2)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import compilation
 from support.graphs import messy_graph
 from support.oracle import assert_same, oracle
 from support.random_programs import C, F, RandomModel, random_models
@@ -40,9 +41,8 @@ def data() -> RunData:
 
 @pytest.fixture(autouse=True)
 def quick_compilation() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compilation.quickly():
+        yield
 
 
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))

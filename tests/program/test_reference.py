@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support import compilation
 from support.graphs import messy_graph
 from support.oracle import assert_same, distances, oracle
 from support.reference import Intervals, ReferenceExecutor, compile_whole, interpret
@@ -41,9 +42,8 @@ UNEVEN = (0, 1, 5, 6, 9, V)
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_compilation() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compilation.quickly():
+        yield
 
 
 def spec_of(data: RunData, dtype: str = "float32") -> DataSpec:

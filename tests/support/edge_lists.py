@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -98,7 +100,27 @@ def steps(num_vertices: int) -> st.SearchStrategy[tuple[str, Any]]:
 @st.composite
 def chains(draw: st.DrawFn, max_edges: int = 16) -> tuple[EdgeList, list[tuple[str, Any]]]:
     """A multigraph in any order, and transformations to apply one after the other."""
-    v = draw(st.integers(1, 6))
+    return draw(_chains_of(draw(st.integers(1, 6)), max_edges))
+
+
+def sized_chains(*sizes: tuple[int, int]) -> st.SearchStrategy[tuple[EdgeList, list[tuple[str, Any]]]]:
+    """Chains after which a graph has one of these numbers of vertices and edges.
+
+    For what JAX runs: it compiles every operation anew for arrays of other shapes.
+    """
+    return st.sampled_from(sizes).flatmap(lambda size: _chains_of(size[0], 2 * size[1]).filter(_ends_with(size[1])))
+
+
+def _ends_with(num_edges: int) -> Callable[[tuple[EdgeList, list[tuple[str, Any]]]], bool]:
+    def fits(case: tuple[EdgeList, list[tuple[str, Any]]]) -> bool:
+        edges, chain = case
+        return len(functools.reduce(lambda edges, step: edges.changed(*step), chain, edges).edges) == num_edges
+
+    return fits
+
+
+@st.composite
+def _chains_of(draw: st.DrawFn, v: int, max_edges: int) -> tuple[EdgeList, list[tuple[str, Any]]]:
     pairs = draw(st.lists(st.tuples(st.integers(0, v - 1), st.integers(0, v - 1)), max_size=max_edges))
     edges = [(k, s, t, float(10 * k + 1)) for k, (s, t) in enumerate(pairs)]
     return EdgeList(v, len(edges), edges), draw(st.lists(steps(v), max_size=4))

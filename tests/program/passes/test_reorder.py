@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import zoo
+from support import compilation, zoo
 from support.oracle import assert_same, oracle
 from support.reference import Intervals, ReferenceExecutor, interpret
 
@@ -29,10 +29,8 @@ Model = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def double_precision() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    with jax.enable_x64(True):
+    with compilation.quickly(), jax.enable_x64(True):
         yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def traced(model: Model, shapes: dict[str, tuple[int, ...]], **options: Any) -> tuple[ModelParts, RunData, Program]:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import zoo
+from support import compilation, zoo
 from support.covering import pairwise
 from support.oracle import TOLERANCE, assert_same, oracle
 from support.reference import Intervals, ReferenceExecutor, interpret
@@ -34,9 +34,8 @@ CHOSEN = {"none": (), "all": PASSES, "not fused": tuple(name for name in PASSES 
 
 @pytest.fixture(autouse=True)
 def quick_compilation() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compilation.quickly():
+        yield
 
 
 @functools.lru_cache(maxsize=64)

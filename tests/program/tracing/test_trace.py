@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen, nnx
+from support import compilation
 from support.graphs import messy_graph
 from support.linen_models import LinenGCN
 from support.oracle import assert_same, oracle
@@ -36,9 +37,8 @@ UNEVEN = (0, 2, 3, 9, V)
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_compilation() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    with compilation.quickly():
+        yield
 
 
 def executor_of(program: Program, data: RunData = DATA) -> ReferenceExecutor:
