@@ -14,7 +14,7 @@ import jax
 import pytest
 from support.backends import need_emulator
 from support.covering import pairwise
-from support.pipelines import MODELS, Trained, farthest, messy_data, train_pipeline, train_single
+from support.pipelines import MODELS, Trained, by_model, farthest, messy_data, train_pipeline, train_single
 
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline import engine, operators
@@ -77,11 +77,6 @@ def check(case: dict[str, Any]) -> None:
     jax.config.update("jax_enable_x64", dtype == "float64")
     found = train_pipeline(model, graph(), EPOCHS, PipelineConfig(**options), dtype=dtype)
     assert farthest(found, single(model, dtype)) <= TOLERANCE[dtype]
-
-
-def by_model(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of one model and dtype follow each other: an engine keeps what it has compiled for the last few programs only."""
-    return sorted(cases, key=lambda case: (case["model"], case["dtype"]))
 
 
 def named(case: dict[str, Any]) -> str:
