@@ -57,5 +57,6 @@ def _has_shapes(hint: Any) -> bool:
 
 def install(modules: list[str]) -> None:
     """Has every function of these modules checked, of those that are imported from now on."""
-    jaxtyping.jaxtyped = jaxtyped  # the name that the hook writes above each function
+    # The name that the hook writes above each function.
+    jaxtyping.jaxtyped = jaxtyped  # type: ignore[assignment]
     jaxtyping.install_import_hook(modules, "type_checks.checked")
