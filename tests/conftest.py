@@ -10,8 +10,8 @@ from pathlib import Path
 
 import jax
 import pytest
+import type_checks
 from hypothesis import settings
-from jaxtyping import install_import_hook
 from support import error_texts
 
 # Before any module of the package is imported, so that every annotated function is checked: all but what handles no arrays
@@ -37,13 +37,12 @@ WITHOUT_TASKS = (
     "saved",
     "staleness",
 )
-install_import_hook(
+type_checks.install(
     sorted(CHECKED - WITHOUT_ARRAYS)
     + ["dorylax.layers", "dorylax.experiments"]
     + [f"dorylax.serverless.{n}" for n in ("backends", "data", "handler", "rows", "wire")]
     + [f"dorylax.pipeline.{n}" for n in WITHOUT_TASKS]
-    + [f"dorylax.program.{n}" for n in WITH_ARRAYS],
-    "type_checks.checked",
+    + [f"dorylax.program.{n}" for n in WITH_ARRAYS]
 )
 
 # A shared machine may stall for longer than any deadline; examples come from a fixed seed so that CI does not flake.

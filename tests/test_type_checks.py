@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 import type_checks
-from jaxtyping import TypeCheckError, jaxtyped
+from jaxtyping import Float, TypeCheckError, jaxtyped
 
 
 def adder(number: int, kind: Any, default: Any = None) -> Callable[..., Any]:
@@ -52,5 +55,45 @@ def test_the_package_is_checked() -> None:
     from dorylax.memory.estimate import gibibytes
 
     assert gibibytes(2**30) == "1.0 GiB"
-    with pytest.raises(TypeCheckError):
+    with pytest.raises(TypeCheckError, match="'a lot'"):
         gibibytes("a lot")  # type: ignore[arg-type]
+
+
+def test_shapes_are_checked() -> None:
+    from dorylax.ops.row_random import row_bits
+
+    key = jax.random.key(0)
+    assert row_bits(key, jnp.arange(2), 3).shape == (2, 3)
+    with pytest.raises(TypeCheckError, match="parameter 'ids'"):
+        row_bits(key, jnp.zeros((2, 2), jnp.int32), 3)
+
+
+def ordinary(number: "int") -> "str":
+    return "one" if number == 1 else number  # type: ignore[return-value]
+
+
+def with_shapes(rows: "list[Float[np.ndarray, 'V']]", total: "Float[np.ndarray, 'V'] | None" = None) -> None:
+    pass
+
+
+def for_type_checkers_only(number: "int", other: "Missing") -> None:  # type: ignore[name-defined]
+    pass
+
+
+def test_functions_without_shapes_are_checked_by_beartype_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type_checks, "_with_shapes", None)
+    check = type_checks.jaxtyped(typechecker=type_checks.checked)(ordinary)
+    assert check(1) == "one"
+    with pytest.raises(TypeCheckError):
+        check("1")
+    with pytest.raises(TypeCheckError):
+        check(2)
+
+
+def test_all_others_by_jaxtyping() -> None:
+    check = type_checks.jaxtyped(with_shapes, typechecker=type_checks.checked)
+    check([np.zeros(2), np.zeros(2)], np.zeros(2))
+    with pytest.raises(TypeCheckError):
+        check([np.zeros(2)], np.zeros(3))
+    with pytest.raises(TypeCheckError):
+        type_checks.jaxtyped(for_type_checkers_only, typechecker=type_checks.checked)("1", 2)

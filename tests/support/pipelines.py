@@ -183,6 +183,11 @@ def farthest(one: Trained, other: Trained) -> float:
     return float(max(*tensors, *losses))
 
 
+def by_model(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of one model and dtype follow each other: engines keep the last few programs that they have compiled."""
+    return sorted(cases, key=lambda case: (case["model"], case["dtype"]))
+
+
 @contextlib.contextmanager
 def compiled_once(vertices: int, edges: int) -> Iterator[None]:
     """Stages are compiled fast, and for these numbers of rows whatever the intervals are: once for all tests of a file."""

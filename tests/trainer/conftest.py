@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -76,6 +76,14 @@ def make_data(multilabel: bool = False, seed: int = 0) -> Dataset:
     if multilabel:
         labels = (np.eye(C)[classes] + np.eye(C)[(classes + rng.integers(0, 2, V)) % C] > 0).astype(np.float32)
     return Dataset("small", graph, features, labels, C, *masks)
+
+
+@pytest.fixture(scope="module")
+def quick_compilation() -> Iterator[None]:
+    """For whole modules that compare numbers, which XLA's optimisations take more time to compile than to save."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="session")

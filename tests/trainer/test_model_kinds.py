@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import optax
 import pytest
 from flax import linen, nnx
+from support.covering import pairwise
 from support.graphs import messy_graph
 
 from dorylax import ops
@@ -29,7 +31,7 @@ from dorylax.trainer.vertex_order import OrderError
 pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
 
 V, E, F, C, H = 60, 240, 5, 3, 8
-EPOCHS = 20
+EPOCHS = 5
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 KINDS = ["nnx", "linen", "function"]
 TASKS = ["classes", "own loss", "regression", "multi-task"]
@@ -182,10 +184,21 @@ def check(result: Any, task: str, dtype: str, epochs: int = EPOCHS) -> None:
             assert np.linalg.norm(found - wanted) <= TOLERANCE[dtype] * np.linalg.norm(wanted)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_twenty_epochs_are_those_of_the_model(kind: str, task: str, way: str) -> None:
+FACTORS = {"kind": KINDS, "task": TASKS, "way": list(WAYS)}
+COVERING = [tuple(case.values()) for case in pairwise(FACTORS)]
+
+
+def product(cases: list[tuple[str, ...]]) -> list[Any]:
+    """Cases and all others, which are exhaustive."""
+    return [
+        pytest.param(*case, id="-".join(case), marks=() if case in cases else pytest.mark.exhaustive)
+        for case in itertools.product(*FACTORS.values())
+    ]
+
+
+@pytest.mark.parametrize(("kind", "task", "way"), product(COVERING))
+def test_epochs_are_those_of_the_model(kind: str, task: str, way: str) -> None:
+    """Every pair of kind, task and way; with the exhaustive ones, all three with each other."""
     jax.config.update("jax_enable_x64", True)
     _, result = train(kind, task, "float64", **WAYS[way])
     assert (result.passes is None) == (way == "plain")
