@@ -174,6 +174,7 @@ def test_required_row_epoch(options: dict[str, Any], epochs: range, required: li
     """With S = 1: the epoch itself where synchronous, e - 2 elsewhere, never before the first rows."""
     ledger = Ledger(2, 1, **options)
     assert [ledger.allowance.required_row_epoch(epoch) for epoch in epochs] == required
+    assert ledger.allowance.required_row_epoch(-1) == -1  # what is computed once, whatever comes after it
 
 
 def test_synchronous_from_the_start_ignores_staleness() -> None:
