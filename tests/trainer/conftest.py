@@ -82,7 +82,9 @@ def make_data(multilabel: bool = False, seed: int = 0) -> Dataset:
 def quick_compilation() -> Iterator[None]:
     """For whole modules that compare numbers, which XLA's optimisations take more time to compile than to save."""
     jax.config.update("jax_disable_most_optimizations", True)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # in processes that tests start
+        yield
     jax.config.update("jax_disable_most_optimizations", False)
 
 
@@ -107,8 +109,12 @@ def net() -> type[Net]:
 
 
 @pytest.fixture
-def norm_net() -> type[NormNet]:
-    return NormNet
+def norm_net() -> Iterator[type[NormNet]]:
+    """Optimised: else XLA computes twice, and unequally, what its maximum is compared with, whose derivative is then NaN."""
+    quick = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield NormNet
+    jax.config.update("jax_disable_most_optimizations", quick)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,10 @@ from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.description import _digest
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning"),
+    pytest.mark.usefixtures("quick_compilation"),
+]
 
 
 def interrupt(number):

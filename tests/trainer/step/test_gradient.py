@@ -20,7 +20,10 @@ from dorylax.trainer.step import gradient
 from dorylax.trainer.step.arrays import EpochInputs
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning"),
+    pytest.mark.usefixtures("quick_compilation"),
+]
 
 ADAM = optax.adam(0.02)  # one object, so that runs share what they compile
 MODELS = {
