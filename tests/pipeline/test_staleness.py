@@ -148,8 +148,10 @@ def test_synchronise_ends_staleness_behind_a_barrier() -> None:
     ledger = Ledger(2, 2, first_synchronous=False)
     through(ledger, 0, 0)
     through(ledger, 1, 0)
+    assert not ledger.switched
     assert ledger.synchronise() == 2
     assert ledger.synchronise() == 2
+    assert ledger.switched
     assert ledger.horizon == 1  # up to the switch intervals may be apart
     assert not ledger.may_start(0, 2)
     assert ledger.may_start(1, 0)
