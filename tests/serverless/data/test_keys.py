@@ -40,12 +40,12 @@ def test_no_secret_is_shown():
 def test_damaged_keys_are_refused_without_showing_them(change):
     keys = RunKeys.make()
     text = json.dumps({**json.loads(keys.to_json()), **change})
-    with pytest.raises(ValueError, match="no keys of a run") as caught:
+    with pytest.raises(ValueError, match="not the keys of a run") as caught:
         RunKeys.from_json(text)
     assert caught.value.__suppress_context__
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "null"])
 def test_what_is_no_keys_at_all(text):
-    with pytest.raises(ValueError, match="no keys of a run"):
+    with pytest.raises(ValueError, match="not the keys of a run"):
         RunKeys.from_json(text)

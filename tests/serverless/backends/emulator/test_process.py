@@ -140,7 +140,7 @@ def test_a_stopped_emulator_is_given_up(start: Start) -> None:
         ("raise boom", "refused", r"ValueError: boom"),
         ("exit 3", "died", "Runtime.ExitError: .*exit status 3"),
         ("text " + "x" * 100, "died", "Function.ResponseSizeTooLarge"),
-        ("text x", "died", "no response"),
+        ("text x", "died", "is not a response"),
         ("none", "died", "took an event for none"),
     ],
     ids=lambda value: value[:8],
