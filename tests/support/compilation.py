@@ -18,7 +18,8 @@ def quickly() -> Iterator[None]:
     The latter take half of the time for an operation on its own, in which nothing is to be fused. JAX has no setting for
     them outside a `jax.jit`; `XLA_FLAGS` would be for the whole process.
     """
-    plainly, before = compiler.get_compile_options, jax.config.read("jax_disable_most_optimizations")
+    plainly: Any = compiler.get_compile_options
+    before = jax.config.read("jax_disable_most_optimizations")
 
     def with_plain_loops(*args: Any, env_options_overrides: dict[str, Any] | None = None, **options: Any) -> Any:
         overrides = {"xla_cpu_use_fusion_emitters": False, **(env_options_overrides or {})}
