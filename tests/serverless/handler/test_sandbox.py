@@ -49,7 +49,7 @@ def test_a_stage_of_another_hash_is_refused_and_not_kept() -> None:
 def test_what_has_its_hash_but_is_no_stage_is_refused() -> None:
     data, content = MemoryData(), b"no stage"
     data.offered[GRAPH, names.artefact(sha256_of(content))] = (np.frombuffer(content, np.uint8),)
-    with pytest.raises(StageFileError, match="is no stage"):
+    with pytest.raises(StageFileError, match="is not a stage"):
         Sandbox(data).stage(GRAPH, sha256_of(content))
 
 
