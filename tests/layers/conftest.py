@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
-from support import compilation
 
 from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
@@ -78,8 +77,9 @@ def permute(edges: Callable[[Graph], np.ndarray]) -> Callable[[Graph, np.ndarray
 @pytest.fixture(autouse=True)
 def quick_compilation() -> Iterator[None]:
     """XLA without its costly optimisations: these programs run once or twice, on a dozen vertices."""
-    with compilation.quickly():
-        yield
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @nnx.jit

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 import jax
 import numpy as np
 import pytest
-from support import compilation
 
 from dorylax.graph.graph import Graph
 from dorylax.ops import native
@@ -39,8 +38,10 @@ GRAPHS = {
 @pytest.fixture(autouse=True, scope="module")
 def quick_compilation() -> Iterator[None]:
     """Without XLA's costly optimisations: what is tested is small, and compiling it is what these tests spend time on."""
-    with compilation.quickly():
-        yield
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(params=list(GRAPHS))
