@@ -9,13 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.pipelines import compiled_once, make_model, messy_data, optimizer
+from support import pipelines
+from support.pipelines import compiled_once, messy_data
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.run import PipelineRun
-from dorylax.program.model.flax_nnx import take_apart
 
 GRAPH = messy_data(32, 120)
 
@@ -26,16 +25,11 @@ def quick_compilation() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def running(epoch: int = 0, saved: Any = None, trees: Any = None, **options: Any) -> Iterator[PipelineRun]:
-    parts = take_apart(make_model("gcn", GRAPH))
+def running(
+    epoch: int = 0, saved: Any = None, trees: Any = None, **options: Any
+) -> contextlib.AbstractContextManager[PipelineRun]:
     given = {"mode": "async", "intervals": 3, "clock": "virtual", "edge_chunk": 40}
-    pipeline = Pipeline.of(parts, GRAPH, optimizer(), PipelineConfig(**given | options), seed=0)
-    run = pipeline.start(*(trees or (parts.params, None, parts.state)), epoch=epoch, saved=saved)
-    try:
-        yield run
-    finally:
-        run.close()
+    return pipelines.running("gcn", GRAPH, PipelineConfig(**given | options), epoch=epoch, trees=trees, saved=saved)
 
 
 def test_the_seconds_of_epochs_add_up_to_those_of_the_run_and_are_billed() -> None:

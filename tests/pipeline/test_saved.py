@@ -9,13 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from support.pipelines import compiled_once, make_model, messy_data, optimizer
+from support import pipelines
+from support.pipelines import compiled_once, messy_data
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller
-from dorylax.program.model.flax_nnx import take_apart
 
 GRAPH = messy_data(32, 120)
 EPOCHS = 2
@@ -27,18 +26,10 @@ def quick_compilation() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def running(model: str = "sage", **options: Any) -> Iterator[PipelineRun]:
+def running(model: str = "sage", **options: Any) -> contextlib.AbstractContextManager[PipelineRun]:
     """`sage` takes maxima: its gradients are pushed, so that there are sums beside rows."""
-    parts = take_apart(make_model(model, GRAPH))
     given = {"mode": "async", "staleness": 1, "servers": 2, "intervals": 2, "clock": "virtual", "edge_chunk": 40}
-    run = Pipeline.of(parts, GRAPH, optimizer(), PipelineConfig(**given | options), seed=0).start(
-        parts.params, None, parts.state
-    )
-    try:
-        yield run
-    finally:
-        run.close()
+    return pipelines.running(model, GRAPH, PipelineConfig(**given | options))
 
 
 def trained(run: PipelineRun) -> Saved:

@@ -22,6 +22,8 @@ from dorylax.layers import Dropout, registry
 from dorylax.pipeline import engine
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.run import PipelineRun
+from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.stages import StageSizes
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import put_back, take_apart
@@ -155,18 +157,35 @@ def make_pipeline(
     return Pipeline.of(parts, in_dtype(data, dtype), optimizer(), config, seed=seed), parts
 
 
+@contextlib.contextmanager
+def running(
+    name: str,
+    data: Dataset,
+    config: PipelineConfig,
+    *,
+    dtype: str = "float32",
+    seed: int = 0,
+    epoch: int = 0,
+    trees: tuple[Any, Any, Any] | None = None,
+    saved: Saved | None = None,
+) -> Iterator[PipelineRun]:
+    """One that is started, from the model's own parameters unless others are given, and closed in the end."""
+    pipeline, parts = make_pipeline(name, data, config, dtype=dtype, seed=seed)
+    run = pipeline.start(*(trees or (parts.params, None, parts.state)), epoch=epoch, saved=saved)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
 def train_pipeline(
     name: str, data: Dataset, epochs: int, config: PipelineConfig, *, dtype: str = "float32", seed: int = 0
 ) -> Trained:
     """The same by a pipeline."""
-    pipeline, parts = make_pipeline(name, data, config, dtype=dtype, seed=seed)
-    run = pipeline.start(parts.params, None, parts.state)
-    try:
+    with running(name, data, config, dtype=dtype, seed=seed) as run:
         run.barrier(epochs)
         records = [run.run_epoch() for _ in range(epochs)]
         return Trained([record.loss for record in records], named(records[-1].params))
-    finally:
-        run.close()
 
 
 def named(params: Any) -> dict[str, np.ndarray]:

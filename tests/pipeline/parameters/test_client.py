@@ -1,42 +1,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import numpy as np
 import pytest
+from support.transports import LossyTransport
 
 from dorylax.pipeline.parameters.client import ParameterClient
 from dorylax.pipeline.parameters.endpoint import PULL, PUSH
 from dorylax.pipeline.parameters.messages import Pulled, Push
-from dorylax.pipeline.transport import Address, RequestHandler
+from dorylax.pipeline.transport import Address
 from dorylax.pipeline.transport.delivery import ATTEMPTS
 
 HOME = Address("graph", 2)
 ANSWER = Pulled(7, {"w": np.zeros(2)}, {})
 
 
-class Written:
-    """Writes down what is asked, and answers; the first requests are lost."""
-
-    def __init__(self, lost: int = 0) -> None:
-        self.asked, self.lost = list[Any](), lost
-
-    def register(self, address: Address, handler: RequestHandler) -> None:
-        raise NotImplementedError
-
-    async def request(
-        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
-    ) -> Any:
-        self.asked.append((sender, receiver, kind, payload, num_bytes, order))
-        if len(self.asked) <= self.lost:
-            raise ConnectionError("lost")
-        return ANSWER if kind == "pull" else None
-
-
 @pytest.mark.parametrize(("interval", "server"), [(0, 0), (2, 2), (3, 0), (7, 1)])
 def test_an_interval_has_one_parameter_server_for_all_it_asks(interval: int, server: int) -> None:
-    transport = Written()
+    transport = LossyTransport(ANSWER)
     client = ParameterClient(HOME, 3, transport)
     sums = {"w": np.ones(4, np.float32), "loss": np.float64(1)}
 
@@ -53,9 +35,9 @@ def test_an_interval_has_one_parameter_server_for_all_it_asks(interval: int, ser
 
 
 def test_what_was_lost_is_asked_again_and_in_the_end_it_is_an_error() -> None:
-    transport = Written(lost=1)
+    transport = LossyTransport(ANSWER, lost=1)
     asyncio.run(ParameterClient(HOME, 1, transport).pull(0, 0))
     first, second = transport.asked
     assert first == second
     with pytest.raises(ConnectionError, match="lost"):
-        asyncio.run(ParameterClient(HOME, 1, Written(lost=ATTEMPTS)).pull(0, 0))
+        asyncio.run(ParameterClient(HOME, 1, LossyTransport(ANSWER, lost=ATTEMPTS)).pull(0, 0))
