@@ -108,7 +108,9 @@ def sized_chains(*sizes: tuple[int, int]) -> st.SearchStrategy[tuple[EdgeList, l
 
     For what JAX runs: it compiles every operation anew for arrays of other shapes.
     """
-    return st.sampled_from(sizes).flatmap(lambda size: _chains_of(size[0], 2 * size[1]).filter(_ends_with(size[1])))
+    return st.sampled_from(sizes).flatmap(
+        lambda size: _chains_of(size[0], 2 * size[1], min_edges=size[1] // 2).filter(_ends_with(size[1]))
+    )
 
 
 def _ends_with(num_edges: int) -> Callable[[tuple[EdgeList, list[tuple[str, Any]]]], bool]:
@@ -120,7 +122,8 @@ def _ends_with(num_edges: int) -> Callable[[tuple[EdgeList, list[tuple[str, Any]
 
 
 @st.composite
-def _chains_of(draw: st.DrawFn, v: int, max_edges: int) -> tuple[EdgeList, list[tuple[str, Any]]]:
-    pairs = draw(st.lists(st.tuples(st.integers(0, v - 1), st.integers(0, v - 1)), max_size=max_edges))
+def _chains_of(draw: st.DrawFn, v: int, max_edges: int, min_edges: int = 0) -> tuple[EdgeList, list[tuple[str, Any]]]:
+    ends = st.tuples(st.integers(0, v - 1), st.integers(0, v - 1))
+    pairs = draw(st.lists(ends, min_size=min_edges, max_size=max_edges))
     edges = [(k, s, t, float(10 * k + 1)) for k, (s, t) in enumerate(pairs)]
     return EdgeList(v, len(edges), edges), draw(st.lists(steps(v), max_size=4))
