@@ -28,6 +28,11 @@ def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
     return {run.key: RunOutcome(run, "open") if folder is None else inspect(folder, run) for run in sweep.runs}
 
 
+def has_begun(sweep: Sweep, folder: Path) -> bool:
+    """Whether any run of the sweep has a directory, or has failed before it made one."""
+    return any(directory(folder, run).exists() or error_file(folder, run).exists() for run in sweep.runs)
+
+
 def carry_out(
     known: Mapping[str, RunOutcome],
     folder: Path | None,
@@ -72,7 +77,7 @@ def carry_out(
             stopped = "terminated"
         except KeyboardInterrupt:
             stopped = "interrupted"
-    if folder is not None and folder.is_dir():  # a first run that was stopped early has not made it yet
+    if folder is not None and any(folder.iterdir()):
         if stopped is not None:  # some may have come to their end before they were stopped
             outcomes |= {key: inspect(folder, one.run) for key, one in outcomes.items() if one.status == "open"}
         write_tables(list(outcomes.values()), folder)

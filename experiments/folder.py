@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +28,7 @@ from dorylax.runs.directory import SCHEMA
 
 _FILE = "sweep.json"
 LOCK = ".lock"
-"""A file of its own kind: it holds nothing, and may be left behind."""
+"""An empty file, only ever locked; it may stay behind."""
 
 
 class Study(NamedTuple):
@@ -60,17 +61,31 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
 def locked(folder: Path) -> Iterator[None]:
     """Keeps other processes from running a sweep in the same folder; over when this process ends, however it does.
 
+    A folder that does not exist is made, and removed again if nothing has come into it.
+
     Raises:
         ConfigError: another one runs there.
+        OSError: the folder cannot be made or written.
     """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not (folder / LOCK).exists() or not os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
+                raise BlockingIOError  # removed by the one that had it, which has just ended
         except BlockingIOError:
             raise ConfigError(
                 f"another process runs a sweep in {folder}: wait for it, or give another folder by --out"
             ) from None
-        yield
+        try:
+            yield
+        finally:
+            if made and [entry.name for entry in folder.iterdir()] == [LOCK]:
+                (folder / LOCK).unlink()
+                with contextlib.suppress(OSError):
+                    for one in made:
+                        one.rmdir()
 
 
 def check_folder(folder: Path, sweep: Sweep) -> None:
@@ -105,7 +120,8 @@ def _noted(folder: Path) -> tuple[str, str, list[Condition]]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
-            f"{folder} is not the folder of a sweep (it has no {_FILE}): give one that experiments/run.py has made"
+            f"{folder} is not the folder of a sweep (it has no {_FILE}): give one that experiments/run.py or dorylax train "
+            "has made"
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None

@@ -244,4 +244,4 @@ class _MessageObserver:
         self._connection.send(("epoch", (record,)))
 
     def finished(self, result: TrainResult) -> None:
-        """The outcome says it."""
+        self._connection.send(("finished", (result.summary(),)))

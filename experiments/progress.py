@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from rich.progress import TaskID
 
@@ -94,6 +94,9 @@ class SweepProgress:
             parts.append(dollars(record.dollars))
         self._progress.update(self._lines[run.key], completed=record.epoch + 1, state="  ".join(parts))
         self._refresh()
+
+    def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
+        """The outcome says it."""
 
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""

@@ -101,7 +101,6 @@ def command(
     if tensorboard:
         load_library()  # so that its absence is reported once, and not by every run
     check_data(sweep)
-    folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         write_sweep(folder, sweep, conditions)
         _run(sweep, folder, jobs, RunOptions(tensorboard=tensorboard), with_report=with_report)

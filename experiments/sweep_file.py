@@ -21,8 +21,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import overrides_from_mapping, read_text
@@ -30,7 +28,7 @@ from dorylax.config.schema import KEYS
 from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Sweep, same
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
-from dorylax.settings.strict_yaml import Document, parse
+from dorylax.settings.strict_yaml import Document, dump, parse
 
 _PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
 _COMPARE = ("baseline", "margin", "target")
@@ -72,7 +70,7 @@ def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int]) -> Sw
         ConfigError: a seed or the configuration is wrong.
     """
     base = {key: value for key, value in given.items() if key != SEED}
-    text = yaml.safe_dump({"base": base, "seeds": list(seeds)}, sort_keys=False, allow_unicode=True)
+    text = dump({"base": base, "seeds": list(seeds)})
     return read(text, name, name)
 
 
@@ -117,7 +115,7 @@ def expand(document: Document, name: str) -> Sweep:
             if run.key in runs:
                 raise ConfigError(
                     f"{document.where(_home(content, keys[-1])[0])}: ({run.label}) is the same run as "
-                    f"({runs[run.key].label}): take one away"
+                    f"({runs[run.key].label}): remove one"
                 )
             runs[run.key] = run
     for k, count in enumerate(hits):
@@ -224,7 +222,7 @@ def _check_values(document: Document, path: tuple[str | int, ...], key: str, val
 def _seeds(document: Document, content: Any, base: Mapping[str, Any]) -> list[int]:
     place = document.where("seeds")
     if SEED in base and place != document.where():
-        raise ConfigError(f"{place}: seeds and {SEED} in base exclude each other: take one away")
+        raise ConfigError(f"{place}: seeds and {SEED} in base exclude each other: remove one")
     if isinstance(content, int) and not isinstance(content, bool) and content >= 1:
         return list(range(content))
     if not isinstance(content, list) or not content:
@@ -290,6 +288,8 @@ def _comparison(document: Document, content: Any, axes: Sequence[Axis], runs: Se
             raise ConfigError(
                 f"{document.where('compare', key)}: unknown part {key!r} of compare: {did_you_mean(key, _COMPARE)}"
             )
+    if not axes:
+        raise ConfigError(f"{place}: compare needs a grid or a zip: only seeds vary here")
     baseline = content["baseline"]
     if not isinstance(baseline, dict) or not baseline:
         raise ConfigError(

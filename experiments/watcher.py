@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Watcher(Protocol):
-    """RunObserver of runs; several may be under way at a time."""
+    """What is told about runs; several may be under way at once."""
 
     def begins(self, run: Run) -> None:
         """A run is next; it loads its data and compiles."""
@@ -24,8 +25,11 @@ class Watcher(Protocol):
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """It has trained an epoch."""
 
+    def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
+        """It has trained to its end, or a signal has stopped it; `summary` is as in summary.json."""
+
     def ends(self, outcome: RunOutcome) -> None:
-        """It has ended, however it did."""
+        """What has become of it, once that is on disk; not called where Ctrl-C ends the sweep."""
 
 
 @final
@@ -44,4 +48,5 @@ class RunObserver:
         self._watcher.epoch(self._run, record)
 
     def finished(self, result: TrainResult) -> None:
-        """The outcome says it."""
+        """Likewise."""
+        self._watcher.finished(self._run, result.summary())

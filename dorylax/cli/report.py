@@ -18,7 +18,7 @@ from dorylax.settings.errors import ConfigError
 def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
     """Write a report on one or more sweeps.
 
-    Each DIR is the folder of a sweep that experiments/run.py has run. Writes report.html, report.md and figures/; runs
+    Each DIR is the folder of a sweep, or of `dorylax train`. Writes report.html, report.md and figures/; runs
     nothing.
     """
     if out is None:

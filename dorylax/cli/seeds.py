@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ import click
 
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
-from dorylax.experiments.execution import Stopped, carry_out, known_outcomes
+from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
 from dorylax.experiments.folder import locked, write_sweep
 from dorylax.experiments.names import title
 from dorylax.experiments.outcome import RunOutcome
@@ -29,20 +29,20 @@ def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], St
 
     Args:
         sweep: of one setting.
-        folder: its folder, which is made when the first run begins to train; None to leave nothing.
+        folder: its folder, of which nothing stays until the first run has begun to train; None to leave nothing.
 
     Returns:
         What has become of each seed, in order, and what has stopped them, if anything.
 
     Raises:
-        Exception: what befalls all seeds alike: of the data, the memory, the user's model, the folder.
+        Exception: an error that affects every seed: in the data, memory, the user's model or the folder.
     """
-    known = known_outcomes(sweep, folder)
-    todo = [outcome.run.config for outcome in known.values() if outcome.status != "done"]
     cache = DataCache()
     with ExitStack() as stack:
-        if folder is not None and folder.is_dir():
+        if folder is not None:
             stack.enter_context(locked(folder))
+        known = known_outcomes(sweep, folder)
+        todo = [outcome.run.config for outcome in known.values() if outcome.status != "done"]
         if todo:
             try:
                 with says_when_slow(compiling(todo[0].model.name)):
@@ -52,14 +52,14 @@ def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], St
                 return list(known.values()), "interrupted"
         bars = stack.enter_context(_ProgressBars())
         outcomes, stopped = carry_out(known, folder, bars, options=RunOptions(failures=TrainingError), cache=cache)
-        if folder is not None and folder.is_dir():
+        if folder is not None and has_begun(sweep, folder):
             write_sweep(folder, sweep, [])
     return list(outcomes.values()), stopped
 
 
 @final
 class _ProgressBars:
-    """A watcher with a progress bar for each run, one after the other; failures are told at once."""
+    """A watcher with a progress bar for each run, one after the other; failures are reported at once."""
 
     def __init__(self) -> None:
         self._bars: dict[str, ProgressBar] = {}
@@ -86,12 +86,13 @@ class _ProgressBars:
         """See `Watcher`."""
         self._bars[run.key].epoch(record)
 
+    def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
+        """See `Watcher`."""
+        self._bars[run.key].leave(summary)
+
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""
-        bar = self._bars.pop(outcome.run.key)
-        if outcome.status == "done":
-            bar.leave(outcome.summary)
-        bar.close()
+        self._bars.pop(outcome.run.key).close()
         if outcome.error is not None:
             click.echo(f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}", err=True)
 

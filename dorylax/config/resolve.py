@@ -13,7 +13,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from dorylax.config.check import check_value, flatten, known
@@ -32,6 +31,7 @@ from dorylax.config.schema import (
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
+from dorylax.settings.strict_yaml import dump
 from dorylax.user_code.references import UserCodeError, is_reference, options_of
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
@@ -174,7 +174,7 @@ class RunConfig(BaseModel):
 
     def to_yaml(self) -> str:
         """The configuration as YAML that `from_yaml` reads back to an equal one."""
-        return yaml.safe_dump({"schema": SCHEMA, **self.to_dict()}, sort_keys=False, allow_unicode=True)
+        return dump({"schema": SCHEMA, **self.to_dict()})
 
     def key(self) -> str:
         """The identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.

@@ -25,6 +25,7 @@ from dorylax import durable
 from dorylax.errors import DorylaxError
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.environment import environment
+from dorylax.settings.strict_yaml import dump
 
 SCHEMA = 1
 
@@ -112,7 +113,7 @@ class RunDirectory:
         _guarded(self.path.mkdir, parents=True, exist_ok=True)
         for entry in filter(is_leftover, _entries(self.path)):
             _guarded(entry.unlink, missing_ok=True)
-        write_text(self.config_path, yaml.safe_dump({"schema": SCHEMA, **_plain(config)}, sort_keys=False))
+        write_text(self.config_path, dump({"schema": SCHEMA, **_plain(config)}))
         _guarded(durable.write_json, self.environment_path, {"schema": SCHEMA, **environment()})
 
     @classmethod
@@ -159,7 +160,7 @@ class RunDirectory:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration in config.yaml, without its schema number; keys that came later have the value that they imply.
+        """The configuration in config.yaml, without its schema number.
 
         Raises:
             RunDirectoryError: unreadable, or of a newer schema.

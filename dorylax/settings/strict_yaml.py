@@ -1,4 +1,4 @@
-"""YAML as this project reads it: the core schema of YAML 1.2, no key twice, and the line of everything.
+"""YAML as this project reads and writes it: the core schema of YAML 1.2, no key twice, and the line of everything.
 
 PyYAML alone follows YAML 1.1, where `1e-2` is text, `off` is false and `1:30` is ninety, and where the second of two
 equal keys silently wins.
@@ -53,6 +53,18 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 _Loader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that quotes every text which YAML 1.1 or the core schema would read as something else."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's class attribute)
+        first: [
+            *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
+            *_Loader.yaml_implicit_resolvers.get(first, []),
+        ]
+        for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *_Loader.yaml_implicit_resolvers}
+    }
+
+
 @dataclass(frozen=True)
 class Document:
     """A parsed file.
@@ -101,6 +113,11 @@ def parse(text: str, name: str) -> Document:
         raise ConfigError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
     finally:
         loader.dispose()
+
+
+def dump(value: Any) -> str:
+    """A document that `parse`, and any reader of YAML 1.1, reads back to the same values."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def scalar(text: str) -> Any:

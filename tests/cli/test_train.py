@@ -80,6 +80,33 @@ def test_another_process_in_the_same_folder_is_refused(dorylax, trained: Path, t
     assert not (folder / "seed-2").exists()
 
 
+def test_a_folder_is_locked_from_the_first_run_on(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def epoch(self: ProgressBar, record: EpochRecord) -> None:
+        if not found:
+            found.append(dorylax("train", *TINY, "--resume", "--out", str(tmp_path / "new")))
+
+    monkeypatch.setattr(ProgressBar, "epoch", epoch)
+    assert dorylax("train", *TINY, "--out", str(tmp_path / "new")).code == 0
+    assert found[0].code == 2
+    assert f"another process runs a sweep in {tmp_path / 'new'}" in found[0].err
+
+
+def test_a_run_that_is_stopped_leaves_its_result_on_the_terminal(
+    dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = []
+
+    def epoch(self: ProgressBar, record: EpochRecord) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(ProgressBar, "epoch", epoch)
+    monkeypatch.setattr(ProgressBar, "leave", lambda self, summary: left.append(summary))
+    assert dorylax("train", *TINY, "--out", str(tmp_path / "run")).code == 143
+    assert [(summary["stopped"], summary["epochs"]) for summary in left] == [("signal", 1)]
+
+
 def test_more_epochs_for_seeds_that_are_done(dorylax, trained: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(trained, tmp_path / "run")
     words = (*TINY[:2], "--epochs", "3", "--seeds", "2", "--json")

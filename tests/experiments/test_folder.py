@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dorylax.config import ConfigError
-from dorylax.experiments.folder import check_folder, read_study, write_sweep
+from dorylax.experiments.folder import check_folder, locked, read_study, write_sweep
 from dorylax.experiments.runner import fail
 from dorylax.experiments.sweep import Sweep, select
 from dorylax.experiments.sweep_file import read
@@ -36,6 +36,25 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert {outcome.status for outcome in study.outcomes} == {"open"}
 
 
+def test_a_folder_that_is_locked_is_made_and_stays_if_anything_comes_into_it(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "mine"
+    for name in (None, "results.csv"):
+        with locked(folder):
+            assert folder.is_dir()
+            with (
+                pytest.raises(ConfigError, match=f"another process runs a sweep in {folder}: wait for it"),
+                locked(folder),
+            ):
+                pass
+            if name is not None:
+                (folder / name).touch()
+        assert folder.exists() == (name is not None)
+        assert folder.parent.exists() == (name is not None)
+    with locked(folder):  # one that was there, empty or not, stays
+        (folder / "results.csv").unlink()
+    assert folder.is_dir()
+
+
 def test_what_was_selected_is_selected_again(tmp_path: Path) -> None:
     conditions = [("model.name", "gat"), ("optimizer.learning_rate", "1e-2"), ("train.seed", "1")]
     selected = select(_sweep(), conditions)
@@ -53,7 +72,8 @@ def test_a_folder_of_no_sweep(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             read_study(folder)
         assert str(caught.value) == (
-            f"{folder} is not the folder of a sweep (it has no sweep.json): give one that experiments/run.py has made"
+            f"{folder} is not the folder of a sweep (it has no sweep.json): give one that experiments/run.py or dorylax "
+            "train has made"
         )
 
 

@@ -40,6 +40,7 @@ class _Watcher:
 
     def __init__(self, at_epoch: Callable[[Run], None]) -> None:
         self.begun: list[Run] = []
+        self.finished_epochs: dict[str, int] = {}
         self._at_epoch = at_epoch
         self._seen: set[str] = set()
 
@@ -53,6 +54,9 @@ class _Watcher:
         if run.config.train.epochs == _FOREVER and run.key not in self._seen:
             self._seen.add(run.key)
             self._at_epoch(run)
+
+    def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
+        self.finished_epochs[run.key] = summary["epochs"]
 
     def ends(self, outcome: RunOutcome) -> None: ...
 

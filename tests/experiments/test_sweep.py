@@ -33,7 +33,7 @@ def test_the_product_in_order_with_seeds_fastest() -> None:
     assert len({run.key for run in sweep.runs}) == 8
 
 
-def test_seeds_may_be_a_number_or_left_away() -> None:
+def test_seeds_may_be_a_number_or_omitted() -> None:
     assert [run.config.train.seed for run in _expand("grid: {model.name: [gcn]}\nseeds: 3\n").runs] == [0, 1, 2]
     assert [run.config.train.seed for run in _expand("grid: {model.name: [gcn]}\n").runs] == [0]
     assert [run.config.train.seed for run in _expand("base: {train.seed: 4}\ngrid: {model.name: [gcn]}\n").runs] == [4]
@@ -48,6 +48,10 @@ def test_nothing_but_seeds_is_one_setting() -> None:
     assert read(sweep.text, "mine.yaml", "mine") == sweep
     with pytest.raises(ConfigError, match=r"train\.seed must be ≥ 0 and < 2147483648, got 2147483648"):
         one_setting("mine", given, range(2**31 - 1, 2**31 + 1))
+    text_that_looks_like_a_number = {"data.size": "1e6"}
+    assert one_setting("mine", text_that_looks_like_a_number, [0]).runs[0].config.data.size == "1e6"
+    with pytest.raises(ConfigError, match="compare needs a grid or a zip: only seeds vary here"):
+        _expand("seeds: 3\ncompare: {baseline: {pipeline.mode: pipe}}\n")
 
 
 @pytest.mark.parametrize("path", sorted(_CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -100,7 +104,7 @@ def test_shipped_sweeps_are_valid(path: Path) -> None:
         ("grid:\n  train.seed: [1, 2]\n", "s.yaml:2: train.seed is not for the grid: list seeds under `seeds`"),
         (
             "base: {train.seed: 1}\ngrid:\n  model.name: [gcn]\nseeds: 2\n",
-            "s.yaml:4: seeds and train.seed in base exclude each other: take one away",
+            "s.yaml:4: seeds and train.seed in base exclude each other: remove one",
         ),
         (
             "grid: {model.name: [gcn]}\nseeds: 0\n",
@@ -137,9 +141,7 @@ def test_the_same_run_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunConfig, "key", lambda self: self.model.name)
     with pytest.raises(ConfigError) as caught:
         _expand("grid:\n  model.dropout: [0.1, 0.2]\n")
-    assert str(caught.value) == (
-        "s.yaml:1: (dropout=0.2, seed 0) is the same run as (dropout=0.1, seed 0): take one away"
-    )
+    assert str(caught.value) == ("s.yaml:1: (dropout=0.2, seed 0) is the same run as (dropout=0.1, seed 0): remove one")
 
 
 def test_pipelines_are_axes_like_others() -> None:

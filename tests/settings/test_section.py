@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, InstanceOf, ValidationError, model_validator
 
 from dorylax.cli.overrides import parse_setting
 from dorylax.config import schema
@@ -52,7 +52,7 @@ class Oven(Section):
 class Kitchen(Section):
     """A section that holds another."""
 
-    oven: Oven = Oven()
+    oven: InstanceOf[Oven] = Oven()
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,7 @@ class Kitchen(Section):
         ({"loaves": None}, "oven.loaves must be a whole number ≥ 1, got null"),
         ({"heat": "hihg"}, "oven.heat must be one of low, high, got 'hihg' (did you mean high?)"),
         ({"heat": 3}, "oven.heat must be one of low, high, got 3"),
+        ({"heat": None}, "oven.heat must be one of low, high, got null"),
         ({"share": 1}, "oven.share must be ≥ 0 and < 1, got 1"),
         ({"share": float("nan")}, "oven.share must be finite, got nan"),
         ({"share": "half"}, "oven.share must be a number ≥ 0 and < 1, got 'half'"),
@@ -103,6 +104,8 @@ def test_a_section_inside_another_is_given_as_one() -> None:
     assert list(Kitchen.options()) == []
     with pytest.raises(TypeError, match=r"^oven must be a .*\.Oven, got int$"):
         Kitchen(oven=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^oven must be a .*\.Oven, got dict$"):
+        Kitchen(oven={"loaves": 3})  # type: ignore[arg-type]
 
 
 def test_equal_settings_are_equal_and_frozen() -> None:

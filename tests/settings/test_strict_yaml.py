@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+import yaml
 
 from dorylax.config import ConfigError
-from dorylax.settings.strict_yaml import parse, scalar
+from dorylax.settings.strict_yaml import dump, parse, scalar
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,22 @@ def test_scalars_follow_the_core_schema(text: str, value: object) -> None:
     found = scalar(text)
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("1e5", "+1e3", "12e03", "1e-2", ".5", "0x1F", "010", "10", "true", "null", "~", "", ".inf"),
+        *("off", "1:30", "1_000", "2024-01-01", "=", "<<", "größer", "a: b", "- x", "two\nlines"),
+        *(1e5, 1e-5, 1e300, -0.0, 3, True, None, [1, "1"]),
+    ],
+)
+def test_what_is_written_is_read_again(value: object) -> None:
+    """By this module, and by YAML 1.1."""
+    text = dump({"key": value})
+    for found in (parse(text, "f.yaml").value, yaml.safe_load(text)):
+        assert found == {"key": value}
+        assert type(found["key"]) is type(value)
 
 
 def test_infinities_and_nan() -> None:
