@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, final
 
-from pydantic import Field, model_validator
+from pydantic import Field, InstanceOf, model_validator
 
 from dorylax.cost import ClusterError, find_cluster
 from dorylax.graph.partition.balance import Balance
@@ -79,10 +79,10 @@ class PipelineConfig(Section):
     )
     switch_margin: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None,
-        description="continue synchronously once validation accuracy is within this fraction of `train.target_accuracy` "
-        "(async only); null: never",
+        description="continue synchronously once validation accuracy is at most this far below `train.target_accuracy` "
+        "(0.01: one point; async only); null: never",
     )
-    tensor: TensorConfig = TensorConfig()
+    tensor: InstanceOf[TensorConfig] = TensorConfig()
 
     @property
     def synchronous(self) -> bool:

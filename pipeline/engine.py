@@ -1,11 +1,11 @@
-"""`Pipeline`: a model, a graph and how they are spread over servers and intervals, checked and laid out; `start` runs it."""
+"""`Pipeline`: a model, a graph and how they are spread over servers and intervals, checked; `start` makes a run of it."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import optax
@@ -40,7 +40,7 @@ from dorylax.pipeline.transport import InProcessTransport
 from dorylax.pipeline.transport.in_process import modelled
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
-from dorylax.program.tracing.arguments import RunData, training_weights
+from dorylax.program.tracing.arguments import RunData, data_values, training_weights
 from dorylax.serverless.backends.base import Backend
 
 
@@ -152,11 +152,14 @@ class Pipeline:
 
         Raises:
             ConfigError: the backend cannot be used on this machine.
+            InvokeError: a worker could not be started.
+            ValueError: what was saved is another pipeline's.
         """
         config = self.config
-        sizes = stage_sizes(
-            self.pieces, config.edge_chunk
-        )  # compiled before the clock begins, which bills are read from
+        resources = Resources.of(config, self._simulated, cores())
+        values = data_values(self.prepared.plan.program.traced, self.data)
+        sizes = stage_sizes(self.pieces, config.edge_chunk)
+        # Compiled before the clock starts: bills are read from it.
         functions = self.prepared.functions(sizes, of_workers=config.tensor.backend == "inline")
         recorder = Recorder({step.index: step.label for step in self.prepared.plan.steps}, trace=trace)
         with contextlib.ExitStack() as unfinished:
@@ -167,11 +170,20 @@ class Pipeline:
             progress = Progress(self._ledger(len(context.homes), epoch, saved))
             workers = ParameterWorkers(config.parameter_servers, clock, context.times, recorder)
             backend = make_backend(
-                config, self._resources(), self.prepared, functions=functions, clock=clock, times=context.times
+                config, resources, self.prepared, functions=functions, clock=clock, times=context.times
             )
             backends.callback(backend.close)
             hosts = [
-                self._host(context, shard, functions=functions, backend=backend, progress=progress, recorder=recorder)
+                self._host(
+                    context,
+                    shard,
+                    values,
+                    resources=resources,
+                    functions=functions,
+                    backend=backend,
+                    progress=progress,
+                    recorder=recorder,
+                )
                 for shard in self.pieces
             ]
             driver = self._prepare_hosts(clock, backend, hosts)
@@ -221,9 +233,6 @@ class Pipeline:
         """What the virtual clock stands for; None on the real one."""
         return self.prices if self.config.clock == "virtual" else None
 
-    def _resources(self) -> Resources:
-        return Resources.of(self.config, self._simulated, cores())
-
     def _clock(self) -> Clock:
         settings = thread_settings()
         return RealClock(settings) if self._simulated is None else VirtualClock(initializer=settings)
@@ -256,7 +265,9 @@ class Pipeline:
         self,
         context: HostContext,
         shard: Shard,
+        values: Mapping[int, Any],
         *,
+        resources: Resources,
         functions: Mapping[int, StageFunction],
         backend: Backend,
         progress: Progress,
@@ -265,7 +276,6 @@ class Pipeline:
         """A graph server and its intervals, wired directly to the ledger."""
         gate = Gate(progress.ledger.allowance, progress.hear)
         progress.join(gate.allow)
-        resources = self._resources()
         autotuner = make_autotuner(self.config, resources)
         slots = resources.slots if autotuner is None else autotuner.limit
         server = GraphServer(
@@ -278,7 +288,7 @@ class Pipeline:
             gate=gate,
             recorder=recorder,
         )
-        return GraphHost(server, interval_data(self.prepared, self.data, shard, context.sizes), progress.hear)
+        return GraphHost(server, interval_data(self.prepared, values, shard, context.sizes), progress.hear)
 
     def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> Driver:
         """Computes what is computed once; gives the driver, which needs it."""

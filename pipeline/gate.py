@@ -19,7 +19,7 @@ class Gate:
         report: told of each start before the interval goes on.
 
     Attributes:
-        allowance: as the host was last told. An old one is only stricter.
+        allowance: as the host was last told.
     """
 
     def __init__(self, allowance: Allowance, report: Callable[[Started], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,17 @@ from dorylax.jax_internals import Var
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.stages import StageSizes
 from dorylax.program.rows.types import Rows
-from dorylax.program.tracing.arguments import RunData, data_values
 from dorylax.serverless.rows import pad
 
 
-def interval_data(prepared: Prepared, data: RunData, shard: Shard, sizes: StageSizes) -> list[dict[Var, Any]]:
+def interval_data(
+    prepared: Prepared, values: Mapping[int, Any], shard: Shard, sizes: StageSizes
+) -> list[dict[Var, Any]]:
     """What stages, publications and the driver read of the data.
 
     Args:
         prepared: the plan, and what its driver reads.
-        data: in the order of the layout.
+        values: `data_values` of the whole graph, in the order of the layout.
         shard: a server's part of the graph.
         sizes: rows of each call of a stage.
 
@@ -33,11 +35,7 @@ def interval_data(prepared: Prepared, data: RunData, shard: Shard, sizes: StageS
     wanted = {var for step in plan.steps for var in step.reads}
     wanted |= {publication.var for publication in plan.publications}
     wanted |= set(prepared.driver.constants)
-    found = {
-        (inputs[k], program.traced.inputs[k]): value
-        for k, value in data_values(program.traced, data).items()
-        if inputs[k] in wanted
-    }
+    found = {(inputs[k], program.traced.inputs[k]): value for k, value in values.items() if inputs[k] in wanted}
     constants: list[dict[Var, Any]] = []
     for interval in range(shard.num_intervals):
         mine: dict[Var, Any] = {}

@@ -1,8 +1,9 @@
 """The ledger as others see it: hears what intervals have done, tells hosts how far they may go.
 
 It stands beside the first parameter server, which says what is applied. Within one process news and allowances are calls;
-between processes they are messages, and may then come twice or late: a repeat changes nothing, and an old allowance only
-lets a host wait longer. Hosts elsewhere have to stop and report before a barrier: it must be known what they have started.
+between processes they are messages. `Walked` and `Applied` may then come twice: a repeat changes nothing. `Started` and
+allowances have to come once and in order; one that is late only makes a host wait, but for those that take back what an
+earlier one allowed. Before these, hosts elsewhere have to stop and report: it must be known what they have started.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Progress:
         ledger: what decides.
 
     Attributes:
-        ledger: likewise.
+        ledger: as given.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -91,9 +92,9 @@ class Progress:
         self.ledger.release(epoch)
         self._changed()
 
-    def close(self) -> int:
-        """See `Ledger.close`."""
-        epoch = self.ledger.close()
+    def drain(self) -> int:
+        """See `Ledger.drain`."""
+        epoch = self.ledger.drain()
         self._tell()
         return epoch
 

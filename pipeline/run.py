@@ -54,8 +54,8 @@ class PipelineRun:
         recorder: what was counted and traced.
         prices: what the run is billed as; None where it costs nothing.
         epoch: the first that is trained.
-        begun: the clock's seconds when it began: 0 where what is computed once counts to it.
-        seconds_before: of the processes before this one, that the run goes on from, less what the clock shows already.
+        begun: the clock's seconds when it began: 0 if the time for what is computed once is included.
+        seconds_before: spent by earlier processes of this run, less what the clock shows already.
         cleanup: what is closed with the run.
 
     Attributes:
@@ -116,14 +116,14 @@ class PipelineRun:
 
     def drain(self) -> int:
         """Lets no interval start an epoch that none has started yet; gives that epoch, before which all will stand."""
-        return self._progress.close()
+        return self._progress.drain()
 
     def synchronise(self) -> int:
         """Goes on synchronously, with one update per epoch, from the epoch on that is returned."""
         return self._progress.synchronise(self._parameters.synchronise)
 
     def save(self) -> Saved | None:
-        """What the next run needs to go on bit for bit (in virtual time); None where intervals are amid epochs."""
+        """What the next run needs to go on bit for bit (in virtual time); None while intervals are amid their epochs."""
         ledger = self._progress.ledger
         if ledger.standing is None or not self._parameters.settled:
             return None
@@ -165,7 +165,7 @@ class PipelineRun:
 
     @property
     def seconds(self) -> float:
-        """Since the run began, on its clock; those of processes before this one, that it goes on from, included."""
+        """Since the run began, on its clock, including those of earlier processes of this run."""
         return self._seconds_before + self._clock.now()
 
     def bill(self) -> Bill | None:

@@ -17,7 +17,7 @@ class Allowance(NamedTuple):
 
     Attributes:
         horizon: the newest epoch that may be started now.
-        oldest_rows: the first epoch whose rows there are: the run's first, or the one before where buffers were restored.
+        oldest_rows: the first epoch that has rows: the run's first, or the one before where buffers were restored.
         staleness: S.
         fills_ghosts: the synchronous first epoch of a run that restored no buffers; None elsewhere.
         synchronous_from: this epoch and all later ones are synchronous; None where that is not decided.
@@ -198,7 +198,7 @@ class Ledger:
         self._held.remove(epoch)
         self._lift()
 
-    def close(self) -> int:
+    def drain(self) -> int:
         """Holds all intervals at the first epoch that nobody has started.
 
         Returns:

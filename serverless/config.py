@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, final
 from pydantic import Field, model_validator
 
 from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
-from dorylax.settings.errors import ConfigError
+from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.section import Count, Positive, Section, Text
 
 LONGEST_CALL = 900.0
@@ -82,8 +82,9 @@ class TensorConfig(Section):
             backends = [backend for backend, entry in BACKENDS.items() if name in entry.settings]
             value = getattr(self, name)
             if backends and self.backend not in backends and value != field.default:
+                written = value if isinstance(value, str) else shown(value)
                 problem = (
-                    f"= {value} needs tensor.backend={' or '.join(backends)}; got {self.backend}: change one of them"
+                    f"= {written} needs tensor.backend={' or '.join(backends)}; got {self.backend}: change one of them"
                 )
                 raise ConfigError.of(f"tensor.{name}", problem)
         if self.backend == "aws" and self.host is None:

@@ -23,7 +23,7 @@ class Callers:
 
     Args:
         most: how many threads, ≥ 1.
-        name: of what they call, for errors.
+        name: of what they call, for errors and for the names of threads.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -107,7 +107,9 @@ class Callers:
 
     def _start(self) -> None:
         queue: deque[Request] = deque()
-        thread = threading.Thread(target=self._serve, args=(queue,), name=f"call {len(self._threads)}", daemon=True)
+        thread = threading.Thread(
+            target=self._serve, args=(queue,), name=f"{self._name} {len(self._threads)}", daemon=True
+        )
         try:
             thread.start()
         except RuntimeError as error:

@@ -27,8 +27,8 @@ _GRACE_SECONDS = 2.0
 class Sandboxed(Protocol):
     """A process, or a few that belong together, in which the handler runs: starting, or waiting for events.
 
-    One thread starts it, asks and ends it; another may only `terminate`, `kill` or `wait`. Once a method has raised an
-    InvokeError, it has ended.
+    One thread starts it, asks and ends it; another may `terminate`, `kill` or `wait`, and `end` it once that thread has
+    ended. Once a method has raised an InvokeError, it has ended.
     """
 
     @property
@@ -136,7 +136,7 @@ class ProcessSlots:
             if not process.wait(max(0.0, deadline - time.monotonic())):
                 process.kill()
         self._callers.close()
-        for process in processes:
+        for process in processes:  # whose threads have ended, or are this one
             self._end(process)
 
     def _ask(self, event: bytes | None, timeout: float) -> bytes:

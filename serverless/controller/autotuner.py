@@ -55,7 +55,7 @@ class Autotuner:
         return self._state.limit
 
     def observe(self, queued: int) -> int:
-        """Reports the queue of graph tasks.
+        """Takes the length of the queue of graph tasks, and adapts the limit.
 
         Args:
             queued: graph tasks that wait for a thread, ≥ 0.

@@ -30,12 +30,12 @@ class Brake:
         self._told = False
 
     def taken(self, start: float) -> None:
-        """Reports that a call was not refused, which began at `start`."""
+        """Records that a call begun at `start` was not refused."""
         if self._throttle.taken(start, self._limit.slots):
             self._limit.cap(self._throttle.limit)
 
     def refused(self, key: TaskKey, start: float, running: int, order: tuple[int, ...]) -> str | None:
-        """Reports a refused call, before it gives its slot back: that would go to the next call at once.
+        """Records a refused call, while it holds its slot: once given back, the next call takes it at once.
 
         Args:
             key: of its task.

@@ -275,7 +275,7 @@ class Controller:
     def _note(
         self, found: TensorResult | Exception, key: TaskKey, number: int, start: float, *, beside: int
     ) -> TaskFailedError | None:
-        """Reports an attempt to the brake, before its slot is given back; returns an error if the task should fail."""
+        """Tells the brake of an attempt, before its slot is given back; returns an error if the task should fail."""
         if not isinstance(found, TaskThrottledError):
             self._brake.taken(start)
             return None

@@ -37,7 +37,7 @@ class Stragglers:
         self._means: dict[int, float] = {}
 
     def observe(self, stage: int, seconds: float) -> None:
-        """Reports a call that was answered.
+        """Records a call that was answered.
 
         Args:
             stage: the number of the task in the program.

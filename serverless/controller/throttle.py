@@ -58,7 +58,7 @@ class Throttle:
         return 0 if self._paused else self._limit
 
     def refused(self, key: TaskKey, start: float, now: float, running: int) -> float | None:
-        """Reports a refused call.
+        """Records a refused call.
 
         Args:
             key: of its task.
@@ -84,7 +84,7 @@ class Throttle:
         self._paused, self._round = False, now
 
     def taken(self, start: float, slots: int) -> bool:
-        """Reports a call that was not refused.
+        """Records a call that was not refused.
 
         Args:
             start: when it began.

@@ -110,7 +110,7 @@ class Deployment(Section):
     architecture: Architecture = Field(
         default="x86_64", description="of the function's processors; arm64 is a fifth cheaper"
     )
-    memory_mb: Annotated[int, Field(ge=128, le=10240)] = Field(default=1769, description="1769 MB have one virtual CPU")
+    memory_mb: Annotated[int, Field(ge=128, le=10240)] = Field(default=1769, description="1769 MB buy one virtual CPU")
     timeout_seconds: Annotated[int, Field(ge=1, le=900)] = Field(default=900, description="after which AWS ends a call")
     subnets: Annotated[tuple[str, ...], _ids("subnet")] = Field(
         default=(),

@@ -96,8 +96,10 @@ def test_who_gave_up_waiting_is_not_started() -> None:
         (task,) = spawn(gate, [], (0, 1))
         await turns()
         task.cancel()
+        gate.allow(allowance(1))  # before it has woken
         await asyncio.gather(task, return_exceptions=True)
-        gate.allow(allowance(1))
+        assert not gate._waiting
+        gate.allow(allowance(2))
         assert not reported
 
     run(scenario())

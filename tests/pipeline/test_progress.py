@@ -93,7 +93,7 @@ def test_hosts_are_told_of_holds_releases_and_the_end_of_staleness() -> None:
     assert decided == [1]
     assert told[-1].synchronous_from == 1
     assert told[-1].horizon == 1
-    assert progress.close() == 1
+    assert progress.drain() == 1
     assert told[-1].horizon == 0
 
 

@@ -125,7 +125,7 @@ def test_close_lets_all_come_to_where_the_newest_is() -> None:
     ledger = Ledger(2, 2, first_synchronous=False)
     through(ledger, 0, 0)
     ledger.start(0, 1)
-    assert ledger.close() == 2
+    assert ledger.drain() == 2
     ledger.finished(0, 1)
     assert not ledger.may_start(0, 2)
     through(ledger, 0, 1)
@@ -140,7 +140,7 @@ def test_close_lets_all_come_to_where_the_newest_is() -> None:
 def test_close_before_anything_started() -> None:
     ledger = Ledger(2, 2, first=7)
     assert ledger.standing == 7
-    assert ledger.close() == 7
+    assert ledger.drain() == 7
     assert not ledger.may_start(0, 7)
 
 
@@ -252,7 +252,7 @@ class Schedule(RuleBasedStateMachine):
 
     @rule()
     def close(self) -> None:
-        epoch = self.ledger.close()
+        epoch = self.ledger.drain()
         assert epoch == max(self.next)
         self.held.add(epoch)
 

@@ -38,10 +38,12 @@ def test_where_nothing_can_come_nothing_is_waited_for() -> None:
 def test_who_has_given_up_is_forgotten() -> None:
     async def scenario() -> None:
         stamps = Stamps(1)
-        gone, there = (asyncio.create_task(stamps.wait(1)) for _ in range(2))
+        gone, going, there = (asyncio.create_task(stamps.wait(1)) for _ in range(3))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.wait([gone])
+        assert len(stamps._waiting) == 2
+        going.cancel()  # and has not woken when the rows come
         stamps.epochs[0] = 1
         stamps.changed()
         await there

@@ -48,7 +48,7 @@ def test_threads_start_as_they_are_needed() -> None:
         callers = Callers(100, "the functions")
         for _ in range(20):
             callers.submit(lambda: None).result(LONG)
-        assert sum(thread.name.startswith("call ") for thread in threading.enumerate()) <= 2
+        assert sum(thread.name.startswith("the functions ") for thread in threading.enumerate()) <= 2
         callers.close(LONG)
 
 
@@ -59,7 +59,7 @@ def test_lowered_before_they_are_needed_there_are_fewer() -> None:
     callers.lower(4)
     assert callers.most == 2
     futures = [callers.submit(lambda: gate.wait(LONG)) for _ in range(5)]
-    assert sum(thread.name.startswith("call ") for thread in threading.enumerate()) == 2
+    assert sum(thread.name.startswith("the functions ") for thread in threading.enumerate()) == 2
     gate.set()
     assert all(future.result(LONG) for future in futures)
     callers.close(LONG)
