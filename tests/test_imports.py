@@ -21,8 +21,6 @@ FLOORS = (
 LAZY = {
     "dorylax.cli": "help and wrong options are answered without JAX",
     "dorylax.experiments": "as above, and `load` without Matplotlib",
-    "dorylax.graph.partition.balance": "partitions of files are read without JAX",
-    "dorylax.graph.partition.partitioners": "settings name partitioners without JAX",
     "dorylax.pipeline.config": "settings are checked without JAX",
     "dorylax.pipeline.tensor_calls": "only some backends need ZeroMQ or boto3",
     "dorylax.runs.environment": "what reads a run's directory needs no kernels",

@@ -29,7 +29,7 @@ def operator_on_rows(name: str) -> Operator:
         name: the primitive's name, as "dorylax_gather_sum".
 
     Raises:
-        ValueError: no such primitive, or a fused one.
+        ValueError: no such primitive, or one that only runs on a whole graph.
     """
     operator = OPERATORS.get(name)
     if operator is not None and operator.written_out is not None:
@@ -37,9 +37,11 @@ def operator_on_rows(name: str) -> Operator:
             f"{name!r} is a fused operator, which runs on a whole graph only: trace the model with fused=False, which "
             "writes it out in operators that can be split"
         )
-    if operator is None or operator.compute_rows is None:
+    if operator is None:
         known = sorted(name for name, operator in OPERATORS.items() if operator.compute_rows)
         raise ValueError(f"{name!r} is not a graph operator: expected one of {', '.join(known)}")
+    if operator.compute_rows is None:
+        raise ValueError(f"{name!r} only runs on a whole graph: its `Operator` has no `compute_rows`")
     return operator
 
 
@@ -74,7 +76,7 @@ def run(
     operator = operator_on_rows(name)
     assert operator.compute_rows is not None
     entries = checked(rows)
-    if operator.results[0].per_edge and entries.edges is not None:
+    if operator.per_edge and entries.edges is not None:
         raise ValueError(f"{name} runs over in-rows, whose entries are edges in order: expected edges=None")
     arrays = _operands(name, operator, params, operands, entries)
     templates = operator.result_shapes(arrays, entries.num_rows, entries.num_entries)

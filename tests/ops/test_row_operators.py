@@ -204,6 +204,7 @@ X, W = np.ones((7, H, F), np.float32), np.ones((5, H), np.float32)
     ("name", "operands", "changes", "out", "message"),
     [
         ("dorylax_sum", [X], {}, None, "'dorylax_sum' is not a graph operator: expected one of dorylax_collect"),
+        ("dorylax_gather_scaled", [X], {}, None, "'dorylax_gather_scaled' only runs on a whole graph"),
         ("dorylax_gather_sum", [X, X], {}, None, "takes 1 operands \\(neighbour\\), got 2"),
         ("dorylax_gather_sum", [X[:, 0]], {}, None, "must have 3 axes"),
         ("dorylax_gather_sum", [X[:0]], {}, None, "must have at least 1 row"),

@@ -1,22 +1,20 @@
-"""Making a partition by name. The partitioners are in `metis`, `ldg` and `simple`.
-
-The names are also those of settings and options, which are read without JAX: everything else is imported when it is used.
-"""
+"""Making a partition by name. The partitioners are in `metis`, `ldg` and `simple`."""
 
 from __future__ import annotations
 
 import typing
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int32
 
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.balance import Balance
+from dorylax.graph.partition.base import Partition, graph_digest
 from dorylax.graph.partition.errors import PartitionError
-
-if TYPE_CHECKING:
-    from dorylax.graph.compressed import CompressedGraph
-    from dorylax.graph.partition.base import Partition
+from dorylax.graph.partition.ldg import ldg
+from dorylax.graph.partition.metis import metis
+from dorylax.graph.partition.simple import random, ranges
 
 Method = Literal["metis", "ldg", "range", "random"]
 
@@ -40,12 +38,6 @@ def partition(
     Raises:
         PartitionError: an unknown method or balance, a number out of range, or METIS cannot hold the graph.
     """
-    # Late: settings read this module's names, without JAX.
-    from dorylax.graph.partition.base import Partition, graph_digest
-    from dorylax.graph.partition.ldg import ldg
-    from dorylax.graph.partition.metis import metis
-    from dorylax.graph.partition.simple import random, ranges
-
     for name, value, known in (("method", method, Method), ("balance", balance, Balance)):
         if value not in (choices := typing.get_args(known)):
             raise PartitionError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

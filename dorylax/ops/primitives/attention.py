@@ -110,7 +110,7 @@ def _backward_cpu(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
 
 
 ATTENTION = SOFTMAX + 3
-"""Operations per score: of the softmax, sum of both ends and leaky ReLU."""
+"""Operations per score: the softmax, the sum of the two ends' scores, and the leaky ReLU."""
 
 
 def _flops(sums: int) -> Callable[[CallSizes], int]:

@@ -1,7 +1,7 @@
 """A graph operator: one record of all that is known about it, and a JAX primitive with its rules.
 
 A graph primitive takes *dense* operands (values per vertex `[V, H, F]` or per edge `[E, H]`, `[E, H, F]`) followed by
-the five arrays of the graph's *structure*, and mostly a static `direction`: "in" computes a row per vertex over its in-
+the five arrays of the graph's *structure*, and usually a static `direction`: "in" computes a row per vertex over its in-
 edges, "out" over its out-edges. All primitives take the whole structure, so that a transposed operator finds the
 reverse rows at hand; what a lowering does not read costs nothing.
 
@@ -105,7 +105,7 @@ class Operator:
         abstract: `(*dense, structure, **params) -> ShapedArray`, where parameters decide what `results` cannot say.
         compute_rows: `(loops, params, operands, rows, results)` fills in the results for some rows, in NumPy arrays, which
             is how a graph server runs it; None where it only runs on a whole graph.
-        several: whether the primitive has several results, as some have of which there is one.
+        several: whether the primitive returns a sequence of results (`multiple_results` of JAX), be it of one.
         written_out: of a *fused* operator, which others make up: itself in those others,
             `(*dense, structure, **params) -> results`. It is what a program sees that must be split.
         compares_ends: whether it reads the neighbours' numbers, although it has no operand of theirs.
@@ -138,7 +138,7 @@ class Operator:
         commutes_with_products: bool = False,
     ) -> None:
         if PREFIX + name in OPERATORS:
-            raise ValueError(f"two graph operators of the name {name}")
+            raise ValueError(f"there is already a graph operator named {name!r}: choose another name")
         self.name = name
         self.operands = tuple(operands)
         self.results = tuple(results)
@@ -165,6 +165,11 @@ class Operator:
         """How many dense operands it takes."""
         return len(self.operands)
 
+    @property
+    def per_edge(self) -> bool:
+        """Whether any of its results belongs to edges."""
+        return any(result.per_edge for result in self.results)
+
     def roles(self, params: Mapping[str, Any]) -> tuple[Role, ...]:
         """The role of each dense operand, with these parameters."""
         into = params.get("direction") == "in"
@@ -176,7 +181,7 @@ class Operator:
         What gives a value per edge runs over in-rows whatever its direction, because edges are numbered in their order.
         """
         direction: Direction = params.get("direction", "in")
-        return "in" if self.results[0].per_edge else direction
+        return "in" if self.per_edge else direction
 
     def is_push(self, params: Mapping[str, Any]) -> bool:
         """Whether it sums per source what only the destinations' servers hold.

@@ -12,7 +12,9 @@ from jax import export
 
 from dorylax.graph.graph import Graph
 from dorylax.jax_internals import JaxprEqn, make_jaxpr_of
-from dorylax.ops.primitives import bilinear, counts, extremum, linear, softmax
+from dorylax.ops.primitives import attention, bilinear, counts, extremum, linear, softmax
+from dorylax.ops.primitives.attention import ATTENTION
+from dorylax.ops.primitives.operator import Operator
 from dorylax.ops.primitives.softmax import SOFTMAX
 from dorylax.ops.primitives.structure import Structure, structure_of
 from dorylax.program.jaxpr.flops import equation_flops
@@ -26,6 +28,19 @@ def array(*shape: Any, dtype: str = "float32") -> jax.ShapeDtypeStruct:
 V, E, H, F = 5, 12, 2, 3
 WHOLE = Graph.from_coo(np.arange(E) % V, (np.arange(E) * 2) % V, num_vertices=V)
 VERTEX, EDGE, SCORES = array(V, H, F), array(E, H, F), array(E, H)
+
+
+def fused(operator: Operator) -> Any:
+    """A fused operator of attention, as a function of the structure and its operands."""
+    return lambda structure, *dense: operator(*dense, structure, negative_slope=0.2)
+
+
+def operands_of(operator: Operator, rows: Any) -> list[tuple[Any, ...]]:
+    """Their shapes, all per vertex."""
+    return [(rows, H, F)[: operand.axes] for operand in operator.operands]
+
+
+FUSED = [attention.attention, attention.attention_saving, attention.attention_tangent, attention.attention_backward]
 
 
 @pytest.mark.parametrize(
@@ -42,6 +57,10 @@ VERTEX, EDGE, SCORES = array(V, H, F), array(E, H, F), array(E, H)
         (lambda s, x, y: softmax.edge_softmax(x, y, s), [SCORES, array(V, H)], SOFTMAX * (E + V) * H),
         (lambda s: counts.degrees(s, direction="in"), [], V),
         (counts.self_loops, [], 2 * E),
+        *(
+            (fused(operator), [array(*shape) for shape in operands_of(operator, V)], E * (ATTENTION * H + 2 * sums * 6))
+            for operator, sums in zip(FUSED, (1, 2, 3, 2), strict=True)
+        ),
     ],
 )
 def test_operations_of_each_operator(operator: Any, operands: list[Any], expected: int) -> None:
@@ -82,6 +101,15 @@ ROW, PAIR = H * F * 4, H * 4
         (lambda s, x, y: softmax.edge_softmax(x, y, s), [(M, H), (N, H)], (E + V) * PAIR),
         (lambda s: counts.degrees(s, direction="in"), [], 0),
         (counts.self_loops, [], E * 4),
+        *(
+            (fused(operator), operands_of(operator, N), E * (4 + neighbour) + V * own)
+            for operator, neighbour, own in zip(
+                FUSED,
+                (ROW + PAIR, ROW + PAIR, 2 * ROW + 2 * PAIR, ROW + 3 * PAIR),
+                (PAIR + 4, PAIR + 4, 2 * ROW + 4 * PAIR + 4, 3 * ROW + PAIR + 4),
+                strict=True,
+            )
+        ),
     ],
 )  # fmt: skip
 def test_what_each_operator_reads(function: Any, operands: list[tuple[Any, ...]], expected: int) -> None:
