@@ -10,4 +10,4 @@ from dorylax.layers.initializers import glorot_uniform
 from dorylax.layers.inputs import follow_input
 
 linear = functools.partial(nnx.Linear, kernel_init=glorot_uniform, promote_dtype=follow_input)
-"""`nnx.Linear`, called as that is."""
+"""Takes the arguments of `nnx.Linear`."""

@@ -138,10 +138,10 @@ class MPNNConv(nnx.Module):
         return self.update_out(jax.nn.relu(x @ to_self + gathered @ to_gathered + update_bias))
 
     @staticmethod
-    def _blocks(linear: nnx.Linear, x: jax.Array, *ends: int) -> list[jax.Array]:
+    def _blocks(dense: nnx.Linear, x: jax.Array, *ends: int) -> list[jax.Array]:
         """The kernel cut after the rows `ends`, and the bias (or 0), in the dtype of `x`."""
-        bias = None if linear.bias is None else linear.bias[...]
-        _, kernel, offset = follow_input((x, linear.kernel[...], bias))
+        bias = None if dense.bias is None else dense.bias[...]
+        _, kernel, offset = follow_input((x, dense.kernel[...], bias))
         return [*jnp.split(kernel, ends), jnp.zeros((), x.dtype) if offset is None else offset]
 
     def _check_edges(self, graph: CompressedGraph, edges: jax.Array | None) -> None:

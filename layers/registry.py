@@ -153,7 +153,7 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
                     optimizer__weight_decay=5e-3,
                     train__epochs=1000,
                 ),
-                source="Gasteiger et al., ICLR 2019, section 5: two layers of 64, no biases (here with). The "
+                source="Gasteiger et al., ICLR 2019, section 5: two layers of 64, without biases (here with them). The "
                 "paper trains until neither validation loss nor accuracy has improved for 100 epochs; here, 1000 "
                 "epochs and the best by accuracy.",
             ),

@@ -67,7 +67,19 @@ def test_ci_finds_the_test_command() -> None:
     assert re.match(r"\n```sh\npython3 -m venv \.venv && .*pytest\n```", after)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchors(page: Path) -> set[str]:
+    """What links may name in a page: its headings in lower case, without punctuation, with hyphens for spaces."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "benchmarks" / "README.md"], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#]+)", page.read_text())
-    assert not [target for target in targets if "://" not in target and not (page.parent / target).exists()]
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        if "://" not in target:
+            name, _, anchor = target.partition("#")
+            there = page.parent / name if name else page
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there), target

@@ -113,7 +113,7 @@ class Clock(ABC):
         """New workers; `close` ends them.
 
         Args:
-            name: of theirs, for threads and errors.
+            name: their name, for threads and errors.
             slots: how many there are.
 
         Raises:

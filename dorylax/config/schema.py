@@ -184,7 +184,8 @@ def check_together(train: TrainConfig, single: SingleConfig, pipeline: PipelineC
         )
     if pipeline.switch_margin is not None and train.target_accuracy is None:
         raise ConfigError.of(
-            "pipeline.switch_margin", f"= {pipeline.switch_margin} needs train.target_accuracy, which it is relative to"
+            "pipeline.switch_margin",
+            f"= {pipeline.switch_margin} needs train.target_accuracy, from which it is measured",
         )
     _check_gathered(single, "a pipeline")
 

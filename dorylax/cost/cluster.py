@@ -1,4 +1,4 @@
-"""A cluster: which servers and functions, and those known by name. How many servers there are is the pipeline's to say."""
+"""What a cluster consists of, and the clusters known by name. How many servers there are, the pipeline decides."""
 
 from __future__ import annotations
 

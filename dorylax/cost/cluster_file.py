@@ -1,6 +1,6 @@
 """Clusters by name or from a description in YAML, strictly read.
 
-Every key is known, every number in range, and every error has its line.
+Unknown keys and numbers out of range are errors, and every error names its line.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def _check_index(name: str, table: Any) -> None:
-    """Refuses rows that are numbered in another order than they lie in: either could be meant."""
+    """Refuses rows that are numbered in a different order than they are stored in: either could be meant."""
     index = getattr(table, "index", None)
     if index is None or getattr(index.dtype, "kind", "O") not in "iu":
         return
@@ -157,8 +157,8 @@ def _check_index(name: str, table: Any) -> None:
     rows = np.arange(len(numbers))
     if not np.array_equal(numbers, rows) and np.array_equal(np.sort(numbers), rows):
         raise GraphError(
-            f"{name} has rows numbered in another order than they lie in: {name}.sort_index() if its index says which "
-            f"row is which, {name}.reset_index(drop=True) if it does not"
+            f"{name} has rows numbered in a different order than they are stored in: {name}.sort_index() if its index says "
+            f"which row is which, {name}.reset_index(drop=True) if it does not"
         )
 
 

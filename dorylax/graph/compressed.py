@@ -83,7 +83,7 @@ class CompressedGraph:
         edge_ids: see the property.
         num_edge_ids: N, where ids 0 … N-1 were given out, also to edges that are gone; by default just enough.
         edge_data: see the property; None where it is not known (inside JAX).
-        without_edge_ids: whether edges have no ids although they might; see the method.
+        without_edge_ids: whether edges have no ids although they might; see `Graph.without_edge_ids`.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class CompressedGraph:
     def edge_ids_fit(self) -> bool:
         """Whether edges have int32 ids, so that per-edge arrays, edge weights and attention are possible.
 
-        False past 2³¹ - 1 edges and after `without_edge_ids`: `outgoing.edges` is then None, and is not to be read as
+        False past 2³¹ - 1 edges and after `Graph.without_edge_ids`: `outgoing.edges` is then None, and is not to be read as
         "entry k is slot k".
         """
         if isinstance(self.incoming.neighbours, np.ndarray):

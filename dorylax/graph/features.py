@@ -19,7 +19,7 @@ def checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V
     """
     if features is None:
         raise GraphError(
-            "features is None: where vertices have none, give what the model shall start from, as np.ones((V, 1)) or degrees"
+            "features is None: if vertices have none, give what the model should start from, as np.ones((V, 1)) or degrees"
         )
     array = as_array("features", features, "encode it as numbers")
     if array.ndim == 1 and len(array) == num_vertices:

@@ -94,7 +94,7 @@ def _rows(name: str, value: Any, num_rows: int, per: str) -> np.ndarray:
     if held == np.int32 and array.dtype != np.int32 and array.size:
         for extreme in (int(array.min()), int(array.max())):
             if not -(2**31) <= extreme < 2**31:
-                raise GraphError(f"{name} holds {extreme}, which int32 does not: number anew, or give floating numbers")
+                raise GraphError(f"{name} holds {extreme}, which int32 does not: renumber, or give floating numbers")
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
         array = array.astype(held, copy=False)
     if held == np.float32:

@@ -107,7 +107,7 @@ def _classes(array: np.ndarray, given: int | None) -> Labels:
             _raise_no_class(array, start + int(np.flatnonzero(~fits)[0]), limit, limit_name)
         largest = max(largest, int(chunk.max()))
     if largest < 0 and len(array):
-        raise GraphError("labels are -1 at every vertex, which says unlabelled: at least one class is needed to train")
+        raise GraphError("labels are -1 at every vertex, which means unlabelled: at least one class is needed to train")
     return Labels(array.astype(np.int32, copy=False), max(largest + 1, 1) if given is None else given, multilabel=False)
 
 

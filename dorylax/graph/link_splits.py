@@ -63,7 +63,7 @@ def link_split(
         fractions: of the pairs for training, validation and test; what they leave of 1 is left out altogether.
         apart: the share of training pairs that are to be predicted and carry no messages; the others only carry messages.
             0: every training pair does both, so that a model sees the edge that it predicts.
-        negatives: pairs that are not edges for each that is one, all distinct.
+        negatives: how many pairs that are not edges to draw for each that is; all are distinct.
 
     Returns:
         The graph of messages, whose edges keep ids and values (`edge_inputs[name][split.graph.edge_ids]` are those of

@@ -99,4 +99,4 @@ def _of_integers(name: str, array: np.ndarray, num_vertices: int) -> np.ndarray:
         raise GraphError(f"{neither}: {name}[{k}] = {array[k]} is not in 0 … {num_vertices - 1}")
     _, first = np.unique(array, return_index=True)
     k = int(np.setdiff1d(np.arange(len(array)), first)[0])
-    raise GraphError(f"{neither}: {name}[{k}] = {array[k]} comes again, give each vertex once")
+    raise GraphError(f"{neither}: {name}[{k}] = {array[k]} is repeated, give each vertex once")

@@ -127,7 +127,7 @@ def check_permutation(name: str, order: np.ndarray, size: int) -> None:
     if repeated.size:
         k = int(repeated[0])
         raise GraphError(
-            f"{name}[{k}] = {order[k]} comes again at {name}[{seen[order[k]]}]: must list every vertex exactly once"
+            f"{name}[{k}] = {order[k]} is repeated at {name}[{seen[order[k]]}]: must list every vertex exactly once"
         )
 
 

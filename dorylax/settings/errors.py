@@ -6,7 +6,7 @@ from dorylax.errors import DorylaxError
 
 
 class ConfigError(DorylaxError, ValueError):
-    """Settings that cannot be; its text is one line for the user.
+    """Invalid settings; the message is one line for the user.
 
     Attributes:
         key: the dotted key that is wrong, `pipeline.staleness`, where it is one.

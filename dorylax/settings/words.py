@@ -73,7 +73,7 @@ def problem(field: FieldInfo, value: object, kind: str) -> str:
         `must be ≥ 1, got 0`.
     """
     if names := choices(field):
-        hint = did_you_mean(value, names)
+        hint = did_you_mean(value, names) if isinstance(value, str) else ""
         return f"must be {expected(field)}, got {shown(value)}" + (f" ({hint})" if hint.startswith("did") else "")
     if kind in ("string_too_short", "too_short"):
         return "must not be empty"

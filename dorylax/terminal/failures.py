@@ -40,7 +40,7 @@ def explain(error: BaseException) -> Explained | None:
 
     Of one that comes from the user's own code (a model, an optimizer) it is the line there, and one sentence.
 
-    Our own error classes speak to users. Whether the user or the machine is to blame says their attribute `user_error`;
+    Our own error classes speak to users. Their attribute `user_error` says whether the user or the machine is to blame;
     where a class has none, wrong input is a ValueError, and what a run or the machine did is not.
     """
     if isinstance(error, click.ClickException):

@@ -21,11 +21,11 @@ _FREE = frozenset(
         "single.memory",
     }
 )
-# Where and how many tasks run at a time; in virtual time that is the cluster's speed.
+# Where and how many tasks run at a time; in virtual time that is the cluster's speed. Two change how sums are formed.
 _FREE_ON_THE_REAL_CLOCK = frozenset({"pipeline.graph_threads", *map(TensorConfig.key, TensorConfig.options())}) - {
     "tensor.backend",
     "tensor.streaming",
-}  # with which sums are formed otherwise
+}
 
 
 def free_settings(pipeline: PipelineConfig | None) -> frozenset[str]:

@@ -42,6 +42,7 @@ from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.step.objective import Loss, Objective
 from dorylax.trainer.validate import (
     check_arguments,
+    check_keep_checkpoints,
     check_model,
     check_pipeline,
     check_run_directory,
@@ -97,7 +98,7 @@ class Trainer:
             (`vertex_order.effective_order`). Results are in the order of `data` all the same. A model that cannot be split
             may hold rows in that order, and always trains in it.
         gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
-            bytes to read and rounded (`program.narrow`). What is computed once, evaluations and `predict` are exact.
+            bytes to read and rounded (`program.single.narrow`). What is computed once, evaluations and `predict` are exact.
         memory: "check": refuse to train where it will need more memory than there is (`footprint.of_trainer.check_trainer`);
             "ignore": try. Of one machine's step only.
         pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
@@ -150,7 +151,8 @@ class Trainer:
         check_pipeline(pipeline)
         check_together(self.options, self._single, pipeline)
         check_arguments(data, optimizer, self.options, observers)
-        check_run_directory(self.options, run_directory, resume=resume, keep_checkpoints=keep_checkpoints)
+        check_keep_checkpoints(keep_checkpoints)
+        check_run_directory(self.options, run_directory, resume=resume)
         objective = Objective.of(loss, data)
         check_target(objective, self.options)
         self.model = model

@@ -15,7 +15,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelKindError, ModelParts
-from dorylax.settings.errors import ConfigError
+from dorylax.settings.errors import ConfigError, shown
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.objective import Objective
@@ -46,14 +46,16 @@ def check_target(objective: Objective, train: TrainConfig) -> None:
         )
 
 
-def check_run_directory(
-    train: TrainConfig, run_directory: str | os.PathLike[str] | None, *, resume: bool, keep_checkpoints: int
-) -> None:
-    """Raises ValueError where something is asked for that needs a run directory, and there is none."""
+def check_keep_checkpoints(keep_checkpoints: int) -> None:
+    """Raises ValueError unless it is a whole number ≥ 1."""
     if isinstance(keep_checkpoints, bool) or not isinstance(keep_checkpoints, int):
-        raise ValueError(f"train.keep_checkpoints must be a whole number ≥ 1, got {keep_checkpoints!r}")
+        raise ValueError(f"keep_checkpoints must be a whole number ≥ 1, got {shown(keep_checkpoints)}")
     if keep_checkpoints < 1:
-        raise ValueError(f"train.keep_checkpoints must be ≥ 1, got {keep_checkpoints}")
+        raise ValueError(f"keep_checkpoints must be ≥ 1, got {keep_checkpoints}")
+
+
+def check_run_directory(train: TrainConfig, run_directory: str | os.PathLike[str] | None, *, resume: bool) -> None:
+    """Raises ValueError where something is asked for that needs a run directory, and there is none."""
     if run_directory is not None:
         return
     if resume:

@@ -61,15 +61,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., int]
 
 @pytest.mark.parametrize("script", BENCHMARKS, ids=lambda path: path.stem)
 def test_it_runs_at_a_tiny_size(script: Path, run: Callable[..., int], tmp_path: Path) -> None:
-    words = ["--tiny"]
-    if '"--json"' in script.read_text():
-        words += ["--json", str(tmp_path / "found.json")]
-    if '"--out"' in script.read_text():
-        words += ["--out", str(tmp_path / "found")]
+    words, kept = ["--tiny"], []
+    for option, name in (("--json", "found.json"), ("--out", "found")):
+        if f'"{option}"' in script.read_text():
+            kept.append(tmp_path / name)
+            words += [option, str(kept[-1])]
     status = run(script, words, tmp_path / "output", children=script.stem in OWN_PROCESS)
     printed = (tmp_path / "output").read_text()
     assert status == 0, printed
     assert re.search(PRINTS[script.stem], printed), printed
+    for path in kept:
+        assert path.is_file() or any(path.iterdir())
     for file in tmp_path.rglob("*.json"):
         assert json.loads(file.read_text())
     assert ("left out: " in printed) == lacks_something(script.stem), printed

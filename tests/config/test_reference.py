@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from dorylax.config import RunConfig
+from dorylax.config import RunConfig, schema
 from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING
 from dorylax.layers.registry import MODELS
+from dorylax.program.single import narrow
 from dorylax.settings.errors import shown
 from dorylax.settings.words import expected, nullable
 
@@ -29,6 +30,10 @@ def test_every_key_is_there_in_order_with_type_default_and_meaning() -> None:
         own = section in ("model", "optimizer") and field.default is None
         default = "see below" if own else f"`{shown(field.default)}`"
         assert rows[key] == [takes, default, field.description], key
+
+
+def test_how_rows_are_stored_is_said_alike_where_settings_load_no_jax() -> None:
+    assert schema.Gathered == narrow.Gathered
 
 
 def _table(title: str) -> list[list[str]]:

@@ -162,7 +162,7 @@ def test_a_pipeline_comes_back_from_its_file() -> None:
         (
             {"pipeline.mode": "async", "pipeline.switch_margin": 0.1},
             "pipeline.switch_margin",
-            "pipeline.switch_margin = 0.1 needs train.target_accuracy, which it is relative to",
+            "pipeline.switch_margin = 0.1 needs train.target_accuracy, from which it is measured",
         ),
     ],
 )

@@ -98,7 +98,7 @@ def test_inverse_permutation(order):
         ([0, 1], r"order has length 2: expected 3"),
         ([0, 1, 3], r"order\[2\] = 3 is out of range"),
         ([0, -1, 2], r"order\[1\] = -1 is negative"),
-        ([0, 2, 0], r"order\[0\] = 0 comes again at order\[2\]"),
+        ([0, 2, 0], r"order\[0\] = 0 is repeated at order\[2\]"),
         ([0.0, 1.0, 2.0], r"order must hold integers"),
     ],
 )

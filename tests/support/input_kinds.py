@@ -123,8 +123,8 @@ FEATURES = [
     _features(
         "a DataFrame whose index numbers the rows in another order",
         lambda: pd.DataFrame(X, index=range(V)[::-1]),
-        "features has rows numbered in another order than they lie in: features.sort_index() if its index says which row is "
-        "which, features.reset_index(drop=True) if it does not",
+        "features has rows numbered in a different order than they are stored in: features.sort_index() if its index says "
+        "which row is which, features.reset_index(drop=True) if it does not",
     ),
     _features(
         "sparse and too large to be made dense",
@@ -185,7 +185,7 @@ FEATURES = [
     _features(
         "None",
         lambda: None,
-        "features is None: where vertices have none, give what the model shall start from, as np.ones((V, 1)) or degrees",
+        "features is None: if vertices have none, give what the model should start from, as np.ones((V, 1)) or degrees",
     ),
     _features("a dict", lambda: {"a": X}, "features is a dict: give an array or a list, one entry per row"),
     _features(
@@ -278,7 +278,7 @@ LABELS = [
     _labels(
         "all unlabelled",
         lambda: np.full(V, -1),
-        "labels are -1 at every vertex, which says unlabelled: at least one class is needed to train",
+        "labels are -1 at every vertex, which means unlabelled: at least one class is needed to train",
     ),
     _labels(
         "an unlabelled vertex in a mask",
@@ -352,11 +352,11 @@ MASKS = [
     _mask(
         "vertex numbers that repeat",
         lambda: [0, 3, 0],
-        "train_mask is neither a mask (6 zeros and ones) nor a list of vertices: train_mask[2] = 0 comes again, give each "
+        "train_mask is neither a mask (6 zeros and ones) nor a list of vertices: train_mask[2] = 0 is repeated, give each "
         "vertex once",
     ),
     _mask(
-        "a vertex that there is not",
+        "a vertex that does not exist",
         lambda: [0, 6],
         "train_mask is neither a mask (6 zeros and ones) nor a list of vertices: train_mask[1] = 6 is not in 0 … 5",
     ),
@@ -396,7 +396,7 @@ INPUTS = [
     _input(
         "integers that int32 does not hold",
         lambda: np.full(V, 2**40),
-        "vertex_inputs['pos'] holds 1099511627776, which int32 does not: number anew, or give floating numbers",
+        "vertex_inputs['pos'] holds 1099511627776, which int32 does not: renumber, or give floating numbers",
     ),
     _input(
         "NaN", lambda: _with(X, (0, 2), np.nan), "vertex_inputs['pos'][0, 2] = nan is not finite: replace or drop it"
@@ -536,7 +536,7 @@ COMMANDS = [
         ("--data", "mine.csv"),
     ),
     Command(
-        "an archive of nothing",
+        "an empty archive",
         lambda folder: np.savez(folder / "mine.npz"),
         "mine.npz: has no array indptr and no indices and no labels and no features; it has none",
     ),
@@ -570,7 +570,7 @@ COMMANDS = [
     ),
     _archive("floating vertices", "indices must hold integers, got float64", indices=np.zeros(V)),
     _archive(
-        "a vertex that there is not",
+        "a vertex that does not exist",
         "indices[0] = 9 is out of range: must be ≥ 0 and < num_vertices = 6",
         indices=np.full(V, 9),
     ),

@@ -573,8 +573,8 @@ def test_summary(trainer, tmp_path):
         ({"patience": 0}, r"train\.patience must be ≥ 1, got 0"),
         ({"checkpoint_every": -1}, r"train\.checkpoint_every must be ≥ 0, got -1"),
         ({"target_accuracy": 81.5}, r"train\.target_accuracy must be > 0 and ≤ 1, got 81\.5"),
-        ({"keep_checkpoints": 0}, r"train\.keep_checkpoints must be ≥ 1, got 0"),
-        ({"keep_checkpoints": True}, r"train\.keep_checkpoints must be a whole number ≥ 1, got True"),
+        ({"keep_checkpoints": 0}, r"keep_checkpoints must be ≥ 1, got 0"),
+        ({"keep_checkpoints": True}, r"keep_checkpoints must be a whole number ≥ 1, got true"),
         (
             {"order": "community", "optimize": False},
             r"single\.order=community and single\.optimize=false exclude each other",

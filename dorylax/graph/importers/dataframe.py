@@ -24,7 +24,7 @@ def read_edges(
     ignore: Collection[Hashable],
     coalesce: bool | Coalesce = False,
 ) -> AnyGraph:
-    """The graph of class `kind` that `Graph.from_dataframe` describes, which has the other arguments."""
+    """Reads a table of edges into a graph of class `kind`. The other arguments are those of `Graph.from_dataframe`."""
     collection("ignore", ignore)
     columns = list(edges.columns)
     for role, name in (("source", source), ("target", target)):

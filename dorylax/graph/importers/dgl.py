@@ -13,7 +13,7 @@ from dorylax.graph.validate import GraphError, as_integers
 
 
 def read(kind: type[AnyGraph], graph: Any, *, ignore: Collection[str]) -> Imported[AnyGraph]:
-    """The graph of class `kind` that `Graph.from_dgl` describes, which has the other arguments, with the graph's `ndata`."""
+    """Reads a DGL graph into one of class `kind`, and its `ndata`. The other arguments are those of `Graph.from_dgl`."""
     collection("ignore", ignore)
     if not graph.is_homogeneous:
         raise GraphError(

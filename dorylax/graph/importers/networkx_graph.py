@@ -16,9 +16,9 @@ from dorylax.graph.validate import GraphError
 def read(
     kind: type[AnyGraph], graph: Any, nodes: Sequence[Hashable] | None, *, ignore: Collection[str]
 ) -> Imported[AnyGraph]:
-    """The graph of class `kind` that `Graph.from_networkx` describes, which has the other arguments.
+    """Reads a networkx graph into one of class `kind`. The other arguments are those of `Graph.from_networkx`.
 
-    With it the nodes' attributes, as dicts from vertex to value.
+    Also returns the nodes' attributes, as dicts from vertex to value.
     """
     collection("ignore", ignore)
     nodes = _nodes(graph, nodes)

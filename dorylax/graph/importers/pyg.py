@@ -13,9 +13,9 @@ from dorylax.graph.validate import GraphError, as_integers
 
 
 def read(kind: type[AnyGraph], data: Any, *, ignore: Collection[str]) -> Imported[AnyGraph]:
-    """The graph of class `kind` that `Graph.from_pyg` describes, which has the other arguments.
+    """Reads a PyG graph into one of class `kind`. The other arguments are those of `Graph.from_pyg`.
 
-    With it what `Data` has per node and as a whole, which nothing is done to.
+    Also returns, unchanged, what `Data` holds per node and for the whole graph.
     """
     collection("ignore", ignore)
     if not hasattr(data, "is_edge_attr"):

@@ -33,7 +33,7 @@ def by_role(
         split: which column of masks `[V, K]`, 0 … K-1.
 
     Raises:
-        GraphError: a name that there is not; a value that can be no further input, or is of no vertex.
+        GraphError: an unknown name; a value that cannot be a further input, or belongs to no vertex.
     """
     refuse_other(imported.other, ignore)
     size = imported.graph.num_vertices

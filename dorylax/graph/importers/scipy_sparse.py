@@ -10,7 +10,7 @@ from dorylax.graph.validate import GraphError
 
 
 def read(kind: type[AnyGraph], adjacency: Any, weight: str | None, *, edge_ids: bool) -> AnyGraph:
-    """The graph of class `kind` that `Graph.from_scipy` describes, which has the other arguments."""
+    """Reads a sparse matrix into a graph of class `kind`. The other arguments are those of `Graph.from_scipy`."""
     if len(adjacency.shape) != 2 or adjacency.shape[0] != adjacency.shape[1]:
         raise GraphError(f"adjacency must be square, [V, V], got shape {adjacency.shape}")
 

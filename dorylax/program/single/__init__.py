@@ -1,1 +1,1 @@
-"""A program in one process: as one function, which a single machine trains with, and task by task."""
+"""A program as one function, which a single machine trains with."""

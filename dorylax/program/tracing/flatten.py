@@ -48,7 +48,7 @@ def flatten(
     Args:
         closed: any jaxpr.
         custom: whether functions with derivatives of their own are inlined too (and lose these).
-        row_numbers: what to put in the place of equations that depend on the place of a row; None keeps them.
+        row_numbers: what replaces equations that depend on a row's number; None keeps them.
         fused: whether fused operators stay.
 
     Raises:
@@ -190,7 +190,7 @@ def _holds(equation: JaxprEqn, wanted: Any) -> bool:
 def _must_see(equation: JaxprEqn, *, sums: bool) -> bool:
     return _holds(
         equation,
-        lambda inner: is_graph_operator(inner) or _depends_on_place(inner) or (sums and _adds_up_rows(inner)),
+        lambda inner: is_graph_operator(inner) or _depends_on_row_number(inner) or (sums and _adds_up_rows(inner)),
     )
 
 
@@ -205,7 +205,7 @@ def _adds_up_rows(equation: JaxprEqn) -> bool:
     return any(row_space(type_of(equation.invars[0]).shape[axis]) is not None for axis in axes)
 
 
-def _depends_on_place(equation: JaxprEqn) -> bool:
+def _depends_on_row_number(equation: JaxprEqn) -> bool:
     """Whether a result depends on where a row lies or how many there are: randomness, ids and numbers of rows."""
     name = equation.primitive.name
     if name == "dim_as_value":

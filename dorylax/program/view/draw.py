@@ -57,17 +57,17 @@ class _Rectangle(NamedTuple):
 class _Drawing:
     def __init__(self, program: SplitModel) -> None:
         self._program = program
-        self._layout: Arrangement = arrange(program, _TOP)
-        self._width = round(max(self._layout.width, self._head_width()))
-        boxes = (_Rectangle(box.x, box.y, box.x + BOX_WIDTH, box.y + BOX_HEIGHT) for box in self._layout.boxes)
+        self._arrangement: Arrangement = arrange(program, _TOP)
+        self._width = round(max(self._arrangement.width, self._head_width()))
+        boxes = (_Rectangle(box.x, box.y, box.x + BOX_WIDTH, box.y + BOX_HEIGHT) for box in self._arrangement.boxes)
         self._taken: list[_Rectangle] = list(boxes)
 
     def text(self) -> str:
         name = self._program.traced.name
         # Labels last but one: they go where nothing else is.
         parts = [self._head(name), self._panel(), self._nets(), self._lines(), self._labels()]
-        body = [*itertools.chain(*parts), *(self._box(box) for box in self._layout.boxes)]
-        width, height = self._width, round(self._layout.height)
+        body = [*itertools.chain(*parts), *(self._box(box) for box in self._arrangement.boxes)]
+        width, height = self._width, round(self._arrangement.height)
         start = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
             f'role="img" aria-label="{escape(name)}: graph of tasks">'
@@ -110,7 +110,7 @@ class _Drawing:
 
     def _panel(self) -> list[str]:
         """Headings, and the line that sets apart what runs once."""
-        bottom, boxes = self._layout.once_bottom, self._layout.boxes
+        bottom, boxes = self._arrangement.once_bottom, self._arrangement.boxes
         y = _TOP - 10.0 if bottom is None else bottom + 17
         headings = [(24.0, y, "forward ↓", "start"), (self._width - 24.0, y, "every epoch", "end")]
         if any(box.right for box in boxes):
@@ -144,7 +144,7 @@ class _Drawing:
 
     def _lines(self) -> list[str]:
         parts = []
-        for line in self._layout.lines:
+        for line in self._arrangement.lines:
             (x0, y0), (x1, y1) = line.start, line.end
             middle = (y0 + y1) / 2
             path = f"M{x0:g},{y0:g} C{x0:g},{middle:g} {x1:g},{middle:g} {x1:g},{y1:g}"
@@ -155,7 +155,7 @@ class _Drawing:
 
     def _nets(self) -> list[str]:
         parts = []
-        for net in self._layout.nets:
+        for net in self._arrangement.nets:
             inner = []
             for branch in net.branches:
                 title = self._tie(net.source, branch.target, branch.values)
@@ -174,10 +174,10 @@ class _Drawing:
     def _labels(self) -> list[str]:
         """What crosses on a line, wherever there is room for it."""
         parts = []
-        for line in self._layout.lines:
+        for line in self._arrangement.lines:
             text = _summary(line.values)
             parts.extend(self._label(text, _beside(line.start, line.end)))
-        for net in self._layout.nets:
+        for net in self._arrangement.nets:
             values = tuple(dict.fromkeys(var for branch in net.branches for var in branch.values))
             start, turn, along = net.branches[0].points[0], net.branches[0].points[1], net.branches[0].points[2:3]
             forward = not along or along[0][0] >= start[0]

@@ -1,6 +1,6 @@
 """One rule per primitive, in families; importing this package registers them all.
 
-Graph operators have one rule for all of them, which reads what each says of itself.
+All graph operators share one rule, which reads their records.
 """
 
 from __future__ import annotations
