@@ -23,6 +23,7 @@ from harness.command_line import parsed, parser_of, write_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from support import compilation
 from support.graphs import messy_graph
 from support.outside import OUTSIDE, Outside
 from support.outside import measure as m
@@ -93,6 +94,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parsed(parser, names=["SAGPool", "SIGN"], cuts=[3])
+    compilation.quickly()
     results = {}
     with compiled_once(60, 64):
         for name in arguments.names or OUTSIDE:

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, final
 
 from dorylax.experiments.jobs import execute_side_by_side
 from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.runner import USUAL, DataCache, RunOptions, execute, inspect
+from dorylax.experiments.runner import USUAL, DataCache, RunOptions, directory, error_file, execute, inspect
 from dorylax.experiments.sweep import Sweep
 from dorylax.experiments.table import write_tables
 from dorylax.experiments.watcher import Watcher

@@ -12,7 +12,7 @@ import jax
 import pytest
 import type_checks
 from hypothesis import settings
-from support import error_texts
+from support import compilation, error_texts
 
 # Before any module of the package is imported, so that every annotated function is checked: all but what handles no arrays
 # in small functions that are called a million times, which are the inside of `dorylax.program`, clocks, costs, and what
@@ -55,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background: tests send it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     error_texts.configure(config)
+    compilation.quickly()
     # Many tests make the same functions anew, and compiling is most of their time: JAX keeps what it has compiled. For this
     # session alone and until its end, so that nothing comes from another version or from a process that was stopped.
     if "PYTEST_XDIST_WORKER" not in os.environ:

@@ -46,7 +46,6 @@ PRINTS = {
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., int]]:
     """Runs a script in a process that lasts for all of them; those that it starts share what JAX compiles."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")

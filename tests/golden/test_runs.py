@@ -6,7 +6,6 @@ A change that is meant to change them records the file again (`python tests/gold
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,8 @@ from golden.cases import CASES, FEW, FILE, Case, fingerprint, processor
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
-    jax.clear_caches()  # what other tests have compiled with optimisations rounds otherwise
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
+def compiled_anew() -> None:
+    jax.clear_caches()  # what other tests have compiled otherwise rounds otherwise
 
 
 @pytest.fixture(scope="module")

@@ -74,14 +74,6 @@ def permute(edges: Callable[[Graph], np.ndarray]) -> Callable[[Graph, np.ndarray
     return permuted
 
 
-@pytest.fixture(autouse=True)
-def quick_compilation() -> Iterator[None]:
-    """XLA without its costly optimisations: these programs run once or twice, on a dozen vertices."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @nnx.jit
 def _run(layer: Any, graph: Graph, *arrays: jax.Array) -> jax.Array:
     return layer(graph, *arrays)

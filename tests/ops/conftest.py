@@ -35,15 +35,6 @@ GRAPHS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
-    """Without XLA's costly optimisations: what is tested is small, and compiling it is what these tests spend time on."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.fixture(params=list(GRAPHS))
 def graph(request: pytest.FixtureRequest) -> Graph:
     """Each of the graphs."""

@@ -18,7 +18,7 @@ from dorylax.serverless.config import TensorConfig
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def one_compilation() -> Iterator[None]:
     with compiled_once(40, 40):
         yield
 

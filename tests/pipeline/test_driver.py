@@ -32,7 +32,7 @@ EPOCHS = 4
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def one_compilation() -> Iterator[None]:
     with compiled_once(32, 40):
         yield
 

@@ -23,7 +23,7 @@ RATE = optax.linear_schedule(0.1, 0.02, EPOCHS)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def one_compilation() -> Iterator[None]:
     with compiled_once(32, 40):
         yield
 

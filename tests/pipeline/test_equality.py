@@ -51,14 +51,11 @@ ON_WORKERS: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def quick_compilation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # in worker processes
+def one_compilation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # Always as many rows in a call, so that one compilation serves every number of servers and intervals.
     monkeypatch.setattr(engine, "stage_sizes", lambda pieces, edge_chunk: StageSizes(140, 64))
     monkeypatch.setattr(operators, "_PIECE_BYTES", 1)  # else nothing here is large enough to be cut
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
     jax.config.update("jax_enable_x64", False)
 
 

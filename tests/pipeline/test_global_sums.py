@@ -48,14 +48,13 @@ FACTORS: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def one_compilation() -> Iterator[None]:
     with compiled_once(140, 64):
         yield
 
 
 @pytest.fixture(autouse=True)
-def narrow_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # in worker processes
+def narrow_again() -> Iterator[None]:
     yield
     jax.config.update("jax_enable_x64", False)
 

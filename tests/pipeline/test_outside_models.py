@@ -30,7 +30,7 @@ COVERING = [
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def one_compilation() -> Iterator[None]:
     with compiled_once(60, 64):
         yield
 

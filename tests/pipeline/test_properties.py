@@ -59,7 +59,7 @@ CALL: contextvars.ContextVar[TaskKey | None] = contextvars.ContextVar("CALL", de
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def one_compilation() -> Iterator[None]:
     with compiled_once(40, EDGE_CHUNK):
         yield
 

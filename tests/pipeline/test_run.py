@@ -20,7 +20,7 @@ GRAPH = messy_data(32, 120)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def one_compilation() -> Iterator[None]:
     with compiled_once(32, 40):
         yield
 

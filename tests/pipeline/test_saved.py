@@ -21,7 +21,7 @@ EPOCHS = 2
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def one_compilation() -> Iterator[None]:
     with compiled_once(32, 40):
         yield
 

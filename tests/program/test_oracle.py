@@ -37,8 +37,8 @@ FACTORS: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def quick_compilation() -> Iterator[None]:
-    with compilation.quickly():
+def plain_loops() -> Iterator[None]:
+    with compilation.with_plain_loops():
         yield
 
 

@@ -35,8 +35,8 @@ WAYS = list(itertools.product(("float64", "float32"), CUTS))
 
 
 @pytest.fixture(autouse=True)
-def quick_compilation() -> Iterator[None]:
-    with compilation.quickly():
+def plain_loops() -> Iterator[None]:
+    with compilation.with_plain_loops():
         yield
 
 

@@ -40,8 +40,8 @@ def data() -> RunData:
 
 
 @pytest.fixture(autouse=True)
-def quick_compilation() -> Iterator[None]:
-    with compilation.quickly():
+def plain_loops() -> Iterator[None]:
+    with compilation.with_plain_loops():
         yield
 
 

@@ -41,8 +41,8 @@ UNEVEN = (0, 1, 5, 6, 9, V)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
-    with compilation.quickly():
+def plain_loops() -> Iterator[None]:
+    with compilation.with_plain_loops():
         yield
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.local_runs import Undisturbed, compiled_quickly, undisturbed_run
+from support.local_runs import Undisturbed, undisturbed_run
+from support.pipelines import compiled_once
 
 
 @pytest.fixture(scope="module")
-def quick_compilation() -> Iterator[None]:
-    """For whole modules: `pytestmark = pytest.mark.usefixtures("quick_compilation")`."""
-    with compiled_quickly():
+def one_compilation() -> Iterator[None]:
+    """For all runs of a module: `pytestmark = pytest.mark.usefixtures("one_compilation")`."""
+    with compiled_once(10, 40):
         yield
 
 
 @pytest.fixture(scope="module")
-def undisturbed(quick_compilation: None) -> Iterator[Undisturbed]:
+def undisturbed(one_compilation: None) -> Iterator[Undisturbed]:
     """What a run with nothing wrong was after each of so many epochs."""
     with undisturbed_run() as until:
         yield until

@@ -22,7 +22,7 @@ from dorylax.serverless.data.server import DataServer
 
 EPOCHS = 15
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("one_compilation")
 
 
 @pytest.fixture(params=["local", "emulator"])

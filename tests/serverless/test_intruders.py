@@ -35,11 +35,11 @@ EPOCHS = 3
 MOST_EPOCHS = 40  # of all tests of a transport together
 SECONDS = 60.0
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("one_compilation")
 
 
 @pytest.fixture(scope="module")
-def undisturbed(quick_compilation: None) -> Undisturbed:
+def undisturbed(one_compilation: None) -> Undisturbed:
     """What a run with nothing wrong was; it has ended before the others begin, which look for what they leave behind."""
     with undisturbed_run() as until:
         states = until(MOST_EPOCHS)

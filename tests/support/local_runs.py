@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import pytest
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.artefact.stage_file import sha256_of
 from dorylax.serverless.config import TensorConfig
-from support.pipelines import compiled_once, make_pipeline, messy_data
+from support.pipelines import make_pipeline, messy_data
 
 MODEL = "gin"
 """One of its stages reads rows, weights and free values, and writes rows and sums."""
@@ -82,14 +81,6 @@ def running(options: PipelineConfig) -> Iterator[Run]:
         yield run
     finally:
         run.pipeline.close()
-
-
-@contextlib.contextmanager
-def compiled_quickly() -> Iterator[None]:
-    """Here and in the workers that are started from here; for the runs of this file."""
-    with compiled_once(10, 40), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-        yield
 
 
 @contextlib.contextmanager

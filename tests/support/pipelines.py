@@ -209,9 +209,7 @@ def by_model(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def compiled_once(vertices: int, edges: int) -> Iterator[None]:
-    """Stages are compiled fast, and for these numbers of rows whatever the intervals are: once for all tests of a file."""
-    jax.config.update("jax_disable_most_optimizations", True)
+    """Stages are compiled for these numbers of rows whatever the intervals are: once for all tests of a file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "stage_sizes", lambda pieces, edge_chunk: StageSizes(vertices, edges))
         yield
-    jax.config.update("jax_disable_most_optimizations", False)

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
+from support import compilation
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
@@ -78,16 +79,6 @@ def make_data(multilabel: bool = False, seed: int = 0) -> Dataset:
     return Dataset("small", graph, features, labels, C, *masks)
 
 
-@pytest.fixture(scope="module")
-def quick_compilation() -> Iterator[None]:
-    """For whole modules that compare numbers, which XLA's optimisations take more time to compile than to save."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # in processes that tests start
-        yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="session")
 def data() -> Dataset:
     return make_data()
@@ -111,10 +102,8 @@ def net() -> type[Net]:
 @pytest.fixture
 def norm_net() -> Iterator[type[NormNet]]:
     """Optimised: else XLA computes twice, and unequally, what its maximum is compared with, whose derivative is then NaN."""
-    quick = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield NormNet
-    jax.config.update("jax_disable_most_optimizations", quick)
+    with compilation.as_users_do():
+        yield NormNet
 
 
 @pytest.fixture(scope="session")

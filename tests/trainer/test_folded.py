@@ -89,20 +89,11 @@ def compiled(model, data, **options):
     return run
 
 
-@pytest.fixture
-def quick_once():
-    """Compiles without XLA's optimisations, for one test: others look at what XLA makes of a step."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 def assert_close(got, wanted):
     for one, other in zip(got, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4 * np.abs(other).max())
 
 
-@pytest.mark.usefixtures("quick_once")
 @pytest.mark.parametrize("name", list(MODELS))
 def test_loss_and_gradients_are_the_plain_ones(messy, name, monkeypatch):
     make = MODELS[name][0]

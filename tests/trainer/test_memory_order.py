@@ -23,7 +23,6 @@ from dorylax.trainer.vertex_order import OrderError
 pytestmark = [
     pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:.*cannot be split into graph tasks and stages:UserWarning"),
-    pytest.mark.usefixtures("quick_compilation"),
 ]
 
 EPOCHS = 5

@@ -44,12 +44,9 @@ WIDTHS = {"enter": (F + 2, H), "leave": (H, C)}
 
 
 @pytest.fixture(autouse=True)
-def quick_compilation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+def one_compilation(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(engine, "stage_sizes", lambda pieces, edge_chunk: StageSizes(V, 64))
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
     jax.config.update("jax_enable_x64", False)
 
 

@@ -25,10 +25,7 @@ from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.description import _digest
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning"),
-    pytest.mark.usefixtures("quick_compilation"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
 
 
 def interrupt(number):

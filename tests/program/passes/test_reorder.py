@@ -29,7 +29,7 @@ Model = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def double_precision() -> Iterator[None]:
-    with compilation.quickly(), jax.enable_x64(True):
+    with compilation.with_plain_loops(), jax.enable_x64(True):
         yield
 
 

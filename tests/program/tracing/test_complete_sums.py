@@ -33,8 +33,8 @@ CHOSEN = {"none": (), "all": PASSES, "not fused": tuple(name for name in PASSES 
 
 
 @pytest.fixture(autouse=True)
-def quick_compilation() -> Iterator[None]:
-    with compilation.quickly():
+def plain_loops() -> Iterator[None]:
+    with compilation.with_plain_loops():
         yield
 
 

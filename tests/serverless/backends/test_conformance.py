@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 from collections.abc import Iterator
 
-import jax
 import numpy as np
 import pytest
 from support.backends import (
@@ -31,18 +30,8 @@ from dorylax.serverless.rows import padded_operands
 from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
-    """Here and in the processes that are started from here."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-        yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module", params=BACKENDS)
-def opened(request: pytest.FixtureRequest, quick_compilation: None) -> Iterator[Opened]:
+def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
     """One backend for all tests of it: each starts processes."""
     with BACKENDS[request.param]() as found:
         yield found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -165,14 +164,6 @@ def target_of(program: Any, var: Any) -> ResultTarget:
     return ResultTarget("sums" if isinstance(found, Summed) else "free")
 
 
-@pytest.fixture
-def quick_compilation() -> Iterator[None]:
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("name", ["GATConv", "GINConv", "MPNNConv", "sharing"])
 def test_stages_of_models_give_on_padded_parts_what_they_give_on_all_rows(name: str) -> None:
     """In float64, so that only a mistake is larger than rounding."""

@@ -20,10 +20,7 @@ from dorylax.trainer.step import gradient
 from dorylax.trainer.step.arrays import EpochInputs
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning"),
-    pytest.mark.usefixtures("quick_compilation"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
 
 ADAM = optax.adam(0.02)  # one object, so that runs share what they compile
 MODELS = {

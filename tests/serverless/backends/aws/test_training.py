@@ -25,11 +25,11 @@ from dorylax.serverless.backends.aws import make
 
 EPOCHS = 6
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
+pytestmark = pytest.mark.usefixtures("one_compilation")
 
 
 @pytest.fixture(scope="module")
-def sandboxes(quick_compilation: None) -> Iterator[list[Emulated]]:
+def sandboxes(one_compilation: None) -> Iterator[list[Emulated]]:
     need_emulator()
     with emulated(2) as found:
         yield found
