@@ -16,7 +16,7 @@ import pytest
 from dorylax.cli import seeds
 from dorylax.config import RunConfig
 from dorylax.experiments import load as load_sweeps
-from dorylax.experiments.folder import locked, read_study
+from dorylax.experiments.folder import LOCK, locked, read_study
 from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.datasets import load
 from dorylax.observers.progress import ProgressBar
@@ -123,7 +123,7 @@ def test_table_for_people(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     run = Path(out.splitlines()[-1].removeprefix("run directory: "))
     assert run.parent == Path("runs")
     assert run.name.endswith("-communities-gcn")
-    assert {path.name for path in run.iterdir()} == {"seed-0", "seed-1", *_FILES}
+    assert {path.name for path in run.iterdir()} == {"seed-0", "seed-1", LOCK, *_FILES}
     assert RunConfig.load(run / "seed-1" / "config.yaml").train.seed == 1
 
 
