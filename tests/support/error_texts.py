@@ -45,8 +45,8 @@ class Recorder:
         _after(click.testing.CliRunner, "invoke", self._commanded)
         _after(subprocess, "run", self._ran)
 
-    def finish(self) -> None:
-        """Writes what was heard."""
+    def pytest_sessionfinish(self) -> None:
+        """Writes what was heard, while pytest-xdist still waits for this process."""
         lines = sorted(json.dumps(text) for text in self._texts)
         self._path.write_text("".join(f"{line}\n" for line in lines))
 
@@ -95,4 +95,4 @@ def configure(config: pytest.Config) -> None:
         return
     recorder = Recorder(Path(f"{path}.{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"))
     recorder.start()
-    config.add_cleanup(recorder.finish)
+    config.pluginmanager.register(recorder)
