@@ -15,6 +15,7 @@ from support.pipelines import compiled_once, messy_data
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller
+from dorylax.serverless.config import TensorConfig
 
 GRAPH = messy_data(32, 120)
 EPOCHS = 2
@@ -118,7 +119,7 @@ def test_nothing_is_put_back_of_a_synchronous_run() -> None:
 
 
 def test_what_a_controller_has_learnt_is_put_back_where_it_is_used() -> None:
-    learning = {"tensor": {"autotune": True}}
+    learning = {"tensor": TensorConfig(autotune=True)}
     with running(**learning) as run:
         saved = trained(run)
         records = [save_controller(server) for server in servers(run)]
@@ -130,6 +131,6 @@ def test_what_a_controller_has_learnt_is_put_back_where_it_is_used() -> None:
         restore_controller(server, changed)
         assert save_controller(server) == changed
         assert server.controller.limit.slots == server.autotuner.limit
-    with running(tensor={"relaunches": 0}) as plain:
+    with running(tensor=TensorConfig(relaunches=0)) as plain:
         restore_controller(servers(plain)[0], changed)
         assert save_controller(servers(plain)[0]) == {"stragglers": None, "autotuner": None}
