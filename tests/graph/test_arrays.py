@@ -45,5 +45,5 @@ def test_only_a_permuted_index_is_ambiguous() -> None:
     for index in (range(3), range(7, 10), [2, 2, 1], list("bca")):
         assert as_array("a", pd.Series(values, index=index)).tolist() == [5, 6, 7]
     for index in (range(2, -1, -1), [1, 0, 2]):
-        with pytest.raises(GraphError, match="numbered in another order"):
+        with pytest.raises(GraphError, match="numbered in a different order"):
             as_array("a", pd.Series(values, index=index))
