@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, final
 
 from dorylax.experiments.jobs import execute_side_by_side
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import USUAL, DataCache, RunOptions, directory, error_file, execute, inspect
-from dorylax.experiments.sweep import Sweep
+from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.table import write_tables
 from dorylax.experiments.watcher import Watcher
 
@@ -28,9 +28,9 @@ def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
     return {run.key: RunOutcome(run, "open") if folder is None else inspect(folder, run) for run in sweep.runs}
 
 
-def has_begun(sweep: Sweep, folder: Path) -> bool:
-    """Whether any run of the sweep has a directory, or has failed before it made one."""
-    return any(directory(folder, run).exists() or error_file(folder, run).exists() for run in sweep.runs)
+def has_begun(runs: Iterable[Run], folder: Path) -> bool:
+    """Whether any of the runs has a directory, or has failed before it made one."""
+    return any(directory(folder, run).exists() or error_file(folder, run).exists() for run in runs)
 
 
 def carry_out(
@@ -77,7 +77,7 @@ def carry_out(
             stopped = "terminated"
         except KeyboardInterrupt:
             stopped = "interrupted"
-    if folder is not None and any(folder.iterdir()):
+    if folder is not None and has_begun([one.run for one in outcomes.values()], folder):
         if stopped is not None:  # some may have come to their end before they were stopped
             outcomes |= {key: inspect(folder, one.run) for key, one in outcomes.items() if one.status == "open"}
         write_tables(list(outcomes.values()), folder)

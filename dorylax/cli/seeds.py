@@ -52,7 +52,7 @@ def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], St
                 return list(known.values()), "interrupted"
         bars = stack.enter_context(_ProgressBars())
         outcomes, stopped = carry_out(known, folder, bars, options=RunOptions(failures=TrainingError), cache=cache)
-        if folder is not None and has_begun(sweep, folder):
+        if folder is not None and has_begun(sweep.runs, folder):
             write_sweep(folder, sweep, [])
     return list(outcomes.values()), stopped
 
