@@ -72,9 +72,9 @@ def locked(folder: Path) -> Iterator[None]:
     with (folder / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not (folder / LOCK).exists() or not os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
-                raise BlockingIOError  # removed by the one that had it, which has just ended
-        except BlockingIOError:
+            if not os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
+                raise BlockingIOError
+        except (BlockingIOError, FileNotFoundError):  # or removed by the one that had it, which has just ended
             raise ConfigError(
                 f"another process runs a sweep in {folder}: wait for it, or give another folder by --out"
             ) from None
