@@ -22,6 +22,7 @@ from dorylax.experiments.folder import read_study
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.run import _jobs, main
+from dorylax.experiments.runner import error_file
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import load, read
 from dorylax.runs.directory import RunDirectory
@@ -365,9 +366,13 @@ def test_nothing_runs_any_more_when_the_results_are_written(
     """Ctrl-C may come at any moment; a run that ended meanwhile is done."""
     events = []
 
-    def execute(runs: list[Run], *_: object) -> Iterator[RunOutcome]:
+    def execute(runs: list[Run], folder: Path, *_: object) -> Iterator[RunOutcome]:
         try:
-            yield from (RunOutcome(run, "failed", error="x") for run in runs)
+            for run in runs:
+                error = error_file(folder, run)
+                error.parent.mkdir(exist_ok=True)
+                error.write_text("x")
+                yield RunOutcome(run, "failed", error="x")
         finally:
             events.append("all stopped")
 

@@ -45,6 +45,7 @@ def plain_loops() -> Iterator[None]:
         yield
 
 
+@pytest.mark.timeout(900)  # Hypothesis takes up to five minutes to make a failing program small
 @settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(
     model=random_models(),

@@ -183,5 +183,6 @@ def _hoisted(analysis: StepAnalysis) -> frozenset[Var]:
             chosen.update(equation.outvars)
     for equation in reversed(constant):
         if any(var in chosen for var in equation.outvars):
+            chosen.update(equation.outvars)  # all of them: one equation runs once or in every epoch
             chosen.update(variables(equation.invars))
     return frozenset(chosen)

@@ -47,12 +47,25 @@ def _attention(p: Any, g: Any, x: Any, weight: Any) -> Any:
     return ops.gather(g, x @ p["a"] @ p["b"], alpha)
 
 
+def _halves(p: Any, g: Any, x: Any, weight: Any) -> Any:
+    """One equation makes both halves; only one of them is gathered."""
+    left, right = jnp.split(x, [2], axis=1)
+    return ops.gather(g, jnp.tanh(ops.gather(g, left) @ p["a"][:2] + right @ p["a"][2:]) @ p["b"], weight)
+
+
+def _sorted(p: Any, g: Any, x: Any, weight: Any) -> Any:
+    """Sorting also gives the order, which nothing reads."""
+    return ops.gather(g, jnp.tanh(ops.gather(g, jnp.sort(x, axis=1)) @ p["a"]) @ p["b"], weight)
+
+
 MODELS: dict[str, Callable[..., Any]] = {
     "plain": _plain,
     "dropout": _dropout,
     "dropout after": _dropout_after,
     "product first": _product_first,
     "attention": _attention,
+    "halves": _halves,
+    "sorted": _sorted,
 }
 CASES = {
     name: zoo.Case(lambda dtype, f=f: (f, {k: np.zeros(s, dtype) for k, s in SHAPES.items()}), ("x", "weight"))
