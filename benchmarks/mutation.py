@@ -38,7 +38,7 @@ MOST_SURVIVORS = 0.1
 
 DECIDING = (
     *("pipeline/**/staleness.py", "pipeline/**/gate.py", "pipeline/**/stamps.py", "pipeline/**/buffers.py"),
-    *("pipeline/**/guard.py", "pipeline/**/saved.py", "pipeline/**/progress.py", "pipeline/parameters/policy/[!_]*.py"),
+    *("pipeline/**/guard.py", "pipeline/**/saved.py", "pipeline/progress.py", "pipeline/parameters/policy/[!_]*.py"),
     *(f"pipeline/parameters/{name}.py" for name in ("sequencer", "server", "stash", "assembly")),
     *(f"pipeline/parameters/{name}.py" for name in ("ordered_sum", "epochs_seen", "group")),
     *("pipeline/transport/delivery.py", "pipeline/**/counters.py"),

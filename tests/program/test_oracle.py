@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import pytest
-from support import compilation, zoo
+from support import zoo
 from support.covering import pairwise
 from support.oracle import assert_same, exact_gradients, oracle
 from support.reference import Intervals, ReferenceExecutor, interpret
@@ -34,12 +33,6 @@ FACTORS: dict[str, Any] = {
     **{name: [True, False] for name in PASSES},
     "dtype": ["float64", "float32"],
 }
-
-
-@pytest.fixture(autouse=True)
-def plain_loops() -> Iterator[None]:
-    with compilation.with_plain_loops():
-        yield
 
 
 @functools.lru_cache(maxsize=128)

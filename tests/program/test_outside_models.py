@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
-from support import compilation
 from support.outside import OUTSIDE
 from support.outside.measure import (
     CUTS,
@@ -32,12 +30,6 @@ EXACT = [name for name, case in OUTSIDE.items() if case.refused is None]
 REFUSED = [name for name, case in OUTSIDE.items() if case.refused is not None]
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "models.md"
 WAYS = list(itertools.product(("float64", "float32"), CUTS))
-
-
-@pytest.fixture(autouse=True)
-def plain_loops() -> Iterator[None]:
-    with compilation.with_plain_loops():
-        yield
 
 
 @functools.lru_cache(maxsize=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import compilation
 from support.graphs import messy_graph
 from support.oracle import assert_same, oracle
 from support.random_programs import C, F, RandomModel, random_models
@@ -37,12 +35,6 @@ def data() -> RunData:
     labels = rng.integers(0, C, V).astype(np.int32)
     weights = training_weights(rng.random(V) < 0.7, "float64")
     return RunData(GRAPH, (rng.normal(size=(V, F)), rng.uniform(0.5, 1.5, E)), labels, weights)
-
-
-@pytest.fixture(autouse=True)
-def plain_loops() -> Iterator[None]:
-    with compilation.with_plain_loops():
-        yield
 
 
 @pytest.mark.timeout(900)  # Hypothesis takes up to five minutes to make a failing program small

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import compilation
 from support.graphs import messy_graph
 from support.oracle import assert_same, distances, oracle
 from support.reference import Intervals, ReferenceExecutor, compile_whole, interpret
@@ -38,12 +37,6 @@ DATA = RunData(GRAPH, (X, EDGES), np.where(MASK, LABELS, -1).astype(np.int32), t
 PARAMS = {name: RNG.normal(size=shape).astype(np.float32) for name, shape in {"a": (F, 2), "b": (2, 2)}.items()}
 WHOLE: dict[Any, int] = {"vertex": V, "edge": E}
 UNEVEN = (0, 1, 5, 6, 9, V)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def plain_loops() -> Iterator[None]:
-    with compilation.with_plain_loops():
-        yield
 
 
 def spec_of(data: RunData, dtype: str = "float32") -> DataSpec:

@@ -11,38 +11,32 @@ from unittest import mock
 import jax
 from jax._src import compiler
 
-_VARIABLE = "JAX_DISABLE_MOST_OPTIMIZATIONS"
+_FUSION = "xla_cpu_use_fusion_emitters"
+_QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": f"--{_FUSION}=false"}
 
 
 def quickly() -> None:
-    """For the whole session, here and in the processes that tests start."""
-    os.environ[_VARIABLE] = "1"
+    """For the whole session, here and in the processes that tests start; before JAX has compiled anything.
+
+    XLA's fusion emitters take half of the time for an operation on its own, in which nothing is to be fused.
+    """
+    os.environ.update(_QUICK)
     jax.config.update("jax_disable_most_optimizations", True)
 
 
 @contextlib.contextmanager
 def as_users_do() -> Iterator[None]:
     """With all optimisations, for tests of what XLA makes of a function."""
-    del os.environ[_VARIABLE]
-    jax.config.update("jax_disable_most_optimizations", False)
-    try:
-        yield
-    finally:
-        quickly()
-
-
-@contextlib.contextmanager
-def with_plain_loops() -> Iterator[None]:
-    """In this process, without XLA's fusion emitters, for tests that go operation by operation.
-
-    The emitters take half of the time for an operation on its own, in which nothing is to be fused. JAX has no setting for
-    them outside a `jax.jit`; `XLA_FLAGS` would be for the whole process.
-    """
-    plainly: Any = compiler.get_compile_options
+    quick: Any = compiler.get_compile_options
 
     def options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **others: Any) -> Any:
-        overrides = {"xla_cpu_use_fusion_emitters": False, **(env_options_overrides or {})}
-        return plainly(*args, env_options_overrides=overrides, **others)
+        return quick(*args, env_options_overrides={_FUSION: True, **(env_options_overrides or {})}, **others)
 
-    with mock.patch.object(compiler, "get_compile_options", options):
-        yield
+    for name in _QUICK:
+        del os.environ[name]
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        with mock.patch.object(compiler, "get_compile_options", options):
+            yield
+    finally:
+        quickly()

@@ -109,7 +109,7 @@ def assert_same(
     assert abs(float(result.loss) - float(loss)) <= tolerance * abs(float(loss))
     if result.metrics:
         np.testing.assert_array_equal(result.metrics["counts"], counts)
-    rounding = 8 * np.finfo(dtype).eps * float(optax.global_norm(gradients)) if with_zeros else 0.0
+    rounding = 8 * np.finfo(dtype).eps * float(optax.tree.norm(gradients)) if with_zeros else 0.0
     found = distances(result.gradients, gradients, rounding=rounding)
     far = {path: distance for path, distance in found.items() if not distance <= tolerance}
     if far and exact is not None:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import compilation, zoo
+from support import zoo
 from support.oracle import assert_same, oracle
 from support.reference import Intervals, ReferenceExecutor, interpret
 
@@ -29,7 +29,7 @@ Model = Callable[..., Any]
 
 @pytest.fixture(autouse=True)
 def double_precision() -> Iterator[None]:
-    with compilation.with_plain_loops(), jax.enable_x64(True):
+    with jax.enable_x64(True):
         yield
 
 

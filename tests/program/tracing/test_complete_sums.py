@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support import compilation, zoo
+from support import zoo
 from support.covering import pairwise
 from support.oracle import TOLERANCE, assert_same, oracle
 from support.reference import Intervals, ReferenceExecutor, interpret
@@ -30,12 +29,6 @@ FACTORS: dict[str, Any] = {
     "dtype": ["float64", "float32"],
 }
 CHOSEN = {"none": (), "all": PASSES, "not fused": tuple(name for name in PASSES if name != "fuse")}
-
-
-@pytest.fixture(autouse=True)
-def plain_loops() -> Iterator[None]:
-    with compilation.with_plain_loops():
-        yield
 
 
 @functools.lru_cache(maxsize=64)

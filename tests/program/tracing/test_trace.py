@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen, nnx
-from support import compilation
 from support.graphs import messy_graph
 from support.linen_models import LinenGCN
 from support.oracle import assert_same, oracle
@@ -33,12 +32,6 @@ SPEC = DataSpec((RowSpec("vertex", (F,)),), RowSpec("vertex", (), "int32", "labe
 PARAMS = {"w": RNG.normal(size=(F, C)).astype(np.float32)}
 WHOLE: dict[Any, int] = {"vertex": V, "edge": E}
 UNEVEN = (0, 2, 3, 9, V)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def plain_loops() -> Iterator[None]:
-    with compilation.with_plain_loops():
-        yield
 
 
 def executor_of(program: Program, data: RunData = DATA) -> ReferenceExecutor:
