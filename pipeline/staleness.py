@@ -214,14 +214,13 @@ class Ledger:
         return self.min_epoch if self.min_epoch > self.newest_started else None
 
     def synchronise(self) -> int:
-        """Makes all epochs that nobody has started synchronous, with a barrier before the first of them.
+        """Makes all epochs that nobody has started synchronous. Nobody starts the first before all have finished the others.
 
         Returns:
             The first of them; that of the first call where there were several.
         """
         if self._synchronous_from is None:
             self._synchronous_from = self.newest_started + 1
-            self.barrier(self._synchronous_from)
         return self._synchronous_from
 
     @property
