@@ -6,18 +6,23 @@ A change that is meant to change them records the file again (`python tests/gold
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
+from support import compilation
 
 from golden.cases import CASES, FEW, FILE, Case, fingerprint, processor
 
 
 @pytest.fixture(autouse=True, scope="module")
-def compiled_anew() -> None:
+def compiled_as_recorded() -> Iterator[None]:
     jax.clear_caches()  # what other tests have compiled otherwise rounds otherwise
+    with compilation.with_fusion():
+        yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="module")

@@ -27,16 +27,23 @@ def quickly() -> None:
 @contextlib.contextmanager
 def as_users_do() -> Iterator[None]:
     """With all optimisations, for tests of what XLA makes of a function."""
+    for name in _QUICK:
+        del os.environ[name]
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        with with_fusion():
+            yield
+    finally:
+        quickly()
+
+
+@contextlib.contextmanager
+def with_fusion() -> Iterator[None]:
+    """In this process, with XLA's fusion emitters, for results that were recorded with them: they round otherwise."""
     quick: Any = compiler.get_compile_options
 
     def options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **others: Any) -> Any:
         return quick(*args, env_options_overrides={_FUSION: True, **(env_options_overrides or {})}, **others)
 
-    for name in _QUICK:
-        del os.environ[name]
-    jax.config.update("jax_disable_most_optimizations", False)
-    try:
-        with mock.patch.object(compiler, "get_compile_options", options):
-            yield
-    finally:
-        quickly()
+    with mock.patch.object(compiler, "get_compile_options", options):
+        yield
