@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, final
 
+from annotated_types import Unit
 from pydantic import Field, model_validator
 
 from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
@@ -47,7 +48,7 @@ class TensorConfig(Section):
         default=False, description="fewer concurrent calls while graph tasks queue up, more while they drain (Dorylus)"
     )
     attempts: Count = Field(default=10, description="failed calls of one task after which the run fails")
-    deadline: Positive | None = Field(
+    deadline: Annotated[Positive, Unit("seconds")] | None = Field(
         default=None, description="seconds after which a call counts as failed; null: never inline, 900 elsewhere"
     )
     relaunch: Annotated[float, Field(gt=1)] = Field(
@@ -59,11 +60,13 @@ class TensorConfig(Section):
     transport: TransportName = Field(
         default="ipc", description="how workers fetch data; tcp: loopback, encrypted with keys made for the run"
     )
-    latency: Annotated[float, Field(ge=0)] = Field(
+    latency: Annotated[float, Field(ge=0), Unit("seconds")] = Field(
         default=0.0, description="seconds that each worker request takes on top of its bytes"
     )
-    bandwidth: Positive | None = Field(default=None, description="bytes per second of each worker; null: unlimited")
-    cold_start: Annotated[float, Field(ge=0)] = Field(
+    bandwidth: Annotated[Positive, Unit("bytes per second")] | None = Field(
+        default=None, description="bytes per second of each worker; null: unlimited"
+    )
+    cold_start: Annotated[float, Field(ge=0), Unit("seconds")] = Field(
         default=0.0, description="extra seconds that a worker takes to start"
     )
     streaming: bool = Field(

@@ -70,7 +70,7 @@ def problem(field: FieldInfo, value: object, kind: str) -> str:
         kind: of pydantic's error.
 
     Returns:
-        `must be ≥ 1, got 0`.
+        `must be ≥ 1, got 0`; where the field has an `annotated_types.Unit`, `must be > 0 (seconds), got 0`.
     """
     if names := choices(field):
         hint = did_you_mean(value, names) if isinstance(value, str) else ""
@@ -81,8 +81,9 @@ def problem(field: FieldInfo, value: object, kind: str) -> str:
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
         wanted = bound_words(field)
     elif kind == "finite_number":
-        wanted = "finite"
-    return f"must be {wanted}, got {shown(value)}"
+        return f"must be finite, got {shown(value)}"
+    unit = "".join(f" ({entry.unit})" for entry in _constraints(field) if isinstance(entry, annotated_types.Unit))
+    return f"must be {wanted}{unit}, got {shown(value)}"
 
 
 def _constraints(field: FieldInfo) -> Iterator[Any]:
