@@ -39,11 +39,12 @@ def as_users_do() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_fusion() -> Iterator[None]:
-    """In this process, with XLA's fusion emitters, for results that were recorded with them: they round otherwise."""
+    """With XLA's fusion emitters, for results that were recorded with them: they round otherwise."""
     quick: Any = compiler.get_compile_options
 
     def options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **others: Any) -> Any:
         return quick(*args, env_options_overrides={_FUSION: True, **(env_options_overrides or {})}, **others)
 
-    with mock.patch.object(compiler, "get_compile_options", options):
+    with mock.patch.dict(os.environ), mock.patch.object(compiler, "get_compile_options", options):
+        os.environ.pop("XLA_FLAGS", None)  # of processes that are started
         yield
