@@ -46,5 +46,6 @@ def with_fusion() -> Iterator[None]:
         return quick(*args, env_options_overrides={_FUSION: True, **(env_options_overrides or {})}, **others)
 
     with mock.patch.dict(os.environ), mock.patch.object(compiler, "get_compile_options", options):
-        os.environ.pop("XLA_FLAGS", None)  # of processes that are started
+        for name in _QUICK:  # processes that were started had all optimisations
+            os.environ.pop(name, None)
         yield
