@@ -27,8 +27,6 @@ def quickly() -> None:
 @contextlib.contextmanager
 def as_users_do() -> Iterator[None]:
     """With all optimisations, for tests of what XLA makes of a function."""
-    for name in _QUICK:
-        del os.environ[name]
     jax.config.update("jax_disable_most_optimizations", False)
     try:
         with with_fusion():
@@ -39,13 +37,16 @@ def as_users_do() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_fusion() -> Iterator[None]:
-    """With XLA's fusion emitters, for results that were recorded with them: they round otherwise."""
+    """With XLA's fusion emitters here, which round otherwise, and all optimisations in processes that are started.
+
+    So it was when the golden runs were recorded.
+    """
     quick: Any = compiler.get_compile_options
 
     def options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **others: Any) -> Any:
         return quick(*args, env_options_overrides={_FUSION: True, **(env_options_overrides or {})}, **others)
 
     with mock.patch.dict(os.environ), mock.patch.object(compiler, "get_compile_options", options):
-        for name in _QUICK:  # processes that were started had all optimisations
+        for name in _QUICK:
             os.environ.pop(name, None)
         yield
