@@ -43,7 +43,6 @@ def protect(socket: zmq.Socket[bytes], keys: RunKeys, transport: str) -> None:
     if keys.server_secret is None:
         raise ValueError("a server over tcp needs the servers' secret key, which RunKeys.to_json leaves out")
     socket.curve_server = 1
-    socket.curve_publickey = keys.server_public
     socket.curve_secretkey = keys.server_secret
 
 
