@@ -17,6 +17,7 @@ import numpy as np
 
 from dorylax.graph.shard import Shard
 from dorylax.ops.primitives.structure import Direction
+from dorylax.pipeline.asynchrony.base import BlocksRead
 from dorylax.pipeline.guard import Guard
 from dorylax.pipeline.stamps import NEVER, Stamps
 
@@ -112,24 +113,20 @@ class MergeBuffer:
 
     def __init__(self, shard: Shard, shape: Sequence[int], dtype: Any) -> None:
         self._merge = shard.merge()
-        self._num_rows = shard.last - shard.first
+        self._bounds, self._num_rows = shard.bounds, shard.last - shard.first
         self.rows = np.zeros((self._merge.size, *shape), dtype)
         self._own = len(shard.bounds) - 1
         first = int(self._merge.starts[-1])
         self._places = {peer: (begin, end) for peer, begin, end in self._merge.received}
         self._first_received = first
-        self.stamps = Stamps(self._own)
-        self.received = Stamps(self._merge.size - first)
+        self.stamps = Stamps(self._own + self._merge.size - first)
+        # The same memory: a block for each interval of the server, and one for each row received.
+        self.own_epochs, self.received_epochs = np.split(self.stamps.epochs, [self._own])
         self._shipped = np.full(len(shard.ghosts["in"]), NEVER, np.int64)
         contributors = self._merge.contributors
         ghosts = np.repeat(np.arange(len(self._shipped)), np.diff(contributors.offsets))
         self._touched = [ghosts[contributors.neighbours == interval] for interval in range(self._own)]
         self.guard = Guard()
-
-    async def wait(self, epoch: int) -> None:
-        """Until everything that the server's rows are summed from is of this epoch or a later one."""
-        await self.stamps.wait(epoch)
-        await self.received.wait(epoch)
 
     async def publish(self, interval: int, rows: Any, epoch: int) -> None:
         """Writes the partial sums of one of the server's own intervals, in order of its sources."""
@@ -137,7 +134,7 @@ class MergeBuffer:
 
         def write() -> None:
             self.rows[first:last] = rows
-            self.stamps.epochs[interval] = epoch
+            self.own_epochs[interval] = epoch
 
         await settled(self.guard.write(write))
         self.stamps.changed()
@@ -155,12 +152,12 @@ class MergeBuffer:
         where = begin + places
 
         def write() -> None:
-            newer = epochs >= self.received.epochs[where - self._first_received]
+            newer = epochs >= self.received_epochs[where - self._first_received]
             self.rows[where[newer]] = rows[newer]
-            self.received.epochs[where[newer] - self._first_received] = epochs[newer]
+            self.received_epochs[where[newer] - self._first_received] = epochs[newer]
 
         await settled(self.guard.write(write))
-        self.received.changed()
+        self.stamps.changed()
 
     def due(self, interval: int) -> tuple[np.ndarray, np.ndarray]:
         """Ghosts of which an interval just completed a newer sum: to be sent to their owners, once per epoch.
@@ -176,7 +173,7 @@ class MergeBuffer:
         counts = np.diff(contributors.offsets)[mine]
         entries = _ranges(contributors.offsets[mine], counts)
         starts = np.cumsum(counts) - counts
-        oldest = np.minimum.reduceat(self.stamps.epochs[contributors.neighbours[entries]], starts)
+        oldest = np.minimum.reduceat(self.own_epochs[contributors.neighbours[entries]], starts)
         newer = oldest > self._shipped[mine]
         chosen = mine[newer]
         self._shipped[chosen] = oldest[newer]
@@ -198,14 +195,21 @@ class MergeBuffer:
 
     def reads(self, first: int, last: int) -> Reads:
         """What summing the entries of rows `first:last` amounts to; to be called while reading."""
+        return reads(self._counts(first, last), self.stamps.epochs)
+
+    def blocks_read(self, interval: int) -> BlocksRead:
+        """What the sums for one of the server's own intervals are made of."""
+        counts = self._counts(self._bounds[interval], self._bounds[interval + 1])
+        return BlocksRead(counts, interval, np.arange(len(counts)) < self._own)
+
+    def _counts(self, first: int, last: int) -> np.ndarray:
+        """How many entries of each block of `stamps` rows `first:last` are summed from, int64 `[B]`."""
         offsets = self._merge.rows.offsets
         entries = self._merge.rows.neighbours[offsets[first] : offsets[last]]
         blocks = np.searchsorted(self._merge.starts, entries, side="right") - 1
         received = entries >= self._first_received
-        epochs = np.empty(len(entries), np.int64)
-        epochs[~received] = self.stamps.epochs[blocks[~received]]
-        epochs[received] = self.received.epochs[entries[received] - self._first_received]
-        return reads(np.ones(len(entries), np.int64), epochs)
+        blocks[received] = self._own + entries[received] - self._first_received
+        return np.bincount(blocks, minlength=len(self.stamps.epochs))
 
 
 @final
@@ -254,6 +258,11 @@ class PartsBuffer:
         counts = np.ones(len(self.stamps.epochs), np.int64)
         counts[interval] = 0
         return reads(counts, self.stamps.epochs)
+
+    def blocks_read(self, interval: int, server: range) -> BlocksRead:
+        """What `totals` is made of for an interval, where these are those of its server."""
+        numbers = np.arange(len(self.stamps.epochs))
+        return BlocksRead(np.ones_like(numbers), interval, (server.start <= numbers) & (numbers < server.stop))
 
 
 def reads(counts: np.ndarray, epochs: np.ndarray) -> Reads:

@@ -16,6 +16,7 @@ from dorylax.settings.section import Count, PathText, Section, Text
 
 Mode = Literal["no-pipe", "pipe", "async"]
 Update = Literal["per_epoch", "per_interval"]
+Prediction = Literal["none", "linear", "optimizer"]
 ClockKind = Literal["real", "virtual"]
 
 
@@ -42,6 +43,17 @@ class PipelineConfig(Section):
     staleness: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
         description="S in async: an interval may start epoch e while e ≤ min_epoch + S; null: 0 with async",
+    )
+    freshness: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="with async, the share of what a gather reads that has to be of this epoch before it starts: 0 waits "
+        "for nothing, 1 is the barrier of pipe; null: 0 with async",
+    )
+    predict_weights: Prediction | None = Field(
+        default=None,
+        description="with async, what an interval that runs ahead of the newest weights computes with: these (none), or "
+        "what they should be by then, judging by their last change (linear) or by what the optimizer would do with the last "
+        "gradient (optimizer); needs per_epoch; null: none with async",
     )
     update: Update | None = Field(
         default=None,
@@ -115,7 +127,9 @@ class PipelineConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> PipelineConfig:
-        filled = {"staleness": 0 if self.mode == "async" else None, "update": "per_epoch"}
+        filled: dict[str, Any] = {"update": "per_epoch"}
+        if self.mode == "async":
+            filled |= {"staleness": 0, "freshness": 0.0, "predict_weights": "none"}
         for name, value in filled.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
@@ -126,7 +140,7 @@ class PipelineConfig(Section):
 
     def _check_mode(self) -> None:
         if self.synchronous:
-            for name in ("staleness", "switch_margin"):
+            for name in ("staleness", "freshness", "predict_weights", "switch_margin"):
                 if (value := getattr(self, name)) is not None:
                     raise ConfigError.of(
                         f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"
@@ -141,6 +155,12 @@ class PipelineConfig(Section):
                     "pipeline.reorder",
                     f"= true needs pipeline.mode=async, got {self.mode}, which always reorders: leave it out",
                 )
+        if self.predict_weights not in (None, "none") and self.update == "per_interval":
+            raise ConfigError.of(
+                "pipeline.predict_weights",
+                f"= {self.predict_weights} needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "
+                "change one of them",
+            )
         if not self.interval_step_scaling and self.update != "per_interval":
             raise ConfigError.of(
                 "pipeline.interval_step_scaling", "= false needs pipeline.update=per_interval: change one of them"

@@ -102,7 +102,7 @@ class Driver:
         functions = self._functions
         given = self._given(pulled.params, pulled.state, epoch)
         values = dict(zip(functions.given, given, strict=True)) | self._constants
-        key = (epoch, None if functions.of_epoch else pulled.version)
+        key = (epoch, None if functions.of_epoch else (pulled.version, pulled.ahead))
         if self._last is None or self._last[0] != key:
             results = functions.before(*given, *self._constants.values()) if functions.shown else []
             self._last = (key, dict(zip(functions.shown, map(_on_host, results), strict=True)))

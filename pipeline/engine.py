@@ -17,6 +17,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
 from dorylax.graph.shard import Shard, shards
 from dorylax.jax_internals import thread_settings
+from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.driver import Driver
@@ -31,7 +32,7 @@ from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.resources import Resources, cores, shares
 from dorylax.pipeline.run import PipelineRun, drain_calls
-from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller
+from dorylax.pipeline.saved import Saved, remembered, restore_buffers, restore_controller
 from dorylax.pipeline.setup import check_counts, check_optimizer, layout_for
 from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
@@ -202,6 +203,8 @@ class Pipeline:
                 update=config.update or "per_epoch",
                 interval_step_scaling=config.interval_step_scaling,
                 sync_every=config.sync_every,
+                predict_weights=config.predict_weights or "none",
+                remembered=None if saved is None else remembered(saved),
                 compute=workers,
                 opt_state=opt_state,
                 version=0 if saved is None else int(saved.record["version"]),
@@ -247,6 +250,7 @@ class Pipeline:
             parameter_servers=self.config.parameter_servers,
             one_at_a_time=self.config.mode == "no-pipe",
             copies_rows=not self.config.synchronous,
+            freshness=Asynchrony.of(self.config).freshness,
             transport=InProcessTransport(clock, None if times is None else modelled(times)),
             clock=clock,
             times=times,

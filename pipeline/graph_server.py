@@ -17,6 +17,7 @@ from dorylax.clock import Timed
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange
+from dorylax.pipeline.asynchrony import BlocksRead
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, Reads, RowBuffer
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.gate import Gate
@@ -26,6 +27,7 @@ from dorylax.pipeline.parameters import ParameterClient
 from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction
+from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.transport import Address, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 from dorylax.pipeline.visit import Visit
@@ -107,6 +109,7 @@ class GraphServer:
         self._workers = context.clock.workers(f"graph {shard.server}", threads)
         self._turn = asyncio.Semaphore(1) if context.one_at_a_time else None
         self._block_counts: dict[tuple[int, int], np.ndarray] = {}
+        self._quorums: dict[tuple[int, Stamps], Quorum | None] = {}
         self._pieces: dict[tuple[int, int], list[Piece]] = {}
         plan = context.plan
         self.buffers = [
@@ -133,6 +136,11 @@ class GraphServer:
     def num_intervals(self) -> int:
         """Intervals of this server."""
         return self.shard.num_intervals
+
+    @property
+    def intervals(self) -> range:
+        """Their numbers in the whole graph."""
+        return range(self.first_interval, self.first_interval + self.num_intervals)
 
     def lower_slots(self, most: int) -> None:
         """Begins no more than this many tensor tasks at a time, ≥ 1, from now on."""
@@ -183,16 +191,42 @@ class GraphServer:
         """The oldest epoch of rows that an interval in this epoch may read."""
         return self.gate.allowance.required_row_epoch(epoch)
 
-    async def wait(self, number: int, epoch: int) -> None:
-        """Until the rows of a publication are as new as they must be."""
-        constant = self.context.plan.publications[number].constant
-        await self.buffers[number].stamps.wait(-1 if constant else self.required(epoch))
+    async def wait(self, number: int, visit: Visit) -> None:
+        """Until the rows of a publication are as new as they must be, and as fresh as they should be."""
+        stamps = self.buffers[number].stamps
+        if self.context.plan.publications[number].constant:
+            await stamps.wait(-1)
+            return
+
+        def read() -> BlocksRead:
+            counts = self.block_counts(number, visit.interval)
+            return BlocksRead(counts, visit.interval, np.arange(len(counts)) < self.num_intervals)
+
+        await self.wait_for(stamps, visit, read)
+
+    async def wait_for(self, stamps: Stamps, visit: Visit, read: Callable[[], BlocksRead]) -> None:
+        """Until what an interval reads of a buffer is as new as it must be, and as fresh as it should be.
+
+        Args:
+            stamps: of the buffer.
+            visit: who reads.
+            read: what it reads in every epoch.
+        """
+        required = self.required(visit.epoch)
+        await stamps.wait(required)
+        if required >= visit.epoch:
+            return
+        key = (visit.interval, stamps)
+        if key not in self._quorums:
+            self._quorums[key] = self.context.freshness.quorum(read())
+        if (quorum := self._quorums[key]) is not None:
+            await stamps.wait(visit.epoch, quorum)
 
     async def copy(self, number: int, step: Step, visit: Visit) -> None:
         """Copies a publication's rows of the interval's in-neighbours into the visit, once per epoch."""
         if number in visit.copies:
             return
-        await self.wait(number, visit.epoch)
+        await self.wait(number, visit)
         buffer, sources = self.buffers[number], self.shard.unique_sources(visit.interval)
         counts = self.block_counts(number, visit.interval)
 

@@ -84,7 +84,8 @@ class GraphHost:
             pulled = await self.server.parameters.pull(number, epoch)
             values = driver.values(pulled, epoch)
             weights = tuple(jax.tree.leaves(pulled.params))
-            visit = Visit(interval, number, epoch, pulled.version, weights, values, self._constants[interval])
+            constants = self._constants[interval]
+            visit = Visit(interval, number, epoch, pulled.version, weights, values, constants, ahead=pulled.ahead)
             for step in self._plan.epoch:
                 await self._run(step, visit)
             await self.server.finish(visit)

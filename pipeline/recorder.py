@@ -58,6 +58,10 @@ class Recorder:
         """Notes an optimizer step; the gradients in it may be of several epochs."""
         self.timeline.add(Span("WU", "parameters", server, -1, -1, *times, version=version))
 
+    def predict(self, server: int, version: int, times: tuple[float, float]) -> None:
+        """Notes that weights to come were predicted of a version."""
+        self.timeline.add(Span("predict", "parameters", server, -1, -1, *times, version=version))
+
     def finish(self, server: int, interval: int, epoch: int, times: tuple[float, float]) -> None:
         """Notes that a parameter server has made an interval's complete gradient."""
         self.timeline.add(Span("finish", "parameters", server, interval, epoch, *times))

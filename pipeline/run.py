@@ -14,7 +14,7 @@ from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.saved import Saved, save_buffers, save_controller
+from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_remembered
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.base import Tree
 
@@ -138,7 +138,7 @@ class PipelineRun:
             "controllers": [save_controller(server) for server in servers],
         }
         # Synchronous epochs read nothing that they have not written.
-        return Saved({} if synchronous else save_buffers(servers), record)
+        return Saved({} if synchronous else save_buffers(servers) | save_remembered(self._parameters.newest()), record)
 
     def trace_events(self) -> list[dict[str, Any]]:
         """Chrome trace events of all tasks since the start."""

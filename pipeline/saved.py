@@ -6,9 +6,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
+import jax
 import numpy as np
 
 from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.parameters.messages import ServerState
+
+_REMEMBERED = "parameter servers/remembered"
 
 
 @final
@@ -40,8 +44,9 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
     if not saved.arrays:
         return
     named = dict(_named(servers))
-    if named.keys() != saved.arrays.keys():
-        differing = sorted(named.keys() ^ saved.arrays.keys())
+    there = {name for name in saved.arrays if not name.startswith(_REMEMBERED)}
+    if named.keys() != there:
+        differing = sorted(named.keys() ^ there)
         raise ValueError(f"the checkpoint is of another pipeline: {', '.join(differing[:3])} are in one of them only")
     for name, array in named.items():
         if array.shape != saved.arrays[name].shape or array.dtype != saved.arrays[name].dtype:
@@ -54,10 +59,21 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
     for server in servers:
         for stamps in (
             *(buffer.stamps for _, buffer in server.changing_buffers()),
-            *(stamps for merge in server.merges.values() for stamps in (merge.stamps, merge.received)),
+            *(merge.stamps for merge in server.merges.values()),
             *(parts.stamps for parts in server.changing_parts().values()),
         ):
             stamps.changed()
+
+
+def save_remembered(newest: ServerState) -> dict[str, np.ndarray]:
+    """What parameter servers remember of the last update, to predict weights."""
+    return {f"{_REMEMBERED} {k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(newest.remembered))}
+
+
+def remembered(saved: Saved) -> list[np.ndarray] | None:
+    """What `save_remembered` gave; None where there was nothing."""
+    count = sum(name.startswith(_REMEMBERED) for name in saved.arrays)
+    return [saved.arrays[f"{_REMEMBERED} {k}"] for k in range(count)] or None
 
 
 def save_controller(server: GraphServer) -> dict[str, Any]:
@@ -87,8 +103,8 @@ def _named(servers: Sequence[GraphServer]) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{where}/epochs {number}", buffer.stamps.epochs
         for number, merge in server.merges.items():
             yield f"{where}/sums {number}", merge.rows
-            yield f"{where}/sums {number} epochs", merge.stamps.epochs
-            yield f"{where}/sums {number} received", merge.received.epochs
+            yield f"{where}/sums {number} epochs", merge.own_epochs
+            yield f"{where}/sums {number} received", merge.received_epochs
             yield f"{where}/sums {number} shipped", merge.shipped
         for number, parts in server.changing_parts().items():
             for place, rows in enumerate(parts.rows):

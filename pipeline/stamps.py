@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -11,6 +11,24 @@ NEVER = -2
 """The stamp of rows that were never written; -1 is that of what is computed once, before epoch 0."""
 
 _FOREVER = np.iinfo(np.int64).max  # how new rows are where there are none
+
+
+class Quorum(NamedTuple):
+    """How much of what is read has to be new.
+
+    Attributes:
+        blocks: int64 `[M]`, the blocks that count.
+        weights: int64 `[M]`, how much each of them counts.
+        needed: how much the new ones have to count together, ≤ the sum of `weights`.
+    """
+
+    blocks: np.ndarray
+    weights: np.ndarray
+    needed: int
+
+    def met(self, epochs: np.ndarray, epoch: int) -> bool:
+        """Whether enough blocks, of these epochs, are of this epoch or a later one."""
+        return int(self.weights[epochs[self.blocks] >= epoch].sum()) >= self.needed
 
 
 @final
@@ -27,33 +45,29 @@ class Stamps:
     def __init__(self, count: int) -> None:
         self.epochs = np.full(count, NEVER, np.int64)
         self._oldest = NEVER  # as of the last `changed`
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: dict[asyncio.Future[None], tuple[int, Quorum | None]] = {}
         self.changed()
 
-    async def wait(self, epoch: int) -> None:
-        """Until every block is of this epoch or a later one."""
-        if self._oldest >= epoch:
+    async def wait(self, epoch: int, quorum: Quorum | None = None) -> None:
+        """Until every block, or a quorum of them, is of this epoch or a later one."""
+        if self._met(epoch, quorum):
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (epoch, future)
-        self._waiting.append(entry)
+        self._waiting[future] = (epoch, quorum)
         try:
             await future
         finally:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
+            self._waiting.pop(future, None)
 
     def changed(self) -> None:
         """Wakes who waited for what is there now; to be called on the event loop after epochs were written."""
-        oldest = int(self.epochs.min(initial=_FOREVER))
-        if oldest == self._oldest:
-            return
-        self._oldest = oldest
-        still = []
-        for epoch, future in self._waiting:
-            if oldest >= epoch:
-                if not future.done():
-                    future.set_result(None)
-            else:
-                still.append((epoch, future))
-        self._waiting = still
+        self._oldest = int(self.epochs.min(initial=_FOREVER))
+        for future in [future for future, entry in self._waiting.items() if self._met(*entry)]:
+            del self._waiting[future]
+            if not future.done():
+                future.set_result(None)
+
+    def _met(self, epoch: int, quorum: Quorum | None) -> bool:
+        if self._oldest >= epoch:
+            return True
+        return quorum is not None and quorum.met(self.epochs, epoch)

@@ -20,6 +20,7 @@ class Visit:
         number: its number in the whole graph.
         epoch: of the interval; -1 for what is computed once.
         version: of the weights that it has pulled; -1 before training.
+        ahead: by how many versions the weights are predicted beyond it.
         weights: their leaves.
         free: values without rows: parameters of one version, keys, constants.
         constants: the interval's rows that stay the same from epoch to epoch.
@@ -38,6 +39,7 @@ class Visit:
     values: dict[Var, Any] = dataclasses.field(default_factory=dict)
     copies: dict[int, Any] = dataclasses.field(default_factory=dict)
     background: list[asyncio.Task[None]] = dataclasses.field(default_factory=list)
+    ahead: int = 0
 
     def value(self, var: Var) -> Any:
         """A value that a step reads."""

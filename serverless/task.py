@@ -76,6 +76,7 @@ class TensorTask:
         flops: operations, an estimate.
         bytes_in: bytes that travel to the worker, parameters included.
         bytes_out: bytes that travel back, gradients included.
+        ahead: how many versions the weights are predicted beyond `version`; 0 for that version itself.
     """
 
     key: TaskKey
@@ -90,6 +91,7 @@ class TensorTask:
     flops: int
     bytes_in: int
     bytes_out: int
+    ahead: int = 0
 
 
 @final

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
-from dorylax.pipeline.parameters.messages import Applied, Arrived, Finish, Update
+from dorylax.pipeline.parameters.messages import Applied, Arrived, Finish, Pulled, ServerState, Tree, Update
+from dorylax.pipeline.parameters.prediction import Prediction
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.parameters.update import OptimizerStep
@@ -19,7 +20,7 @@ from dorylax.pipeline.transport.delivery import deliver
 T = TypeVar("T")
 
 # What the second number (of `order`) of a message or a computation says it is, after the epoch or the version.
-PULL, PUSH, FINISH, ARRIVED, UPDATES, APPLY = range(6)
+PULL, PUSH, FINISH, ARRIVED, UPDATES, APPLY, PREDICT = range(7)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 """Makes a task of a coroutine, and stops the run if it fails: `Clock.spawn`."""
@@ -36,10 +37,11 @@ class Compute(Protocol):
 
         Args:
             server: which one.
-            kind: "finish" (an interval's complete gradient) or "update" (an optimizer step).
+            kind: "finish" (an interval's complete gradient), "update" (an optimizer step) or "predict" (weights to come).
             work: what to compute; touches nothing that others change.
             num_bytes: of the parameters.
-            order: unlike that of any other work of the server: `(epoch, FINISH, interval)`, `(version, APPLY)`.
+            order: unlike that of any other work of the server: `(epoch, FINISH, interval)`, `(version, APPLY)`,
+                `(version, PREDICT, ahead)`.
 
         Returns:
             What `work` returns.
@@ -64,6 +66,7 @@ class ParameterEndpoint:
         server: its state.
         sequencer: on server 0, who numbers; None on the others.
         step: the optimizer.
+        prediction: of the weights of intervals that run ahead; None where they get the newest.
         finish: makes the complete gradient of an interval.
         transport: to the other servers.
         compute: where to compute.
@@ -83,6 +86,7 @@ class ParameterEndpoint:
         sequencer: Sequencer | None,
         *,
         step: OptimizerStep,
+        prediction: Prediction | None,
         finish: Finish,
         transport: Transport,
         compute: Compute,
@@ -93,6 +97,9 @@ class ParameterEndpoint:
         self._index, self._address = index, Address("parameter", index)
         self._peers = [Address("parameter", peer) for peer in range(num_servers) if peer != index]
         self._step, self._finish_with, self._transport = step, finish, transport
+        self._prediction = prediction
+        self._predicting = asyncio.Lock()
+        self._predicted: dict[tuple[int, int], Tree] = {}  # (version, ahead) -> parameters, of one version
         self._compute, self._spawn, self._on_applied = compute, spawn, on_applied
         self._num_bytes = payload_bytes(server.state.params)
         self._turn = asyncio.Condition()
@@ -105,7 +112,7 @@ class ParameterEndpoint:
         """
         match kind:
             case "pull":
-                return self.server.pull(*payload)
+                return await self._pull(*payload)
             case "push":
                 whole = self.server.push(payload)
                 if whole is not None:
@@ -118,6 +125,26 @@ class ParameterEndpoint:
             case _:
                 raise ValueError(f"parameter server {self._index} cannot answer {kind!r} from {sender}")
         return None
+
+    async def _pull(self, interval: int, epoch: int) -> Pulled:
+        newest, ahead = self.server.state, self.server.ahead(epoch)
+        if self._prediction is None or newest.remembered is None or not ahead:
+            return self.server.pull(interval, epoch)
+        params = await self._predict(self._prediction, newest, ahead)
+        return self.server.pull(interval, epoch, Pulled(newest.version, params, newest.state, ahead))
+
+    async def _predict(self, prediction: Prediction, newest: ServerState, ahead: int) -> Tree:
+        """Computes what several intervals will ask for once."""
+        key = (newest.version, ahead)
+        async with self._predicting:
+            if key not in self._predicted:
+                order = (newest.version, PREDICT, ahead)
+                params = await self._compute(
+                    self._index, "predict", lambda: prediction.predict(newest, ahead), self._num_bytes, order
+                )
+                same = {(v, n): tree for (v, n), tree in self._predicted.items() if v == newest.version}
+                self._predicted = same | {key: params}
+            return self._predicted[key]
 
     async def _finish(self, whole: Whole) -> None:
         interval, epoch = whole.pair
@@ -163,7 +190,12 @@ class ParameterEndpoint:
                 self.server.advance(await self._computed(update))
                 self._turn.notify_all()
 
-    async def _computed(self, update: Update) -> Any:
-        state = self.server.state
+    async def _computed(self, update: Update) -> ServerState:
+        last, prediction = self.server.state, self._prediction
+
+        def work() -> ServerState:
+            new = self._step(last, update)
+            return new if prediction is None else new._replace(remembered=prediction.remembered(last, update))
+
         order = (update.number, APPLY)
-        return await self._compute(self._index, "update", lambda: self._step(state, update), self._num_bytes, order)
+        return await self._compute(self._index, "update", work, self._num_bytes, order)

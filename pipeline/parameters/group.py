@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Any, final
 
+import jax
 import optax
 
 from dorylax.pipeline.parameters.endpoint import Compute, ParameterEndpoint, Spawn, in_place
 from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, ServerState, Tree
+from dorylax.pipeline.parameters.prediction import choose
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.update import OptimizerStep
@@ -38,6 +40,9 @@ class ParameterServers:
         update: "per_epoch" or "per_interval".
         interval_step_scaling: see `Sequencer`.
         sync_every: likewise.
+        predict_weights: "none", or how the weights are predicted of intervals that run ahead of the newest version, where
+            each epoch has one update: see `prediction.choose`.
+        remembered: the leaves of what `ServerState.remembered` held, in order; None where there was no version before.
         compute: where the servers compute.
         opt_state: the optimizer's state; a new one where None.
         version: how many updates parameters and state have seen.
@@ -64,6 +69,8 @@ class ParameterServers:
         update: str = "per_epoch",
         interval_step_scaling: bool = True,
         sync_every: int = 1,
+        predict_weights: str = "none",
+        remembered: Sequence[Any] | None = None,
         compute: Compute = in_place,
         opt_state: Tree | None = None,
         version: int = 0,
@@ -82,14 +89,20 @@ class ParameterServers:
             first=first_epoch,
             version=version,
         )
+        prediction = choose(predict_weights, step)
+        start = step.start(params, state, opt_state, version)
+        if prediction is not None and remembered is not None:
+            structure = jax.tree.structure(prediction.like(params))
+            start = start._replace(remembered=jax.tree.unflatten(structure, remembered))
         self._sequencer = sequencer
         self._endpoints = [
             ParameterEndpoint(
                 index,
                 num_servers,
-                ParameterServer(step.start(params, state, opt_state, version), stages, first_epoch),
+                ParameterServer(start, stages, first_epoch),
                 None if index else sequencer,
                 step=step,
+                prediction=prediction,
                 finish=finish,
                 transport=transport,
                 compute=compute,

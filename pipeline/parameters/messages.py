@@ -22,11 +22,13 @@ class Pulled(NamedTuple):
         version: how many updates it has seen.
         params: the parameters.
         state: what else the model keeps from epoch to epoch (running statistics, counters).
+        ahead: by how many updates the parameters are predicted beyond the version; 0 where they are that version's.
     """
 
     version: int
     params: Tree
     state: Tree
+    ahead: int = 0
 
 
 class Push(NamedTuple):
@@ -110,9 +112,11 @@ class ServerState(NamedTuple):
         params: the parameters.
         opt_state: the optimizer's state.
         state: what else the model keeps.
+        remembered: of the update that led to it, what a prediction needs (`Prediction.remembered`); None where nothing is.
     """
 
     version: int
     params: Tree
     opt_state: Tree
     state: Tree
+    remembered: Tree = None

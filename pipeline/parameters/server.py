@@ -37,6 +37,7 @@ class ParameterServer:
 
     def __init__(self, state: ServerState, stages: Sequence[int], first: int) -> None:
         self.state = state
+        self._first, self._first_version = first, state.version
         self._assembly = Assembly(stages, first)
         self._stash = Stash(first)
         self._updates: dict[int, Update] = {}
@@ -51,14 +52,26 @@ class ParameterServer:
         """Gradients and updates that have come in part, or before their time."""
         return len(self._assembly) + len(self._updates)
 
-    def pull(self, interval: int, epoch: int) -> Pulled:
-        """The version of an interval in an epoch: the newest at first, that very one ever after.
+    def ahead(self, epoch: int) -> int:
+        """How many updates an interval in this epoch is ahead of the newest version, where each epoch has one."""
+        return max(0, (epoch - self._first) - (self.state.version - self._first_version))
+
+    def pull(self, interval: int, epoch: int, offered: Pulled | None = None) -> Pulled:
+        """The weights of an interval in an epoch.
+
+        Args:
+            interval: k.
+            epoch: of the interval.
+            offered: what it gets if this is its first pull of the epoch, rather than the newest version; ever after it gets
+                what it got.
 
         Raises:
             StashError: see `Stash.pull`.
         """
         newest = self.state
-        return self._stash.pull(interval, epoch, Pulled(newest.version, newest.params, newest.state))
+        if offered is None:
+            offered = Pulled(newest.version, newest.params, newest.state)
+        return self._stash.pull(interval, epoch, offered)
 
     def push(self, push: Push) -> Whole | None:
         """Takes what a stage gives; a repeat changes nothing.

@@ -83,13 +83,21 @@ class OptimizerStep:
         """
         if update.number != last.version + 1:
             raise ValueError(f"update {update.number} does not follow version {last.version}")
-        loss = jnp.asarray(update.loss, self._loss_type)
         state = last.state
         if self._advance is not None:  # of the newest state, not of a stashed one: no version's change may be lost
             state = self._advance(last.params, state, update.epoch, update.statistics)
         epoch = update.epoch if self._by_epoch else None
-        params, opt_state = self._step(last.params, last.opt_state, update.gradients, loss, epoch, factor=update.factor)
+        params, opt_state = self.step(
+            last.params, last.opt_state, update.gradients, update.loss, epoch, factor=update.factor
+        )
         return ServerState(update.number, *jax.block_until_ready((params, opt_state, state)))
+
+    def step(
+        self, params: Tree, opt_state: Tree, gradients: Tree, loss: Any, epoch: int | None = None, *, factor: int = 1
+    ) -> tuple[Tree, Tree]:
+        """Parameters and the optimizer's state after a step; see the class for `factor`."""
+        loss = jnp.asarray(loss, self._loss_type)
+        return self._step(params, opt_state, gradients, loss, epoch, factor=factor)
 
     def _try(self, params: Tree) -> None:
         """Traces a step, so that an optimizer that cannot be served is refused before anything runs."""

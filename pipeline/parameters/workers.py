@@ -36,6 +36,8 @@ class ParameterWorkers:
         times = (timed.start, timed.end)
         if kind == "update":
             self._recorder.update(server, order[0], times)
+        elif kind == "predict":
+            self._recorder.predict(server, order[0], times)
         else:
             epoch, _, interval = order
             self._recorder.finish(server, interval, epoch, times)

@@ -34,7 +34,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
         rows = row_range(server.shard.compact(visit.interval), 0, last - first)
     else:
         for number in publications:
-            await server.wait(number, visit.epoch)
+            await server.wait(number, visit)
         rows = row_range(server.shard.incoming if step.side == "in" else server.shard.outgoing, first, last)
     operands = [(operand.role, server.operand(operand, visit, copied=copied)) for operand in step.operands]
     entries = int(rows.offsets[-1] - rows.offsets[0])

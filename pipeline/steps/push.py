@@ -46,7 +46,7 @@ async def _contribute(server: GraphServer, step: Step, visit: Visit) -> None:
 async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
     """Adds up what all in-edges from the interval's vertices hold."""
     merge, (first, last) = server.merges[step.index], server.bounds(visit)
-    await merge.wait(server.required(visit.epoch))
+    await server.wait_for(merge.stamps, visit, lambda: merge.blocks_read(visit.interval))
     rows = row_range(server.shard.merge().rows, first, last)
     (result,) = results_for(step, last - first, 0, server.context.sizes.vertices)
 

@@ -41,6 +41,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
             last - first,
             size,
             *stage_cost(step, last - first),
+            ahead=visit.ahead,
         )
         calls.append(_call(server, step, visit, task))
     parts = await all_of(calls)

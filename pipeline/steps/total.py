@@ -22,7 +22,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     parts.write(np.array([visit.number]), visit.epoch, tuple(part[None] for part in mine))
     if len(server.peers):
         await _send(server, step, visit)
-    await parts.stamps.wait(server.required(visit.epoch))
+    await server.wait_for(parts.stamps, visit, lambda: parts.blocks_read(visit.number, server.intervals))
     server.recorder.counters.read(visit.epoch, parts.reads(visit.number))
     totals = {equation.outvars[0]: total for equation, total in zip(step.equations, parts.totals(), strict=True)}
     visit.values.update((var, totals[var]) for var in step.writes)

@@ -82,7 +82,7 @@ class RemoteBackend:
             for address in self._graph:
                 data.offer(address, names.artefact(sha256), [np.frombuffer(content, np.uint8)])
         self._open: dict[TaskKey, _Exchange] = {}
-        self._versions: dict[tuple[str, int], int] = {}  # (endpoint, version) -> exchanges that need its weights
+        self._weights: dict[tuple[str, str], int] = {}  # (endpoint, name) -> exchanges that need these weights
 
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         """See `Backend`."""
@@ -127,6 +127,7 @@ class RemoteBackend:
             operands=task.sources,
             results=task.targets,
             version=task.version,
+            ahead=task.ahead,
             graph=exchange.graph,
             parameters=exchange.parameters,
             artefact=None if self._locate is None else self._locate(self._references[task.key.stage].sha256),
@@ -173,10 +174,11 @@ class RemoteBackend:
         free = _chosen(task, "free")
         self._offer(exchange, graph, names.free(task.key), free)
         if _chosen(task, "weights"):
-            count = self._versions.get((parameters, task.version), 0)
+            key = (parameters, names.weights(task.version, task.ahead))
+            count = self._weights.get(key, 0)
             if not count:
-                self._data.offer(parameters, names.weights(task.version), [np.asarray(leaf) for leaf in task.weights])
-            self._versions[parameters, task.version] = count + 1
+                self._data.offer(*key, [np.asarray(leaf) for leaf in task.weights])
+            self._weights[key] = count + 1
         targets = {target.target for target in task.targets}
         for kind, address, name in (
             ("rows", graph, names.result_rows(task.key)),
@@ -198,11 +200,11 @@ class RemoteBackend:
         for address, name in exchange.expected:
             self._data.forget(address, name)
         if _chosen(task, "weights"):
-            key = (exchange.parameters, task.version)
-            self._versions[key] -= 1
-            if not self._versions[key]:
-                del self._versions[key]
-                self._data.withdraw(exchange.parameters, names.weights(task.version))
+            key = (exchange.parameters, names.weights(task.version, task.ahead))
+            self._weights[key] -= 1
+            if not self._weights[key]:
+                del self._weights[key]
+                self._data.withdraw(*key)
 
 
 @final

@@ -81,7 +81,7 @@ class _Call:
             stage, nbytes = sandbox.stage(event.graph, event.reference.sha256, event.artefact)
             self.bytes_in += nbytes
             if self._reads("weights"):
-                weights, nbytes = sandbox.weights(event.parameters, event.version)
+                weights, nbytes = sandbox.weights(event.parameters, event.version, event.ahead)
                 self.bytes_in += nbytes
             if self._reads("free"):
                 free = self._took(sandbox.data.get(event.graph, names.free(event.key)))

@@ -62,7 +62,7 @@ class Sandbox:
         self.data = data
         self._versions = versions
         self._stages: dict[str, Stage] = {}
-        self._weights: OrderedDict[tuple[str, int], Arrays] = OrderedDict()
+        self._weights: OrderedDict[tuple[str, str], Arrays] = OrderedDict()
         self._ahead: ThreadPoolExecutor | None = None
         self._cold = True
 
@@ -103,17 +103,22 @@ class Sandbox:
         stage = self._stages[sha256] = stage_file.load(content)
         return FetchedStage(stage, len(content))
 
-    def weights(self, address: str, version: int) -> FetchedArrays:
+    def weights(self, address: str, version: int, ahead: int = 0) -> FetchedArrays:
         """All leaves of the parameters of a version, fetched once while it is one of those used last.
+
+        Args:
+            address: of the parameter server.
+            version: its number.
+            ahead: how many versions beyond it they are predicted.
 
         Raises:
             DataError: they cannot be fetched.
         """
-        key = (address, version)
+        key = (address, names.weights(version, ahead))
         if key in self._weights:
             self._weights.move_to_end(key)
             return FetchedArrays(self._weights[key], 0)
-        arrays = self.data.get(address, names.weights(version))
+        arrays = self.data.get(*key)
         self._weights[key] = arrays
         while len(self._weights) > self._versions:
             self._weights.popitem(last=False)

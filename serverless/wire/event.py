@@ -16,7 +16,7 @@ from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.fields import Fields, read_object, write_object
 
-VERSION = 2
+VERSION = 3
 MAX_EVENT_BYTES = 256 * 1024
 
 _TASK = "dorylax task"
@@ -45,6 +45,7 @@ class Event:
         operands: where each operand comes from.
         results: where each result goes.
         version: of the weights; -1 if no operand is one.
+        ahead: how many versions the weights are predicted beyond it.
         graph: data address of the graph server.
         parameters: data address of the parameter server.
         artefact: an http or https URL of the stage's artefact, which may be signed and must not be logged; None: the graph
@@ -66,6 +67,7 @@ class Event:
     graph: str
     parameters: str
     artefact: str | None = None
+    ahead: int = 0
 
     def __post_init__(self) -> None:
         _check_run(self.run, "event")
@@ -110,6 +112,7 @@ class Event:
             "operands": [operand._asdict() for operand in self.operands],
             "results": [result._asdict() for result in self.results],
             "weights": self.version,
+            "ahead": self.ahead,
             "graph": self.graph,
             "parameters": self.parameters,
             "artefact": self.artefact,
@@ -135,6 +138,7 @@ class Event:
             operands=tuple(_read_operand(operand) for operand in fields.objects("operands")),
             results=tuple(_read_result(result) for result in fields.objects("results")),
             version=fields.integer("weights", least=-1),
+            ahead=fields.integer("ahead"),
             graph=fields.text("graph"),
             parameters=fields.text("parameters"),
             artefact=fields.optional_text("artefact"),

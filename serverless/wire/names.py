@@ -13,9 +13,9 @@ def artefact(sha256: str) -> str:
     return f"artefact/{sha256}"
 
 
-def weights(version: int) -> str:
-    """All leaves of the parameters of one version, in order."""
-    return f"weights/{version}"
+def weights(version: int, ahead: int = 0) -> str:
+    """All leaves of the parameters of one version, or of what is predicted to come so many versions later, in order."""
+    return f"weights/{version}+{ahead}" if ahead else f"weights/{version}"
 
 
 def rows(key: TaskKey, part: int) -> str:

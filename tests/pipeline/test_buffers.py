@@ -180,7 +180,7 @@ def test_what_is_merged_is_as_new_as_its_stamps_say() -> None:
             ghosts = sender.ghosts["in"]
             rows = ghosts[(shard.first <= ghosts) & (ghosts < shard.last)]
             for place, row in zip(range(first, last), rows, strict=True):
-                stamp = int(buffer.received.epochs[place - parts.starts[-1]])
+                stamp = int(buffer.received_epochs[place - parts.starts[-1]])
                 if stamp == NEVER:
                     continue
                 # Each contributing interval gave one of its epochs from the stamp on.

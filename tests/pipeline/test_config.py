@@ -13,17 +13,21 @@ from dorylax.settings.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("given", "staleness", "update"),
+    ("given", "filled"),
     [
-        ({}, None, "per_epoch"),
-        ({"mode": "no-pipe"}, None, "per_epoch"),
-        ({"mode": "async"}, 0, "per_epoch"),
-        ({"mode": "async", "staleness": 3, "update": "per_epoch"}, 3, "per_epoch"),
+        ({}, (None, None, None, "per_epoch")),
+        ({"mode": "no-pipe"}, (None, None, None, "per_epoch")),
+        ({"mode": "async"}, (0, 0.0, "none", "per_epoch")),
+        ({"mode": "async", "update": "per_interval"}, (0, 0.0, "none", "per_interval")),
+        (
+            {"mode": "async", "staleness": 3, "freshness": 1, "predict_weights": "linear"},
+            (3, 1.0, "linear", "per_epoch"),
+        ),
     ],
 )
-def test_what_the_mode_fills_in(given: dict[str, Any], staleness: int | None, update: str) -> None:
+def test_what_the_mode_fills_in(given: dict[str, Any], filled: tuple[Any, ...]) -> None:
     config = PipelineConfig(**given)
-    assert (config.staleness, config.update) == (staleness, update)
+    assert (config.staleness, config.freshness, config.predict_weights, config.update) == filled
     assert PipelineConfig(**config.to_dict()) == config
 
 
@@ -70,6 +74,22 @@ def test_a_path_becomes_text() -> None:
         (
             {"update": "per_interval"},
             "update = per_interval needs pipeline.mode=async, got pipe, whose update is per_epoch",
+        ),
+        ({"mode": "async", "freshness": 1.5}, "freshness must be ≥ 0 and ≤ 1, got 1.5"),
+        ({"mode": "async", "freshness": "all"}, "freshness must be a number ≥ 0 and ≤ 1, got 'all'"),
+        ({"freshness": 0.5}, "freshness = 0.5 needs pipeline.mode=async, got pipe: change one of them"),
+        (
+            {"mode": "async", "predict_weights": "adam"},
+            "predict_weights must be one of none, linear, optimizer, got 'adam'",
+        ),
+        (
+            {"predict_weights": "none"},
+            "predict_weights = none needs pipeline.mode=async, got pipe: change one of them",
+        ),
+        (
+            {"mode": "async", "update": "per_interval", "predict_weights": "linear"},
+            "predict_weights = linear needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "
+            "change one of them",
         ),
         ({"mode": "async", "update": "each"}, "update must be one of per_epoch, per_interval, got 'each'"),
         (

@@ -84,12 +84,15 @@ ASYNC = [
     config(mode="async", staleness=1, update="per_epoch"),
     config(mode="async", staleness=0, update="per_epoch", parameter_servers=1),
     config(mode="async", staleness=1, update="per_interval", sync_every=3, parameter_servers=3),
+    config(mode="async", staleness=1, freshness=0.5, predict_weights="linear"),
+    config(mode="async", staleness=2, freshness=0.7, predict_weights="optimizer", parameter_servers=1),
 ]
 SYNCHRONOUS = [config(mode="pipe"), config(mode="no-pipe")]
 
 
 def described(options: PipelineConfig) -> str:
-    return f"{options.mode}-{options.staleness}-{options.update}-{options.parameter_servers}"
+    how = options.update if options.predict_weights in (None, "none") else options.predict_weights
+    return f"{options.mode}-{options.staleness}-{how}-{options.parameter_servers}"
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "drifting", "BatchNorm"])

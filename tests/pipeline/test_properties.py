@@ -107,6 +107,10 @@ class Case:
         return self.config.servers * self.config.intervals
 
     @property
+    def predicts(self) -> bool:
+        return self.config.predict_weights not in (None, "none")
+
+    @property
     def staleness(self) -> int:
         return self.config.staleness or 0
 
@@ -124,19 +128,25 @@ OPTIONS = {
     ),
     "partitioner": st.sampled_from(["random", "metis"]),
 }
+UPDATES = st.just({"update": "per_interval"}) | st.fixed_dictionaries(
+    {"update": st.just("per_epoch"), "predict_weights": st.sampled_from(["none", "linear", "optimizer"])}
+)
 ASYNC_OPTIONS = {
     "mode": st.just("async"),
     "staleness": st.integers(0, 3),
-    "update": st.sampled_from(["per_interval", "per_epoch"]),
+    "freshness": st.sampled_from([0.0, 0.3, 0.6, 0.9, 1.0]),
 }
 
 
 def cases(model: str, *, asynchronous: bool) -> st.SearchStrategy[Case]:
     more = ASYNC_OPTIONS if asynchronous else {"mode": st.sampled_from(["pipe", "no-pipe"])}
+    options = st.fixed_dictionaries({**OPTIONS, **more})
+    if asynchronous:
+        options = st.builds(dict[str, Any].__or__, options, UPDATES)
     return st.builds(
         Case,
         model=st.just(model),
-        options=st.fixed_dictionaries({**OPTIONS, **more}),
+        options=options,
         epochs=st.integers(3, 6),
         barriers=st.frozensets(st.integers(1, 2), max_size=1),
         switch=st.none() | st.integers(0, 3) if asynchronous else st.none(),
@@ -236,13 +246,15 @@ class Witness:
 
     Attributes:
         stale: reads of rows of earlier epochs.
+        predicted: pulls of weights that were predicted.
+        quorums: waits that a share of fresh rows ended.
         faults: what went wrong.
     """
 
     def __init__(self, case: Case) -> None:
         self.case, self.faults = case, Faults(case)
         self.synchronous_from = 0 if case.config.synchronous else 1000
-        self.stale = 0
+        self.stale = self.predicted = self.quorums = 0
         self._rows: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (publication, interval) -> epoch -> rows
         self._sums: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (step, interval) -> epoch -> partial sums
         self._parts: dict[tuple[int, int], dict[int, list[np.ndarray]]] = {}  # (step, interval) -> epoch -> its parts
@@ -251,8 +263,9 @@ class Witness:
         self._walked: set[Pair] = set()
         self._unanswered: dict[Pair, set[Any]] = {}
         self._applied = Counter[Pair]()
-        self._pulled: dict[Pair, int] = {}
+        self._pulled: dict[Pair, Pulled] = {}
         self._versions: dict[int, list[np.ndarray]] = {}  # parameters, state, the optimizer's state
+        self._predictions: dict[tuple[int, int], list[Any]] = {}  # (version, ahead) -> parameters
         self._holders = Counter[int]()
         self._stages: dict[Pair, set[int]] = {}
         self._parameters: ParameterServers | None = None
@@ -294,11 +307,26 @@ class Witness:
         assert not [barrier for barrier in self.case.barriers if slowest < barrier <= epoch], "started before a barrier"
 
     def pulls(self, interval: int, epoch: int, pulled: Pulled) -> None:
-        self._pulled[interval, epoch] = pulled.version
+        self._pulled[interval, epoch] = pulled
         finished = max(0, epoch - self.ahead(epoch))
         assert pulled.version >= self.updates_before(finished), "weights lack finished epochs"
-        self._same(pulled.version, jax.tree.leaves((pulled.params, pulled.state)))
+        params, state = jax.tree.leaves(pulled.params), jax.tree.leaves(pulled.state)
+        behind = epoch - pulled.version if self.case.predicts and pulled.version else 0
+        assert pulled.ahead == behind, f"weights of version {pulled.version} for epoch {epoch} are {pulled.ahead} ahead"
+        if not pulled.ahead:
+            self._same(pulled.version, params + state)
+        else:
+            self.predicted += 1
+            self._predicted(pulled.version, pulled.ahead, params)
         self.stashes()
+
+    def _predicted(self, version: int, ahead: int, params: list[Any]) -> None:
+        """Weights for an interval that runs ahead: the same on all servers, and on a line where they are to be."""
+        known = self._predictions.setdefault((version, ahead), params)
+        assert all(map(np.array_equal, known, params)), "servers predict differently"
+        if self.case.config.predict_weights == "linear":
+            for now, before, found in zip(self._versions[version], self._versions[version - 1], params, strict=False):
+                np.testing.assert_allclose(found, now + ahead * (now - before), rtol=1e-5, atol=1e-7)
 
     def stashes(self) -> None:
         assert self._parameters is not None
@@ -310,9 +338,9 @@ class Witness:
         assert here is not None
         # A call for a worker says whose it is: whoever has it made again may be in another interval's context.
         pair = (here[1].number, here[1].epoch) if call is None else (call.interval, call.epoch)
-        assert np.array_equal(self._versions[self._pulled[pair]][place], operand), (
-            "a stage has weights or state of another version"
-        )
+        pulled = self._pulled[pair]
+        held = jax.tree.leaves((pulled.params, pulled.state))
+        assert np.array_equal(held[place], operand), "a stage has weights or state of another version"
         self._stages.setdefault(pair, set()).add(number)
 
     def reads(self, operands: Any, rows: Any) -> None:
@@ -350,17 +378,20 @@ class Witness:
 
     def _reads_sums(self, server: GraphServer, visit: Visit, step: int, merge: MergeBuffer, places: np.ndarray) -> None:
         parts = server.shard.merge()
-        own = places[places < parts.starts[-1]]
+        own, fresh = places[places < parts.starts[-1]], []
         for interval, (first, last) in enumerate(zip(parts.starts[:-1], parts.starts[1:], strict=True)):
             mine = own[(own >= first) & (own < last)]
             if mine.size:
                 published = self._sums[step, server.first_interval + interval]
                 epochs = [e for e, rows in published.items() if np.array_equal(rows[mine - first], merge.rows[mine])]
                 assert set(epochs) & set(self.allowed(visit.epoch)), f"epoch {visit.epoch} has read sums of {epochs}"
+                if interval != visit.interval:
+                    fresh.append(max(epochs) >= visit.epoch)
         received = places[places >= parts.starts[-1]] - parts.starts[-1]
-        found = set(merge.received.epochs[received].tolist())
+        found = set(merge.received_epochs[received].tolist())
         assert found <= set(self.allowed(visit.epoch)), f"epoch {visit.epoch} has read peers' sums of {found}"
         self.stale += len(found - {visit.epoch})
+        self._fresh_enough(visit.epoch, fresh + (merge.received_epochs[received] >= visit.epoch).tolist())
 
     def gives(self, step: int, visit: Visit, parts: list[np.ndarray]) -> None:
         """An interval gives its parts of sums over all rows."""
@@ -372,6 +403,7 @@ class Witness:
         assert here is not None
         server, visit = here
         (step,) = [step for step, one in server.parts.items() if one is buffer]
+        fresh = []
         for interval in range(self.case.intervals):
             held = [rows[interval] for rows in buffer.rows]
             given = self._parts[step, interval]
@@ -379,6 +411,35 @@ class Witness:
             allowed = {visit.epoch} if interval == visit.number else set(self.allowed(visit.epoch))
             assert epochs & allowed, f"epoch {visit.epoch} has read parts of {epochs}"
             self.stale += visit.epoch not in epochs
+            if interval != visit.number:
+                fresh.append(max(epochs) >= visit.epoch)
+        if visit.epoch > 0:
+            self._fresh_enough(visit.epoch, fresh)
+
+    def reads_fresh(self, server: GraphServer, number: int, visit: Visit) -> None:
+        """An interval may read a publication now: so many of those that it reads have published this epoch's rows."""
+        if visit.epoch <= 0 or server.context.plan.publications[number].constant:
+            return
+        direction = server.context.plan.publications[number].direction
+        edges = server.shard.incoming if direction == "in" else server.shard.outgoing
+        first, last = server.bounds(visit)
+        places = np.unique(edges.neighbours[edges.offsets[first] : edges.offsets[last]])
+        owners, local = self._where(server, direction)
+        fresh = []
+        for owner in set(owners[places].tolist()) - {visit.number}:
+            mine = places[owners[places] == owner]
+            published, held = self._rows[number, owner], server.buffers[number].rows[mine]
+            fresh.append(
+                any(e >= visit.epoch and np.array_equal(rows[local[mine]], held) for e, rows in published.items())
+            )
+        self._fresh_enough(visit.epoch, fresh)
+
+    def _fresh_enough(self, epoch: int, fresh: list[bool]) -> None:
+        synchronous = epoch == 0 or epoch >= self.synchronous_from
+        share = 1.0 if synchronous else self.case.config.freshness or 0.0
+        enough = f"{sum(fresh)} of {len(fresh)} blocks are of epoch {epoch}, a share of {share} has to be"
+        assert sum(fresh) >= share * len(fresh) - 1e-9, enough
+        self.quorums += not all(fresh) and share > 0
 
     def _where(self, server: GraphServer, direction: Any) -> tuple[np.ndarray, np.ndarray]:
         """Of each row of a buffer: the interval that publishes it, and which of its rows that is."""
@@ -499,6 +560,13 @@ class Witness:
             self.adds_up(buffer)
             return totals(buffer)
 
+        wait = GraphServer.wait
+
+        async def waits(server: GraphServer, number: int, visit: Visit) -> None:
+            await wait(server, number, visit)
+            self.reads_fresh(server, number, visit)
+
+        patch.setattr(GraphServer, "wait", waits)
         patch.setitem(RUN, "sum", sums)
         patch.setattr(PartsBuffer, "totals", adds_up)
         patch.setattr(GraphHost, "_run", runs)
@@ -520,7 +588,7 @@ class Witness:
             self.holds(state)
 
         def finishes(whole: Whole, made: Any) -> Complete:
-            assert whole.pulled.version == self._pulled[whole.pair], "the gradient is finished with other weights"
+            assert whole.pulled is self._pulled[whole.pair], "the gradient is finished with other weights"
             return finish(whole, made)
 
         patch.setattr(ParameterClient, "pull", pulls)
@@ -641,3 +709,7 @@ def test_the_witness_sees_stale_reads_and_faults(model: str) -> None:
     witness, _ = witnessed(Case(model, options, 4, faults=0.2))
     assert witness.stale
     assert witness.faults.made > 10
+    more = {"freshness": 0.3, "predict_weights": "linear", "parameter_servers": 3}
+    witness, _ = witnessed(Case(model, options | more, 4, faults=0.2, variations=((0.3, 0.2, 5.0),) * 3))
+    assert witness.quorums
+    assert witness.predicted

@@ -72,7 +72,6 @@ def test_whoever_waits_for_rows_is_woken_where_they_are_put_back(monkeypatch: py
             for stamps in (
                 *(buffer.stamps for _, buffer in server.changing_buffers()),
                 *(merge.stamps for merge in server.merges.values()),
-                *(merge.received for merge in server.merges.values()),
             )
         ]
         told: list[int] = []

@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 
-from dorylax.pipeline.stamps import Stamps
+from dorylax.pipeline.stamps import Quorum, Stamps
 
 
-def waits(stamps: Stamps, epoch: int) -> bool:
+def waits(stamps: Stamps, epoch: int, quorum: Quorum | None = None) -> bool:
     """Whether somebody who wants this epoch would have to wait now."""
 
     async def scenario() -> bool:
-        task = asyncio.create_task(stamps.wait(epoch))
+        task = asyncio.create_task(stamps.wait(epoch, quorum))
         await asyncio.sleep(0)
         task.cancel()
         return (await asyncio.gather(task, return_exceptions=True))[0] is not None
@@ -29,6 +30,44 @@ def test_what_is_there_is_not_waited_for() -> None:
 @pytest.mark.parametrize("epoch", [-1, 0])
 def test_what_was_never_written_is_waited_for(epoch: int) -> None:
     assert waits(Stamps(1), epoch)
+
+
+def quorum(weights: list[int], needed: int) -> Quorum:
+    """Of blocks 0, 2, 4, …"""
+    return Quorum(2 * np.arange(len(weights)), np.array(weights), needed)
+
+
+@pytest.mark.parametrize(
+    ("weights", "needed", "epoch", "has_to_wait"),
+    [
+        ([1, 1, 1], 2, 3, False),  # blocks 0 and 2 are of epochs 3 and 4
+        ([1, 1, 1], 3, 3, True),
+        ([1, 1, 1], 2, 4, True),
+        ([1, 5, 1], 5, 4, False),
+        ([1, 5, 1], 6, 4, True),
+        ([1, 1, 1], 0, 9, False),
+    ],
+)
+def test_a_quorum_is_waited_for(weights: list[int], needed: int, epoch: int, has_to_wait: bool) -> None:
+    stamps = Stamps(5)
+    stamps.epochs[:] = 3, 9, 4, 9, 2
+    stamps.changed()
+    assert waits(stamps, epoch, quorum(weights, needed)) == has_to_wait
+
+
+def test_who_waits_for_a_quorum_is_woken_once_it_is_met_and_not_before() -> None:
+    async def scenario() -> None:
+        stamps = Stamps(5)
+        half, all_of_them = (asyncio.create_task(stamps.wait(1, quorum([1, 1, 1], needed))) for needed in (2, 3))
+        woken = []
+        for block in (1, 0, 3, 4, 2):  # of which 1 and 3 do not count
+            stamps.epochs[block] = 1
+            stamps.changed()
+            await asyncio.sleep(0)
+            woken.append((half.done(), all_of_them.done()))
+        assert woken == [(False, False)] * 3 + [(True, False), (True, True)]
+
+    asyncio.run(scenario())
 
 
 def test_where_nothing_can_come_nothing_is_waited_for() -> None:

@@ -42,7 +42,7 @@ def test_a_gradient_is_finished_with_the_version_that_was_pulled() -> None:
     replica.receive([update(5)])
     replica.advance(ServerState(5, {"w": 5}, (), {"n": 15}))
     assert replica.pull(3, 0) is pulled
-    assert pulled == (4, {"w": 4}, {"n": 14})
+    assert pulled == (4, {"w": 4}, {"n": 14}, 0)
     assert replica.push(Push(3, 0, 1, {"a": 1})) is None
     assert (replica.live_stashes, replica.pending) == (1, 1)
     whole = replica.push(Push(3, 0, 0, {"b": 2}))

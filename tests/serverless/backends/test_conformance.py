@@ -110,6 +110,17 @@ def test_two_servers_at_the_same_time(opened: Opened) -> None:
         check(found, asked)
 
 
+def test_predicted_weights_are_not_those_of_their_version(opened: Opened) -> None:
+    """Intervals of one version that run further ahead have other weights, at the same time."""
+    tasks = []
+    for interval in range(4 * SERVERS):
+        one = task(SMALL, 3, interval, key=TaskKey(40, interval, SMALL, 0))
+        w = one.operands[1] * np.float32(1 + interval % 3)
+        tasks.append(dataclasses.replace(with_operand(one, 1, w), weights=(w, w), version=40, ahead=interval % 3))
+    for found, asked in zip(opened.run(*tasks), tasks, strict=True):
+        check(found, asked)
+
+
 def test_new_weights_are_new_whatever_was_kept(opened: Opened) -> None:
     for version in range(20, 30):
         one = task(SMALL, 3, key=TaskKey(version, 0, SMALL, 0))

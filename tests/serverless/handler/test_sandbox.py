@@ -92,6 +92,16 @@ def test_the_weights_used_last_are_kept() -> None:
     assert fetched == [True, True, False, True, False, True]
 
 
+def test_predicted_weights_are_kept_beside_those_of_their_version() -> None:
+    data = MemoryData()
+    for ahead in range(3):
+        data.offered[PARAMETERS, names.weights(1, ahead)] = (W + ahead,)
+    sandbox = Sandbox(data, versions=3)
+    for _ in range(2):
+        for ahead in range(3):
+            np.testing.assert_array_equal(sandbox.weights(PARAMETERS, 1, ahead).arrays[0], W + ahead)
+
+
 def test_weights_are_of_one_server() -> None:
     data = MemoryData()
     data.offered["ipc:///other", names.weights(7)] = (2 * W,)

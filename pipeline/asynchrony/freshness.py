@@ -1,0 +1,39 @@
+"""Fresh enough rows: a share of what a gather reads has to be of its own epoch before the gather starts.
+
+A share of 0 is plain bounded staleness (Dorylus, OSDI '21, section 5.2), a share of 1 the barrier of `pipe`. It cannot
+deadlock: what it waits for are rows of an epoch that may be started, since the horizon is one number for all, and in the
+lowest epoch that is in progress it waits for no more than synchronous training does.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import final
+
+import numpy as np
+
+from dorylax.pipeline.asynchrony.base import BlocksRead
+from dorylax.pipeline.stamps import Quorum
+
+
+@final
+class FreshShare:
+    """Waits until a share of the blocks that are read is fresh, rounded up.
+
+    Args:
+        share: 0 to 1.
+        local: count only blocks of the reader's own server: ghosts may be late (as in PipeGCN, ICLR '22).
+    """
+
+    def __init__(self, share: float, *, local: bool = False) -> None:
+        self._share, self._local = Fraction(repr(float(share))), local
+
+    def quorum(self, read: BlocksRead) -> Quorum | None:
+        """See `Freshness`."""
+        counted = (read.counts > 0) & (read.local | (not self._local))
+        counted[read.own] = False
+        blocks = np.flatnonzero(counted)
+        weights = np.ones(len(blocks), np.int64)
+        needed = math.ceil(self._share * int(weights.sum()))
+        return Quorum(blocks, weights, needed) if needed else None

@@ -1,0 +1,67 @@
+"""What freshness and predicted weights do to a run, beside runs that need neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.pipelines import compiled_once, messy_data, running
+
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.run import PipelineEpoch, PipelineRun
+
+PLAIN = {"servers": 2, "intervals": 3, "parameter_servers": 2, "clock": "virtual", "edge_chunk": 40}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_compilation() -> Iterator[None]:
+    with compiled_once(40, 40):
+        yield
+
+
+def trained(model: str, epochs: int = 5, **options: Any) -> tuple[list[PipelineEpoch], PipelineRun]:
+    with running(model, messy_data(40, 160), PipelineConfig(**PLAIN | options)) as run:
+        return [run.run_epoch() for _ in range(epochs)], run
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat", "sage", "drifting", "BatchNorm"])
+def test_all_fresh_and_nobody_ahead_is_synchronous_training(model: str) -> None:
+    """Bit for bit, of the same program."""
+    one, run = trained(model, mode="async", freshness=1, reorder=True)
+    other, _ = trained(model, mode="pipe")
+    assert run.counters()["stale_rows"] == 0
+    for mine, theirs in zip(one, other, strict=True):
+        assert mine.loss == theirs.loss
+        assert jax.tree.all(jax.tree.map(np.array_equal, mine.params, theirs.params))
+
+
+@pytest.mark.parametrize("predict_weights", ["linear", "optimizer"])
+def test_where_nobody_is_ahead_nothing_is_predicted(predict_weights: str) -> None:
+    one, run = trained("gcn", mode="async", predict_weights=predict_weights)
+    other, _ = trained("gcn", mode="async")
+    assert [record.loss for record in one] == [record.loss for record in other]
+    assert [record.seconds for record in one] == [record.seconds for record in other]
+    assert not [span for span in run.spans if span.name == "predict"]
+
+
+def test_a_prediction_takes_its_time_on_a_parameter_server() -> None:
+    """Once for each version and lead, however many intervals ask for it."""
+    _, run = trained("gcn", mode="async", staleness=1, predict_weights="linear")
+    spans = [span for span in run.spans if span.name == "predict"]
+    assert spans
+    assert all(span.resource == "parameters" and span.end > span.start for span in spans)
+    assert len({(span.server, span.version) for span in spans}) == len(spans)
+
+
+def test_more_freshness_is_less_staleness() -> None:
+    found = []
+    for freshness in (0, 0.5, 0.8, 1):
+        _, run = trained("gcn", mode="async", staleness=1, intervals=4, freshness=freshness)
+        counters = run.counters()
+        found.append(counters["stale_rows"] / counters["rows_read"])
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 0.1
+    assert found[-1] == 0
