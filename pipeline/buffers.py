@@ -17,7 +17,7 @@ import numpy as np
 
 from dorylax.graph.shard import Shard
 from dorylax.ops.primitives.structure import Direction
-from dorylax.pipeline.asynchrony.base import BlocksRead
+from dorylax.pipeline.asynchrony.base import BlocksRead, Reception
 from dorylax.pipeline.guard import Guard
 from dorylax.pipeline.stamps import NEVER, Stamps
 
@@ -58,6 +58,7 @@ class RowBuffer:
             *((num_rows + int(ghosts[k]), num_rows + int(ghosts[k + 1])) for k in held),
         ]
         self.stamps = Stamps(len(self._bounds))
+        self.times = np.zeros(len(self._bounds), np.int64)  # rows received since they had to be exact
         self.guard = Guard()
 
     @property
@@ -73,24 +74,25 @@ class RowBuffer:
             rows: all of them.
             epoch: which they are of.
         """
-        await self._write(interval, rows, epoch)
+        await self._write(interval, rows, epoch, None)
 
-    async def receive(self, interval: int, rows: Any, epoch: int) -> None:
-        """Writes the ghosts that belong to an interval of a peer; what is older than what is there is dropped.
+    async def receive(self, interval: int, rows: Any, epoch: int, reception: Reception | None = None) -> None:
+        """Writes the ghosts that belong to an interval of a peer; what is not newer than what is there is dropped.
 
         Args:
             interval: its number in the whole graph.
             rows: all of its rows that are ghosts here, in order.
             epoch: which they are of.
+            reception: how far they replace what is there; None: they do.
         """
-        await self._write(self._places[interval], rows, epoch)
+        await self._write(self._places[interval], rows, epoch, reception)
 
-    async def _write(self, block: int, rows: Any, epoch: int) -> None:
+    async def _write(self, block: int, rows: Any, epoch: int, reception: Reception | None) -> None:
         first, last = self._bounds[block]
 
         def write() -> None:
-            if epoch >= self.stamps.epochs[block]:  # a message that was sent again may come late
-                self.rows[first:last] = rows
+            if epoch > self.stamps.epochs[block]:  # a message that was sent again may come late
+                blend(self.rows, slice(first, last), rows, shares(self.times, slice(block, block + 1), reception))
                 self.stamps.epochs[block] = epoch
 
         await settled(self.guard.write(write))
@@ -122,6 +124,7 @@ class MergeBuffer:
         self.stamps = Stamps(self._own + self._merge.size - first)
         # The same memory: a block for each interval of the server, and one for each row received.
         self.own_epochs, self.received_epochs = np.split(self.stamps.epochs, [self._own])
+        self.times = np.zeros(len(self.received_epochs), np.int64)  # rows received since they had to be exact
         self._shipped = np.full(len(shard.ghosts["in"]), NEVER, np.int64)
         contributors = self._merge.contributors
         ghosts = np.repeat(np.arange(len(self._shipped)), np.diff(contributors.offsets))
@@ -139,22 +142,26 @@ class MergeBuffer:
         await settled(self.guard.write(write))
         self.stamps.changed()
 
-    async def receive(self, peer: int, places: np.ndarray, epochs: np.ndarray, rows: np.ndarray) -> None:
-        """Writes sums that a peer has computed; each row that is older than what is there is dropped.
+    async def receive(
+        self, peer: int, places: np.ndarray, epochs: np.ndarray, rows: np.ndarray, reception: Reception | None = None
+    ) -> None:
+        """Writes sums that a peer has computed; each row that is not newer than what is there is dropped.
 
         Args:
             peer: the server.
             places: int64 `[M]`, which of the rows that this peer sends.
             epochs: int64 `[M]`, the oldest contribution to each.
             rows: `[M, …]`.
+            reception: how far they replace what is there; None: they do.
         """
         begin, _ = self._places[peer]
         where = begin + places
 
         def write() -> None:
-            newer = epochs >= self.received_epochs[where - self._first_received]
-            self.rows[where[newer]] = rows[newer]
-            self.received_epochs[where[newer] - self._first_received] = epochs[newer]
+            blocks = where - self._first_received
+            newer = epochs > self.received_epochs[blocks]
+            blend(self.rows, where[newer], rows[newer], shares(self.times, blocks[newer], reception))
+            self.received_epochs[blocks[newer]] = epochs[newer]
 
         await settled(self.guard.write(write))
         self.stamps.changed()
@@ -263,6 +270,33 @@ class PartsBuffer:
         """What `totals` is made of for an interval, where these are those of its server."""
         numbers = np.arange(len(self.stamps.epochs))
         return BlocksRead(np.ones_like(numbers), interval, (server.start <= numbers) & (numbers < server.stop))
+
+
+def shares(times: np.ndarray, blocks: Any, reception: Reception | None) -> np.ndarray | None:
+    """How far rows that have come replace those that are held: `Reception.weights`, or None if they do.
+
+    Args:
+        times: int64 `[B]`, how often each block has come since it had to be exact; counted on.
+        blocks: which blocks have come.
+        reception: what decides; None where they have to be exact.
+    """
+    times[blocks] = 1 if reception is None else times[blocks] + 1
+    return None if reception is None else reception.weights(times[blocks])
+
+
+def blend(held: np.ndarray, rows: Any, new: Any, weights: np.ndarray | None) -> None:
+    """Writes rows that have come over those that are held.
+
+    Args:
+        held: `[N, …]`, written to.
+        rows: which of them: a block, or a row of each of several blocks.
+        new: what has come.
+        weights: how far it replaces the old, `[1]` or `[M]`; None: it does, as whole numbers always do.
+    """
+    if weights is not None and np.issubdtype(held.dtype, np.inexact):
+        weights = weights.reshape(-1, *[1] * (held.ndim - 1))
+        new = np.where(weights == 1, new, held[rows] + weights.astype(held.dtype) * (new - held[rows]))
+    held[rows] = new
 
 
 def reads(counts: np.ndarray, epochs: np.ndarray) -> Reads:

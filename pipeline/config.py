@@ -16,6 +16,7 @@ from dorylax.settings.section import Count, PathText, Section, Text
 
 Mode = Literal["no-pipe", "pipe", "async"]
 Update = Literal["per_epoch", "per_interval"]
+FreshnessOf = Literal["all", "server"]
 Prediction = Literal["none", "linear", "optimizer"]
 ClockKind = Literal["real", "virtual"]
 
@@ -48,6 +49,16 @@ class PipelineConfig(Section):
         default=None,
         description="with async, the share of what a gather reads that has to be of this epoch before it starts: 0 waits "
         "for nothing, 1 is the barrier of pipe; null: 0 with async",
+    )
+    freshness_of: FreshnessOf = Field(
+        default="all",
+        description="which blocks `pipeline.freshness` counts: all that a gather reads, or those of its own server, so that "
+        "only ghosts are late",
+    )
+    smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
+        default=0.0,
+        description="with async, the decay of an exponential mean over epochs of the rows and sums that peers send; 0: the "
+        "newest",
     )
     predict_weights: Prediction | None = Field(
         default=None,
@@ -145,6 +156,12 @@ class PipelineConfig(Section):
                     raise ConfigError.of(
                         f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"
                     )
+            for name in ("freshness_of", "smoothing"):
+                if not self._is_default(name):
+                    raise ConfigError.of(
+                        f"pipeline.{name}",
+                        f"= {getattr(self, name)} needs pipeline.mode=async, got {self.mode}: change one of them",
+                    )
             if self.update == "per_interval":
                 raise ConfigError.of(
                     "pipeline.update",
@@ -155,6 +172,11 @@ class PipelineConfig(Section):
                     "pipeline.reorder",
                     f"= true needs pipeline.mode=async, got {self.mode}, which always reorders: leave it out",
                 )
+        if self.freshness_of != "all" and not self.freshness:
+            raise ConfigError.of(
+                "pipeline.freshness_of",
+                f"= {self.freshness_of} needs pipeline.freshness > 0, which says how much of it has to be fresh: give both",
+            )
         if self.predict_weights not in (None, "none") and self.update == "per_interval":
             raise ConfigError.of(
                 "pipeline.predict_weights",

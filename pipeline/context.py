@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dorylax.clock import Clock
 from dorylax.cost import TimeModel
-from dorylax.pipeline.asynchrony import Freshness
+from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.transport import Transport
@@ -23,7 +23,7 @@ class HostContext(NamedTuple):
         parameter_servers: how many there are.
         one_at_a_time: whether a server runs only one task of any kind at a time (`no-pipe`).
         copies_rows: whether intervals copy the rows of neighbours that they read again (asynchronous training).
-        freshness: how much of what an interval reads has to be of its own epoch.
+        asynchrony: what intervals wait for, and what becomes of rows of peers, in asynchronous epochs.
         transport: between servers.
         clock: where time comes from.
         times: how long things take in virtual time; None on the real clock.
@@ -36,7 +36,7 @@ class HostContext(NamedTuple):
     parameter_servers: int
     one_at_a_time: bool
     copies_rows: bool
-    freshness: Freshness
+    asynchrony: Asynchrony
     transport: Transport
     clock: Clock
     times: TimeModel | None

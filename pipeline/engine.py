@@ -250,7 +250,7 @@ class Pipeline:
             parameter_servers=self.config.parameter_servers,
             one_at_a_time=self.config.mode == "no-pipe",
             copies_rows=not self.config.synchronous,
-            freshness=Asynchrony.of(self.config).freshness,
+            asynchrony=Asynchrony.of(self.config),
             transport=InProcessTransport(clock, None if times is None else modelled(times)),
             clock=clock,
             times=times,

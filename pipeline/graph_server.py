@@ -17,7 +17,7 @@ from dorylax.clock import Timed
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange
-from dorylax.pipeline.asynchrony import BlocksRead
+from dorylax.pipeline.asynchrony import BlocksRead, Reception
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, Reads, RowBuffer
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.gate import Gate
@@ -218,7 +218,7 @@ class GraphServer:
             return
         key = (visit.interval, stamps)
         if key not in self._quorums:
-            self._quorums[key] = self.context.freshness.quorum(read())
+            self._quorums[key] = self.context.asynchrony.freshness.quorum(read())
         if (quorum := self._quorums[key]) is not None:
             await stamps.wait(visit.epoch, quorum)
 
@@ -316,13 +316,21 @@ class GraphServer:
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """Takes a message of a peer; taking it twice is as taking it once."""
         if kind == "rows":
-            await self.buffers[payload.publication].receive(payload.interval, payload.rows, payload.epoch)
+            reception = self._reception(payload.epoch)
+            await self.buffers[payload.publication].receive(payload.interval, payload.rows, payload.epoch, reception)
         elif kind == "sums":
-            await self.merges[payload.step].receive(sender.index, payload.places, payload.epochs, payload.rows)
+            reception = self._reception(int(payload.epochs.max()))
+            places, epochs, rows = payload.places, payload.epochs, payload.rows
+            await self.merges[payload.step].receive(sender.index, places, epochs, rows, reception)
         elif kind == "parts":
             self.parts[payload.step].write(payload.intervals, payload.epoch, payload.rows)
         else:
             raise ValueError(f"a graph server takes rows, sums and parts, got {kind!r}")
+
+    def _reception(self, epoch: int) -> Reception | None:
+        """What becomes of rows of this epoch; None where they have to be exact: as in synchronous training."""
+        exact = epoch < 0 or self.gate.allowance.synchronous(epoch)
+        return None if exact else self.context.asynchrony.reception
 
     async def _start(self, visit: Visit, sending: Coroutine[Any, Any, None]) -> None:
         """Lets something go its way; with one task at a time, waits for it."""

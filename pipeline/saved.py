@@ -101,11 +101,13 @@ def _named(servers: Sequence[GraphServer]) -> Iterator[tuple[str, np.ndarray]]:
         for number, buffer in server.changing_buffers():
             yield f"{where}/rows {number}", buffer.rows
             yield f"{where}/epochs {number}", buffer.stamps.epochs
+            yield f"{where}/times {number}", buffer.times
         for number, merge in server.merges.items():
             yield f"{where}/sums {number}", merge.rows
             yield f"{where}/sums {number} epochs", merge.own_epochs
             yield f"{where}/sums {number} received", merge.received_epochs
             yield f"{where}/sums {number} shipped", merge.shipped
+            yield f"{where}/sums {number} times", merge.times
         for number, parts in server.changing_parts().items():
             for place, rows in enumerate(parts.rows):
                 yield f"{where}/parts {number} {place}", rows

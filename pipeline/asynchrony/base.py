@@ -30,3 +30,19 @@ class Freshness(Protocol):
     def quorum(self, read: BlocksRead) -> Quorum | None:
         """What is waited for before the first read of an epoch; None for nothing."""
         ...
+
+
+@runtime_checkable
+class Reception(Protocol):
+    """Decides what becomes of rows that a peer has sent: how far they replace those that came before them."""
+
+    def weights(self, times: np.ndarray) -> np.ndarray:
+        """The share of what has come in what is held from now on; the rest is what was held. 1: all is replaced.
+
+        Args:
+            times: int64 `[B]`, ≥ 1: of each block, how often rows have come since they had to be exact, these included.
+
+        Returns:
+            float64 `[B]`, 0 to 1; 1 where `times` is 1.
+        """
+        ...

@@ -78,6 +78,13 @@ def test_a_path_becomes_text() -> None:
         ({"mode": "async", "freshness": 1.5}, "freshness must be ≥ 0 and ≤ 1, got 1.5"),
         ({"mode": "async", "freshness": "all"}, "freshness must be a number ≥ 0 and ≤ 1, got 'all'"),
         ({"freshness": 0.5}, "freshness = 0.5 needs pipeline.mode=async, got pipe: change one of them"),
+        ({"freshness_of": "server"}, "freshness_of = server needs pipeline.mode=async, got pipe: change one of them"),
+        ({"smoothing": 0.5}, "smoothing = 0.5 needs pipeline.mode=async, got pipe: change one of them"),
+        ({"mode": "async", "smoothing": 1.0}, "smoothing must be ≥ 0 and < 1, got 1.0"),
+        (
+            {"mode": "async", "freshness_of": "server"},
+            "freshness_of = server needs pipeline.freshness > 0, which says how much of it has to be fresh: give both",
+        ),
         (
             {"mode": "async", "predict_weights": "adam"},
             "predict_weights must be one of none, linear, optimizer, got 'adam'",

@@ -85,6 +85,7 @@ ASYNC = [
     config(mode="async", staleness=0, update="per_epoch", parameter_servers=1),
     config(mode="async", staleness=1, update="per_interval", sync_every=3, parameter_servers=3),
     config(mode="async", staleness=1, freshness=0.5, predict_weights="linear"),
+    config(mode="async", staleness=1, freshness=1, freshness_of="server", smoothing=0.5, parameter_servers=3),
     config(mode="async", staleness=2, freshness=0.7, predict_weights="optimizer", parameter_servers=1),
 ]
 SYNCHRONOUS = [config(mode="pipe"), config(mode="no-pipe")]

@@ -31,6 +31,7 @@ from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
+from dorylax.pipeline.messages import RowsMessage
 from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled
 from dorylax.pipeline.parameters.messages import ServerState
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
@@ -134,15 +135,20 @@ UPDATES = st.just({"update": "per_interval"}) | st.fixed_dictionaries(
 ASYNC_OPTIONS = {
     "mode": st.just("async"),
     "staleness": st.integers(0, 3),
-    "freshness": st.sampled_from([0.0, 0.3, 0.6, 0.9, 1.0]),
+    "smoothing": st.sampled_from([0.0, 0.5]),
 }
+FRESHNESS = st.fixed_dictionaries({"freshness": st.sampled_from([0.0, 0.3, 0.6, 0.9, 1.0])}) | st.fixed_dictionaries(
+    {"freshness": st.sampled_from([0.5, 1.0]), "freshness_of": st.just("server")}
+)
 
 
 def cases(model: str, *, asynchronous: bool) -> st.SearchStrategy[Case]:
     more = ASYNC_OPTIONS if asynchronous else {"mode": st.sampled_from(["pipe", "no-pipe"])}
     options = st.fixed_dictionaries({**OPTIONS, **more})
     if asynchronous:
-        options = st.builds(dict[str, Any].__or__, options, UPDATES)
+        options = st.builds(
+            lambda *parts: {k: v for part in parts for k, v in part.items()}, options, UPDATES, FRESHNESS
+        )
     return st.builds(
         Case,
         model=st.just(model),
@@ -258,6 +264,9 @@ class Witness:
         self._rows: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (publication, interval) -> epoch -> rows
         self._sums: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (step, interval) -> epoch -> partial sums
         self._parts: dict[tuple[int, int], dict[int, list[np.ndarray]]] = {}  # (step, interval) -> epoch -> its parts
+        # (server, publication, interval): the same as the server has smoothed them; how often, and their mean from zero
+        self._received: dict[tuple[int, int, int], dict[int, np.ndarray]] = {}
+        self._sent: dict[tuple[int, int, int], tuple[int, Any]] = {}
         self._owners: dict[tuple[int, str], tuple[np.ndarray, np.ndarray]] = {}
         self._next = [0] * case.intervals
         self._walked: set[Pair] = set()
@@ -371,10 +380,37 @@ class Witness:
         owners, local = self._where(server, direction)
         for owner in np.unique(owners[places]).tolist():
             mine = places[owners[places] == owner]
-            published = self._rows[number, owner]
+            published = self._as_held(server, number, owner)
             epochs = [e for e, rows in published.items() if np.array_equal(rows[local[mine]], array[mine])]
             assert set(epochs) & set(self.allowed(visit.epoch)), f"epoch {visit.epoch} has read rows of {epochs}"
             self.stale += visit.epoch not in epochs
+
+    def _as_held(self, server: GraphServer, number: int, owner: int) -> dict[int, np.ndarray]:
+        """What an interval has published, epoch by epoch, as it lies on a server."""
+        if owner in server.intervals or not self.case.config.smoothing:
+            return self._rows[number, owner]
+        return self._received.get((server.shard.server, number, owner), {})
+
+    def receives(self, server: GraphServer, message: RowsMessage) -> None:
+        """Rows have come from a peer, perhaps once more: what is held is their corrected mean since they had to be exact."""
+        decay = self.case.config.smoothing
+        if not decay or message.epoch < 0:
+            return
+        number, owner, epoch = message.publication, message.interval, message.epoch
+        owners, local = self._where(server, server.context.plan.publications[number].direction)
+        places = np.flatnonzero(owners == owner)
+        held = server.buffers[number].rows[places]
+        known = self._received.setdefault((server.shard.server, number, owner), {})
+        if epoch in known:
+            return
+        times, mean = self._sent.get((server.shard.server, number, owner), (0, 0.0))
+        if epoch == 0 or epoch >= self.synchronous_from:
+            times, mean = 0, 0.0
+        times, mean = times + 1, decay * mean + (1 - decay) * message.rows.astype(np.float64)
+        np.testing.assert_allclose(held, mean / (1 - decay**times), rtol=1e-4, atol=1e-6)
+        self._sent[server.shard.server, number, owner] = times, mean
+        known[epoch] = np.zeros_like(self._rows[number, owner][epoch])
+        known[epoch][local[places]] = held
 
     def _reads_sums(self, server: GraphServer, visit: Visit, step: int, merge: MergeBuffer, places: np.ndarray) -> None:
         parts = server.shard.merge()
@@ -387,11 +423,13 @@ class Witness:
                 assert set(epochs) & set(self.allowed(visit.epoch)), f"epoch {visit.epoch} has read sums of {epochs}"
                 if interval != visit.interval:
                     fresh.append(max(epochs) >= visit.epoch)
+        of_peers = self.case.config.freshness_of == "all"
         received = places[places >= parts.starts[-1]] - parts.starts[-1]
         found = set(merge.received_epochs[received].tolist())
         assert found <= set(self.allowed(visit.epoch)), f"epoch {visit.epoch} has read peers' sums of {found}"
         self.stale += len(found - {visit.epoch})
-        self._fresh_enough(visit.epoch, fresh + (merge.received_epochs[received] >= visit.epoch).tolist())
+        newest = merge.received_epochs[received] if of_peers else np.empty(0)
+        self._fresh_enough(visit.epoch, fresh + (newest >= visit.epoch).tolist())
 
     def gives(self, step: int, visit: Visit, parts: list[np.ndarray]) -> None:
         """An interval gives its parts of sums over all rows."""
@@ -411,7 +449,7 @@ class Witness:
             allowed = {visit.epoch} if interval == visit.number else set(self.allowed(visit.epoch))
             assert epochs & allowed, f"epoch {visit.epoch} has read parts of {epochs}"
             self.stale += visit.epoch not in epochs
-            if interval != visit.number:
+            if interval in self._counted(server, {*range(self.case.intervals)} - {visit.number}):
                 fresh.append(max(epochs) >= visit.epoch)
         if visit.epoch > 0:
             self._fresh_enough(visit.epoch, fresh)
@@ -426,13 +464,17 @@ class Witness:
         places = np.unique(edges.neighbours[edges.offsets[first] : edges.offsets[last]])
         owners, local = self._where(server, direction)
         fresh = []
-        for owner in set(owners[places].tolist()) - {visit.number}:
+        for owner in self._counted(server, set(owners[places].tolist()) - {visit.number}):
             mine = places[owners[places] == owner]
-            published, held = self._rows[number, owner], server.buffers[number].rows[mine]
+            published, held = self._as_held(server, number, owner), server.buffers[number].rows[mine]
             fresh.append(
                 any(e >= visit.epoch and np.array_equal(rows[local[mine]], held) for e, rows in published.items())
             )
         self._fresh_enough(visit.epoch, fresh)
+
+    def _counted(self, server: GraphServer, intervals: set[int]) -> set[int]:
+        """Those whose rows have to be fresh."""
+        return intervals if self.case.config.freshness_of == "all" else intervals & set(server.intervals)
 
     def _fresh_enough(self, epoch: int, fresh: list[bool]) -> None:
         synchronous = epoch == 0 or epoch >= self.synchronous_from
@@ -566,6 +608,14 @@ class Witness:
             await wait(server, number, visit)
             self.reads_fresh(server, number, visit)
 
+        handle = GraphServer.handle
+
+        async def handles(server: GraphServer, kind: str, payload: Any, sender: Address) -> None:
+            await handle(server, kind, payload, sender)
+            if kind == "rows":
+                self.receives(server, payload)
+
+        patch.setattr(GraphServer, "handle", handles)
         patch.setattr(GraphServer, "wait", waits)
         patch.setitem(RUN, "sum", sums)
         patch.setattr(PartsBuffer, "totals", adds_up)

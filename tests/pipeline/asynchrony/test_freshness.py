@@ -20,6 +20,12 @@ def test_a_share_of_the_blocks_that_others_write(share: float, needed: int) -> N
     assert (quorum.blocks.tolist(), quorum.weights.tolist(), quorum.needed) == (OTHERS, [1] * 4, needed)
 
 
+def test_only_the_reader_s_server_counts_where_ghosts_may_be_late() -> None:
+    quorum = FreshShare(1.0, local=True).quorum(READ)
+    assert quorum is not None
+    assert (quorum.blocks.tolist(), quorum.needed) == ([0, 3], 2)
+
+
 def test_no_share_is_no_quorum() -> None:
     assert FreshShare(0.0).quorum(READ) is None
 

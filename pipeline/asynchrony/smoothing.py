@@ -1,0 +1,28 @@
+"""Smoothed rows: what peers send is averaged over epochs, as PipeGCN (ICLR '22) does with ghosts' features and gradients.
+
+Its mean starts from zero, `m = γ m + (1 - γ) x`; here it is corrected as Adam corrects its moments, `m / (1 - γᵗ)`. In terms
+of the corrected mean h the step is `h + (x - h) (1 - γ) / (1 - γᵗ)`, which needs the count t and no second array.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+
+@final
+class ExponentialMean:
+    """See `Reception`.
+
+    Args:
+        decay: γ, 0 ≤ γ < 1; 0 holds what came last.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self._decay = decay
+
+    def weights(self, times: np.ndarray) -> np.ndarray:
+        """See `Reception`."""
+        shares: np.ndarray = (1 - self._decay) / (1 - self._decay ** times.astype(np.float64))
+        return shares
