@@ -12,9 +12,10 @@ from typing import Any
 from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.experiments.names import short_name
 from dorylax.experiments.sweep import SEED, Comparison, Run, Sweep
+from dorylax.pipeline.config import ASYNC_DEFAULTS
 from dorylax.settings.errors import shown
 
-_ASYNC_ONLY = "pipeline.staleness"
+_ASYNC_ONLY = {f"pipeline.{name}" for name in ASYNC_DEFAULTS}
 _OF_OPTIMIZERS = {f"optimizer.{option}" for spec in OPTIMIZERS.values() for option in spec.options}
 """Constants that each optimizer uses in its own way: they are part of what its name says."""
 
@@ -57,7 +58,7 @@ def _compared(runs: Sequence[Run], comparison: Comparison) -> list[list[Run]]:
 
 def _applies(key: str, config: Mapping[str, Any]) -> bool:
     """Whether a key says something in a configuration, which leaves out options that are not used."""
-    return key in config and (key != _ASYNC_ONLY or config[key] is not None)
+    return key in config and (key not in _ASYNC_ONLY or config[key] is not None)
 
 
 def _differ(key: str, configs: Sequence[Mapping[str, Any]]) -> bool:

@@ -20,6 +20,9 @@ FreshnessOf = Literal["all", "server"]
 Prediction = Literal["none", "linear", "optimizer"]
 ClockKind = Literal["real", "virtual"]
 
+ASYNC_DEFAULTS = {"staleness": 0, "freshness": 0.0, "predict_weights": "none"}
+"""What is filled in with `async`; in the other modes these settings say nothing and stay null."""
+
 
 @final
 class PipelineConfig(Section):
@@ -140,7 +143,7 @@ class PipelineConfig(Section):
     def _check(self) -> PipelineConfig:
         filled: dict[str, Any] = {"update": "per_epoch"}
         if self.mode == "async":
-            filled |= {"staleness": 0, "freshness": 0.0, "predict_weights": "none"}
+            filled |= ASYNC_DEFAULTS
         for name, value in filled.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
@@ -151,7 +154,7 @@ class PipelineConfig(Section):
 
     def _check_mode(self) -> None:
         if self.synchronous:
-            for name in ("staleness", "freshness", "predict_weights", "switch_margin"):
+            for name in (*ASYNC_DEFAULTS, "switch_margin"):
                 if (value := getattr(self, name)) is not None:
                     raise ConfigError.of(
                         f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"
