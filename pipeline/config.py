@@ -69,6 +69,21 @@ class PipelineConfig(Section):
         "what they should be by then, judging by their last change (linear) or by what the optimizer would do with the last "
         "gradient (optimizer); needs per_epoch; null: none with async",
     )
+    gradient_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0,
+        description="with async and per_epoch, the share of the intervals' gradients that an epoch's step waits for; for "
+        "those that are late stand those that came last",
+    )
+    weight_lag: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="with async and per_epoch, how many updates the weights that an interval pulls may lack: 0 waits for "
+        "the step of the epoch before; null: as many as the staleness bound allows",
+    )
+    delay_scaling: Count | None = Field(
+        default=None,
+        description="with async, after how many epochs the steps of old gradients are as long as others, being shorter "
+        "before (PipeMare); null: they always are",
+    )
     update: Update | None = Field(
         default=None,
         description="one optimizer step per epoch, or per interval and epoch (async only); null: per_epoch",
@@ -154,12 +169,12 @@ class PipelineConfig(Section):
 
     def _check_mode(self) -> None:
         if self.synchronous:
-            for name in (*ASYNC_DEFAULTS, "switch_margin"):
+            for name in (*ASYNC_DEFAULTS, "switch_margin", "weight_lag", "delay_scaling"):
                 if (value := getattr(self, name)) is not None:
                     raise ConfigError.of(
                         f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"
                     )
-            for name in ("freshness_of", "smoothing"):
+            for name in ("freshness_of", "smoothing", "gradient_share"):
                 if not self._is_default(name):
                     raise ConfigError.of(
                         f"pipeline.{name}",
@@ -184,6 +199,19 @@ class PipelineConfig(Section):
             raise ConfigError.of(
                 "pipeline.predict_weights",
                 f"= {self.predict_weights} needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "
+                "change one of them",
+            )
+        for name in ("gradient_share", "weight_lag"):
+            if not self._is_default(name) and self.update == "per_interval":
+                raise ConfigError.of(
+                    f"pipeline.{name}",
+                    f"= {getattr(self, name)} needs pipeline.update=per_epoch, got per_interval, which has no step of an "
+                    "epoch: change one of them",
+                )
+        if self.gradient_share < 1 and self.staleness == 0:
+            raise ConfigError.of(
+                "pipeline.gradient_share",
+                f"= {self.gradient_share} needs pipeline.staleness ≥ 1, got 0, with which whoever is late is waited for: "
                 "change one of them",
             )
         if not self.interval_step_scaling and self.update != "per_interval":

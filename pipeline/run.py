@@ -138,7 +138,9 @@ class PipelineRun:
             "controllers": [save_controller(server) for server in servers],
         }
         # Synchronous epochs read nothing that they have not written.
-        return Saved({} if synchronous else save_buffers(servers) | save_remembered(self._parameters.newest()), record)
+        arrays = {} if synchronous else save_buffers(servers) | save_remembered(self._parameters.newest())
+        self._parameters.forget()  # as the run does that goes on from what is saved
+        return Saved(arrays, record)
 
     def trace_events(self) -> list[dict[str, Any]]:
         """Chrome trace events of all tasks since the start."""

@@ -67,6 +67,7 @@ class ParameterEndpoint:
         sequencer: on server 0, who numbers; None on the others.
         step: the optimizer.
         prediction: of the weights of intervals that run ahead; None where they get the newest.
+        weight_lag: by how many updates an interval may be ahead of the weights that it pulls; None for any number.
         finish: makes the complete gradient of an interval.
         transport: to the other servers.
         compute: where to compute.
@@ -87,6 +88,7 @@ class ParameterEndpoint:
         *,
         step: OptimizerStep,
         prediction: Prediction | None,
+        weight_lag: int | None,
         finish: Finish,
         transport: Transport,
         compute: Compute,
@@ -97,7 +99,7 @@ class ParameterEndpoint:
         self._index, self._address = index, Address("parameter", index)
         self._peers = [Address("parameter", peer) for peer in range(num_servers) if peer != index]
         self._step, self._finish_with, self._transport = step, finish, transport
-        self._prediction = prediction
+        self._prediction, self._weight_lag = prediction, weight_lag
         self._predicting = asyncio.Lock()
         self._predicted: dict[tuple[int, int], Tree] = {}  # (version, ahead) -> parameters, of one version
         self._compute, self._spawn, self._on_applied = compute, spawn, on_applied
@@ -127,6 +129,9 @@ class ParameterEndpoint:
         return None
 
     async def _pull(self, interval: int, epoch: int) -> Pulled:
+        if self._weight_lag is not None:
+            async with self._turn:
+                await self._turn.wait_for(lambda: self.server.ahead(epoch) <= (self._weight_lag or 0))
         newest, ahead = self.server.state, self.server.ahead(epoch)
         if self._prediction is None or newest.remembered is None or not ahead:
             return self.server.pull(interval, epoch)
@@ -163,6 +168,9 @@ class ParameterEndpoint:
         if self.sequencer is None:
             raise ValueError(f"parameter server {self._index} does not number gradients: server 0 does")
         for numbered in self.sequencer.add(arrived):
+            if isinstance(numbered, Applied):
+                self._on_applied(numbered)
+                continue
             self.server.receive([numbered.update])
             forwards = [self._spawn(self._forward(peer, numbered.forward)) for peer in self._peers if numbered.forward]
             self._spawn(self._apply(self.sequencer, numbered, forwards))

@@ -8,6 +8,7 @@ from typing import Any, final
 import jax
 import optax
 
+from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.endpoint import Compute, ParameterEndpoint, Spawn, in_place
 from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, ServerState, Tree
 from dorylax.pipeline.parameters.prediction import choose
@@ -40,6 +41,11 @@ class ParameterServers:
         update: "per_epoch" or "per_interval".
         interval_step_scaling: see `Sequencer`.
         sync_every: likewise.
+        gradient_share: likewise.
+        delay_scaling: after how many epochs the steps of late gradients are as long as others (`DelayScaling`); None where
+            they always are.
+        weight_lag: by how many updates an interval may be ahead of the weights that it pulls, where each epoch has one
+            update; None where only the staleness bound says so.
         predict_weights: "none", or how the weights are predicted of intervals that run ahead of the newest version, where
             each epoch has one update: see `prediction.choose`.
         remembered: the leaves of what `ServerState.remembered` held, in order; None where there was no version before.
@@ -69,6 +75,9 @@ class ParameterServers:
         update: str = "per_epoch",
         interval_step_scaling: bool = True,
         sync_every: int = 1,
+        gradient_share: float = 1.0,
+        delay_scaling: int | None = None,
+        weight_lag: int | None = None,
         predict_weights: str = "none",
         remembered: Sequence[Any] | None = None,
         compute: Compute = in_place,
@@ -86,6 +95,8 @@ class ParameterServers:
             update,
             interval_step_scaling=interval_step_scaling,
             sync_every=sync_every,
+            gradient_share=gradient_share,
+            scaling=None if delay_scaling is None else DelayScaling(delay_scaling),
             first=first_epoch,
             version=version,
         )
@@ -103,6 +114,7 @@ class ParameterServers:
                 None if index else sequencer,
                 step=step,
                 prediction=prediction,
+                weight_lag=weight_lag,
                 finish=finish,
                 transport=transport,
                 compute=compute,
@@ -143,8 +155,15 @@ class ParameterServers:
             )
         return self.newest()
 
+    def forget(self) -> None:
+        """Goes on as servers would that are made of `state()`: what they cannot know is forgotten.
+
+        Nothing may be on its way.
+        """
+        self._sequencer.forget()
+
     def synchronise(self, epoch: int) -> None:
-        """From this epoch on there is one update per epoch; nothing changes where that is so already.
+        """From this epoch on there is one update per epoch, of all its gradients; nothing changes where that is so already.
 
         Args:
             epoch: nobody may start it before `on_applied` was told of all gradients of the epochs before it.

@@ -47,11 +47,13 @@ class Complete(NamedTuple):
         gradients: shaped as the parameters.
         loss: the interval's part of the loss.
         statistics: a pytree of what its forward pass has computed and the next version's state is made of.
+        version: of the weights that it is the gradient at: where they were predicted, the version that they stood for.
     """
 
     gradients: Tree
     loss: float
     statistics: Tree = ()
+    version: int = 0
 
 
 Finish = Callable[[Tree, Tree, int, Mapping[int, Sums]], Complete]
@@ -80,6 +82,7 @@ class Update(NamedTuple):
         loss: what they are the gradient of.
         factor: see `OptimizerStep`.
         statistics: see `Advance`.
+        step_size: what the step is multiplied with.
     """
 
     number: int
@@ -88,13 +91,14 @@ class Update(NamedTuple):
     loss: float
     factor: int
     statistics: Tree = ()
+    step_size: float = 1.0
 
 
 class Applied(NamedTuple):
-    """Complete gradients that are in the weights now.
+    """Complete gradients that are in the weights now, or came too late for that.
 
     Attributes:
-        version: of the weights that have them: that of server 0, and of all servers after the last gradient of an epoch.
+        version: of the weights that have those in time: that of server 0, and of all servers after the last of an epoch.
         pairs: (interval, epoch) of each.
         losses: the part of the loss of each.
     """

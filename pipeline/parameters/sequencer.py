@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import NamedTuple, final
 
+from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete, Update
-from dorylax.pipeline.parameters.policy import DueStep, PerEpoch, PerInterval, Switching, UpdatePolicy
+from dorylax.pipeline.parameters.policy import (
+    DueStep,
+    Late,
+    LateGradients,
+    PerEpoch,
+    PerInterval,
+    Switching,
+    UpdatePolicy,
+)
 
 
 class Numbered(NamedTuple):
@@ -33,6 +41,8 @@ class Sequencer:
         interval_step_scaling: under "per_interval", a step moves a K-th as far as one with the whole gradient would.
         sync_every: under "per_interval", updates go to the other servers this many at a time, and all that are left with
             the last one of an epoch. Under "per_epoch" each goes at once.
+        gradient_share: under "per_epoch", the share of an epoch's gradients that its step waits for; see `LateGradients`.
+        scaling: of steps by the delay of their gradients; None where all are of one size.
         first: the first epoch.
         version: how many updates were applied before.
 
@@ -47,6 +57,8 @@ class Sequencer:
         *,
         interval_step_scaling: bool = True,
         sync_every: int = 1,
+        gradient_share: float = 1.0,
+        scaling: DelayScaling | None = None,
         first: int = 0,
         version: int = 0,
     ) -> None:
@@ -54,18 +66,19 @@ class Sequencer:
             raise ValueError(f"sync_every must be ≥ 1, got {sync_every}")
         self._policy: UpdatePolicy
         match update:
+            case "per_epoch" if gradient_share < 1:
+                self._policy = LateGradients(num_intervals, gradient_share)
             case "per_epoch":
                 self._policy = PerEpoch(num_intervals)
             case "per_interval":
-                self._policy = PerInterval(num_intervals if interval_step_scaling else 1)
+                self._policy = PerInterval(num_intervals, scaling=interval_step_scaling)
             case _:
                 raise ValueError(f"update must be 'per_epoch' or 'per_interval', got {update!r}")
-        self._switched = update == "per_epoch"
-        self._num_intervals, self._sync_every = num_intervals, sync_every
+        self._switched = isinstance(self._policy, PerEpoch)
+        self._num_intervals, self._sync_every, self._scaling = num_intervals, sync_every, scaling
         self._due = [first] * num_intervals  # the epoch of each interval's next gradient
         self._early: dict[tuple[int, int], Complete] = {}
         self._version = version
-        self._in_epoch: Counter[int] = Counter()  # gradients in updates so far, of epochs that are not whole
         self._unsent: list[Update] = []
         self._unconfirmed: dict[int, Applied] = {}
         self._done: set[int] = set()
@@ -77,7 +90,7 @@ class Sequencer:
         return len(self._early) + self._policy.waiting + len(self._unsent) + len(self._unconfirmed)
 
     def switch(self, epoch: int) -> None:
-        """From this epoch on there is one step per epoch. Nothing changes where that is so already.
+        """From this epoch on there is one step per epoch, with all its gradients. Nothing changes where that is so already.
 
         Raises:
             ValueError: a gradient of that epoch, or a later one, has come already.
@@ -92,23 +105,32 @@ class Sequencer:
         self._policy = Switching(self._policy, PerEpoch(self._num_intervals), epoch)
         self._switched = True
 
-    def add(self, arrived: Arrived) -> list[Numbered]:
+    def forget(self) -> None:
+        """Goes on as a new one would that has got as far: nothing may be pending."""
+        self._policy.forget()
+
+    def add(self, arrived: Arrived) -> list[Numbered | Applied]:
         """Takes a complete gradient. A repeat gives nothing.
 
         Returns:
-            The updates that follow from it, in order.
+            The updates that follow from it, in order; or, where it came too late for a step that has been told of already,
+            what may be told of it.
         """
         interval, epoch, complete = arrived
         if epoch < self._due[interval]:
             return []
         self._early.setdefault((interval, epoch), complete)
-        numbered = []
+        found: list[Numbered | Applied] = []
         # A message may overtake another; the epochs of an interval go in order all the same.
         while (pair := (interval, self._due[interval])) in self._early:
             steps = self._policy.add(*pair, self._early.pop(pair))
             self._due[interval] += 1
-            numbered += [self._number(step) for step in steps]
-        return numbered
+            for step in steps:
+                if isinstance(step, DueStep):
+                    found.append(self._number(step))
+                elif (told := self._late(step)) is not None:
+                    found.append(told)
+        return found
 
     def confirm(self, number: int) -> list[Applied]:
         """Notes that an update is applied, on all servers where it says so.
@@ -125,21 +147,21 @@ class Sequencer:
         return told
 
     def _number(self, step: DueStep) -> Numbered:
+        size = 1.0 if self._scaling is None else self._scaling(step.epoch, self._version - step.version)
         self._version += 1
-        update = Update(self._version, step.epoch, step.gradients, sum(step.losses), step.factor, step.statistics)
+        update = Update(self._version, step.epoch, step.gradients, step.loss, step.factor, step.statistics, size)
         self._unconfirmed[update.number] = Applied(update.number, step.pairs, step.losses)
-        everywhere = self._closes_epoch(step)
+        everywhere = step.closes_epoch
         self._unsent.append(update)
         forward: tuple[Update, ...] = ()
         if everywhere or len(self._unsent) >= self._sync_every:
             forward, self._unsent = tuple(self._unsent), []
         return Numbered(update, forward, everywhere)
 
-    def _closes_epoch(self, step: DueStep) -> bool:
-        """Whether the gradients of all intervals up to its epoch are in updates now."""
-        epoch = step.epoch
-        self._in_epoch[epoch] += len(step.pairs)
-        if self._in_epoch[epoch] < self._num_intervals:
-            return False
-        del self._in_epoch[epoch]
-        return True
+    def _late(self, late: Late) -> Applied | None:
+        """What may be told of it now: nothing before the newest step, which is that of its epoch or a later one."""
+        if self._version not in self._unconfirmed:
+            return Applied(self._version, (late.pair,), (late.loss,))
+        number, pairs, losses = self._unconfirmed[self._version]
+        self._unconfirmed[self._version] = Applied(number, (*pairs, late.pair), (*losses, late.loss))
+        return None

@@ -19,7 +19,9 @@ class Whole(NamedTuple):
 
     def finish(self, finish: Finish) -> Complete:
         """The interval's complete gradient."""
-        return finish(self.pulled.params, self.pulled.state, self.pair[1], self.sums)
+        pulled = self.pulled
+        complete = finish(pulled.params, pulled.state, self.pair[1], self.sums)
+        return complete._replace(version=pulled.version + pulled.ahead)
 
 
 @final

@@ -98,6 +98,27 @@ def test_a_path_becomes_text() -> None:
             "predict_weights = linear needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "
             "change one of them",
         ),
+        ({"gradient_share": 0.8}, "gradient_share = 0.8 needs pipeline.mode=async, got pipe: change one of them"),
+        ({"weight_lag": 0}, "weight_lag = 0 needs pipeline.mode=async, got pipe: change one of them"),
+        ({"delay_scaling": 9}, "delay_scaling = 9 needs pipeline.mode=async, got pipe: change one of them"),
+        ({"mode": "async", "gradient_share": 0}, "gradient_share must be > 0 and ≤ 1, got 0"),
+        ({"mode": "async", "weight_lag": -1}, "weight_lag must be ≥ 0, got -1"),
+        ({"mode": "async", "delay_scaling": 0}, "delay_scaling must be ≥ 1, got 0"),
+        (
+            {"mode": "async", "staleness": 1, "update": "per_interval", "gradient_share": 0.8},
+            "gradient_share = 0.8 needs pipeline.update=per_epoch, got per_interval, which has no step of an epoch: "
+            "change one of them",
+        ),
+        (
+            {"mode": "async", "update": "per_interval", "weight_lag": 0},
+            "weight_lag = 0 needs pipeline.update=per_epoch, got per_interval, which has no step of an epoch: "
+            "change one of them",
+        ),
+        (
+            {"mode": "async", "gradient_share": 0.8},
+            "gradient_share = 0.8 needs pipeline.staleness ≥ 1, got 0, with which whoever is late is waited for: "
+            "change one of them",
+        ),
         ({"mode": "async", "update": "each"}, "update must be one of per_epoch, per_interval, got 'each'"),
         (
             {"interval_step_scaling": False},

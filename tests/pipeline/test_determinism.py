@@ -87,13 +87,16 @@ ASYNC = [
     config(mode="async", staleness=1, freshness=0.5, predict_weights="linear"),
     config(mode="async", staleness=1, freshness=1, freshness_of="server", smoothing=0.5, parameter_servers=3),
     config(mode="async", staleness=2, freshness=0.7, predict_weights="optimizer", parameter_servers=1),
+    config(mode="async", staleness=2, gradient_share=0.4, predict_weights="linear", delay_scaling=6),
+    config(mode="async", staleness=1, gradient_share=0.4, weight_lag=0, parameter_servers=3),
 ]
 SYNCHRONOUS = [config(mode="pipe"), config(mode="no-pipe")]
 
 
 def described(options: PipelineConfig) -> str:
     how = options.update if options.predict_weights in (None, "none") else options.predict_weights
-    return f"{options.mode}-{options.staleness}-{how}-{options.parameter_servers}"
+    late = "" if options.gradient_share == 1 else "-late"
+    return f"{options.mode}-{options.staleness}-{how}-{options.parameter_servers}{late}"
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "drifting", "BatchNorm"])

@@ -34,6 +34,7 @@ from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.messages import RowsMessage
 from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled
 from dorylax.pipeline.parameters.messages import ServerState
+from dorylax.pipeline.parameters.policy import DueStep, Late, LateGradients
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.prepare import Prepared
@@ -130,16 +131,27 @@ OPTIONS = {
     "partitioner": st.sampled_from(["random", "metis"]),
 }
 UPDATES = st.just({"update": "per_interval"}) | st.fixed_dictionaries(
-    {"update": st.just("per_epoch"), "predict_weights": st.sampled_from(["none", "linear", "optimizer"])}
+    {
+        "update": st.just("per_epoch"),
+        "predict_weights": st.sampled_from(["none", "linear", "optimizer"]),
+        "gradient_share": st.sampled_from([0.4, 0.8, 1.0]),
+        "weight_lag": st.sampled_from([None, None, 0, 1]),
+    }
 )
 ASYNC_OPTIONS = {
     "mode": st.just("async"),
     "staleness": st.integers(0, 3),
     "smoothing": st.sampled_from([0.0, 0.5]),
+    "delay_scaling": st.sampled_from([None, 3]),
 }
 FRESHNESS = st.fixed_dictionaries({"freshness": st.sampled_from([0.0, 0.3, 0.6, 0.9, 1.0])}) | st.fixed_dictionaries(
     {"freshness": st.sampled_from([0.5, 1.0]), "freshness_of": st.just("server")}
 )
+
+
+def possible(options: dict[str, Any]) -> dict[str, Any]:
+    """Where nobody runs ahead, nobody is late."""
+    return options | {"gradient_share": 1.0} if options["staleness"] == 0 else options
 
 
 def cases(model: str, *, asynchronous: bool) -> st.SearchStrategy[Case]:
@@ -147,7 +159,7 @@ def cases(model: str, *, asynchronous: bool) -> st.SearchStrategy[Case]:
     options = st.fixed_dictionaries({**OPTIONS, **more})
     if asynchronous:
         options = st.builds(
-            lambda *parts: {k: v for part in parts for k, v in part.items()}, options, UPDATES, FRESHNESS
+            lambda *parts: possible({k: v for part in parts for k, v in part.items()}), options, UPDATES, FRESHNESS
         )
     return st.builds(
         Case,
@@ -254,13 +266,14 @@ class Witness:
         stale: reads of rows of earlier epochs.
         predicted: pulls of weights that were predicted.
         quorums: waits that a share of fresh rows ended.
+        late: gradients that came after the step of their epoch.
         faults: what went wrong.
     """
 
     def __init__(self, case: Case) -> None:
         self.case, self.faults = case, Faults(case)
         self.synchronous_from = 0 if case.config.synchronous else 1000
-        self.stale = self.predicted = self.quorums = 0
+        self.stale = self.predicted = self.quorums = self.late = 0
         self._rows: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (publication, interval) -> epoch -> rows
         self._sums: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (step, interval) -> epoch -> partial sums
         self._parts: dict[tuple[int, int], dict[int, list[np.ndarray]]] = {}  # (step, interval) -> epoch -> its parts
@@ -319,6 +332,8 @@ class Witness:
         self._pulled[interval, epoch] = pulled
         finished = max(0, epoch - self.ahead(epoch))
         assert pulled.version >= self.updates_before(finished), "weights lack finished epochs"
+        if (lag := self.case.config.weight_lag) is not None:
+            assert pulled.version >= epoch - lag, "weights lack too many epochs"
         params, state = jax.tree.leaves(pulled.params), jax.tree.leaves(pulled.state)
         behind = epoch - pulled.version if self.case.predicts and pulled.version else 0
         assert pulled.ahead == behind, f"weights of version {pulled.version} for epoch {epoch} are {pulled.ahead} ahead"
@@ -626,12 +641,18 @@ class Witness:
 
     def _around_parameters(self, patch: pytest.MonkeyPatch) -> None:
         pull, advance, finish = ParameterClient.pull, ParameterServer.advance, Whole.finish
+        add = LateGradients.add
 
         async def pulls(client: ParameterClient, interval: int, epoch: int) -> Pulled:
             self.starts(interval, epoch)
             pulled = await pull(client, interval, epoch)
             self.pulls(interval, epoch, pulled)
             return pulled
+
+        def adds(policy: LateGradients, interval: int, epoch: int, complete: Complete) -> list[DueStep | Late]:
+            found = add(policy, interval, epoch, complete)
+            self.late += sum(isinstance(one, Late) for one in found)
+            return found
 
         def advances(server: ParameterServer, state: ServerState) -> None:
             advance(server, state)
@@ -643,6 +664,7 @@ class Witness:
 
         patch.setattr(ParameterClient, "pull", pulls)
         patch.setattr(ParameterServer, "advance", advances)
+        patch.setattr(LateGradients, "add", adds)
         patch.setattr(Whole, "finish", finishes)
 
     def _around_computation(self, patch: pytest.MonkeyPatch) -> None:
@@ -763,3 +785,7 @@ def test_the_witness_sees_stale_reads_and_faults(model: str) -> None:
     witness, _ = witnessed(Case(model, options | more, 4, faults=0.2, variations=((0.3, 0.2, 5.0),) * 3))
     assert witness.quorums
     assert witness.predicted
+    late = {"gradient_share": 0.5, "weight_lag": 0, "parameter_servers": 3}
+    witness, _ = witnessed(Case(model, options | late, 4, faults=0.2, variations=((0.3, 0.2, 5.0),) * 3))
+    assert witness.late
+    assert witness.stale

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 from dorylax.pipeline.parameters.messages import Complete
-from dorylax.pipeline.parameters.policy.base import DueStep, UpdatePolicy
+from dorylax.pipeline.parameters.policy.base import DueStep, Late, UpdatePolicy
 
 
 @final
@@ -26,7 +27,12 @@ class Switching:
         """See `UpdatePolicy`."""
         return self._before.waiting + self._after.waiting
 
-    def add(self, interval: int, epoch: int, complete: Complete) -> list[DueStep]:
+    def add(self, interval: int, epoch: int, complete: Complete) -> Sequence[DueStep | Late]:
         """See `UpdatePolicy`."""
         policy = self._before if epoch < self._epoch else self._after
         return policy.add(interval, epoch, complete)
+
+    def forget(self) -> None:
+        """See `UpdatePolicy`."""
+        self._before.forget()
+        self._after.forget()

@@ -1,4 +1,4 @@
-"""What freshness and predicted weights do to a run, beside runs that need neither."""
+"""What the options of asynchronous training do to a run, beside runs without them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from support.pipelines import compiled_once, messy_data, running
 
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.parameters import ParameterClient, Pulled
 from dorylax.pipeline.run import PipelineEpoch, PipelineRun
 
 PLAIN = {"servers": 2, "intervals": 3, "parameter_servers": 2, "clock": "virtual", "edge_chunk": 40}
@@ -65,3 +66,47 @@ def test_more_freshness_is_less_staleness() -> None:
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.1
     assert found[-1] == 0
+
+
+def test_weights_that_lack_nothing_are_those_of_the_epoch_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking: set[int] = set()
+    pull = ParameterClient.pull
+
+    async def pulls(client: ParameterClient, interval: int, epoch: int) -> Pulled:
+        pulled = await pull(client, interval, epoch)
+        lacking.add(epoch - pulled.version)
+        return pulled
+
+    monkeypatch.setattr(ParameterClient, "pull", pulls)
+    found = []
+    for lag in (None, 0, 1):
+        lacking.clear()
+        trained("gcn", mode="async", staleness=2, weight_lag=lag)
+        found.append(set(lacking))
+    assert found == [{0, 1, 2}, {0}, {0, 1}]
+
+
+def test_a_step_that_waits_for_some_gradients_comes_sooner() -> None:
+    """And is another step."""
+    seconds, losses = [], []
+    for share in (1.0, 0.8):
+        one, _ = trained("gcn", 12, mode="async", intervals=4, staleness=1, weight_lag=0, gradient_share=share)
+        seconds.append(sum(record.seconds for record in one))
+        losses.append(one[-1].loss)
+    assert seconds[1] < 0.95 * seconds[0]
+    assert losses[1] != losses[0]
+    assert abs(losses[1] / losses[0] - 1) < 0.2
+
+
+def test_steps_are_shorter_at_first_where_gradients_are_old() -> None:
+    plain, _ = trained("gcn", mode="async", staleness=1)
+    shorter, _ = trained("gcn", mode="async", staleness=1, delay_scaling=20)
+    fresh, _ = trained("gcn", mode="async", weight_lag=0, delay_scaling=20)
+    as_ever, _ = trained("gcn", mode="async", weight_lag=0)
+
+    def moved(records: list[PipelineEpoch]) -> float:
+        first, last = (jax.tree.leaves(records[place].params) for place in (1, -1))
+        return float(sum(np.linalg.norm(a - b) for a, b in zip(first, last, strict=True)))
+
+    assert moved(shorter) < 0.8 * moved(plain)
+    assert [record.loss for record in fresh] == [record.loss for record in as_ever]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 
@@ -36,7 +38,7 @@ def test_any_order_and_any_repetition(
     told: list[Applied] = []
     unconfirmed: list[int] = []
     for message in messages:
-        new = sequencer.add(message)
+        new = updates(sequencer.add(message))
         numbered += new
         unconfirmed += [each.update.number for each in new]
         while unconfirmed and random.random() < 0.5:
@@ -74,11 +76,90 @@ def test_any_order_and_any_repetition(
     assert sequencer.pending == 0
 
 
+def updates(found: Sequence[Numbered | Applied]) -> list[Numbered]:
+    """What was found, without late gradients, of which there must be none."""
+    assert all(isinstance(each, Numbered) for each in found)
+    return [each for each in found if isinstance(each, Numbered)]
+
+
+@given(
+    st.integers(2, 4),
+    st.sampled_from([0.3, 0.6, 0.9]),
+    st.none() | st.integers(0, EPOCHS),
+    st.randoms(use_true_random=False),
+)
+def test_late_gradients_are_told_of_once_and_after_what_they_are_late_for(
+    count: int, share: float, switch: int | None, random: Any
+) -> None:
+    sequencer = Sequencer(count, "per_epoch", gradient_share=share, first=2, version=10)
+    if switch is not None:
+        sequencer.switch(2 + switch)
+    messages = [arrived(k, 2 + epoch) for k in range(count) for epoch in range(EPOCHS)] * 2
+    random.shuffle(messages)
+    unconfirmed: list[int] = []
+    confirmed, pairs = {10}, []
+
+    def hear(told: Applied) -> None:
+        assert told.version in confirmed
+        assert max(epoch for _, epoch in told.pairs) <= told.version - 11 + 2
+        assert told.losses == tuple(1.0 + k for k, _ in told.pairs)
+        pairs.extend(told.pairs)
+
+    def confirm() -> None:
+        number = unconfirmed.pop(0)
+        confirmed.add(number)
+        for told in sequencer.confirm(number):
+            hear(told)
+
+    for message in messages:
+        for found in sequencer.add(message):
+            if isinstance(found, Applied):
+                hear(found)
+            else:
+                assert found.everywhere
+                assert found.forward == (found.update,)
+                unconfirmed.append(found.update.number)
+        while unconfirmed and random.random() < 0.5:
+            confirm()
+    while unconfirmed:
+        confirm()
+    assert sorted(pairs) == [(k, 2 + epoch) for k in range(count) for epoch in range(EPOCHS)]
+    assert sequencer.pending == 0
+
+
+def test_a_late_gradient_is_told_of_at_once_where_its_step_is() -> None:
+    sequencer = Sequencer(2, "per_epoch", gradient_share=0.5)
+    sequencer.add(arrived(0, 0))
+    sequencer.add(arrived(1, 0))
+    sequencer.add(arrived(0, 1))
+    sequencer.confirm(1)
+    assert sequencer.add(arrived(1, 1)) == []
+    assert sequencer.confirm(2) == [Applied(2, ((0, 1), (1, 1)), (1.0, 2.0))]
+    sequencer.add(arrived(0, 2))
+    sequencer.confirm(3)
+    assert sequencer.add(arrived(1, 2)) == [Applied(3, ((1, 2),), (2.0,))]
+    sequencer.forget()
+    assert sequencer.add(arrived(0, 3)) == []
+    assert sequencer.pending == 1
+
+
+def test_steps_are_shorter_where_gradients_are_old() -> None:
+    sequencer = Sequencer(2, "per_epoch", scaling=DelayScaling(4), version=3)
+    for epoch, (versions, size) in enumerate(
+        [((3, 3), 1.0), ((3, 4), 1.5**-0.75), ((3, 3), 3**-0.5), ((5, 6), 1.5**-0.25)]
+    ):
+        for k, version in enumerate(versions):
+            message = arrived(k, epoch)
+            found = sequencer.add(message._replace(complete=message.complete._replace(version=version)))
+        (numbered,) = updates(found)
+        assert numbered.update.step_size == pytest.approx(size)
+
+
 def test_the_epochs_of_an_interval_go_in_order() -> None:
     sequencer = Sequencer(2, "per_interval")
     assert sequencer.add(arrived(0, 1)) == []
     assert sequencer.pending == 1
-    first, second = sequencer.add(arrived(0, 0))
+    first, second = updates(sequencer.add(arrived(0, 0)))
     assert sequencer.confirm(second.update.number) == []
     told = sequencer.confirm(first.update.number)
     assert [applied.pairs for applied in told] == [((0, 0),), ((0, 1),)]
@@ -86,7 +167,7 @@ def test_the_epochs_of_an_interval_go_in_order() -> None:
 
 def test_pending_counts_what_is_on_its_way() -> None:
     sequencer = Sequencer(2, "per_interval", sync_every=2)
-    (numbered,) = sequencer.add(arrived(0, 0))
+    (numbered,) = updates(sequencer.add(arrived(0, 0)))
     assert numbered.forward == ()
     assert sequencer.pending == 2  # neither sent nor applied
     sequencer.confirm(1)
@@ -97,7 +178,7 @@ def test_pending_counts_what_is_on_its_way() -> None:
 
 
 def test_scaling_can_be_left_off() -> None:
-    (numbered,) = Sequencer(4, "per_interval", interval_step_scaling=False).add(arrived(1, 0))
+    (numbered,) = updates(Sequencer(4, "per_interval", interval_step_scaling=False).add(arrived(1, 0)))
     assert numbered.update.factor == 1
 
 

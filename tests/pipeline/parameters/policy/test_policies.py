@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dorylax.pipeline.parameters.messages import Complete
-from dorylax.pipeline.parameters.policy import DueStep, PerEpoch, PerInterval, Switching, UpdatePolicy
+from dorylax.pipeline.parameters.policy import (
+    DueStep,
+    Late,
+    LateGradients,
+    PerEpoch,
+    PerInterval,
+    Switching,
+    UpdatePolicy,
+)
 
 K, EPOCHS = 3, 4
 POLICIES: dict[str, Callable[[], UpdatePolicy]] = {
     "per_epoch": lambda: PerEpoch(K),
     "per_interval": lambda: PerInterval(K),
+    "late": lambda: LateGradients(K, 0.5),
     "switching": lambda: Switching(PerInterval(K), PerEpoch(K), 2),
+    "late, then all": lambda: Switching(LateGradients(K, 0.5), PerEpoch(K), 2),
 }
 
 
 def complete(interval: int, epoch: int) -> Complete:
     gradient = np.float32(10.0) ** np.float32(interval - epoch) / np.float32(3)
-    return Complete({"w": np.full(2, gradient)}, 0.1 * interval + epoch, (interval, epoch))
+    return Complete(
+        {"w": np.full(2, gradient)}, 0.1 * interval + epoch, (interval, epoch), version=2 * epoch + interval
+    )
 
 
 def interleaved(random: Any) -> list[tuple[int, int]]:
@@ -35,24 +47,44 @@ def interleaved(random: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("name", POLICIES)
 @given(random=st.randoms(use_true_random=False))
-def test_each_gradient_is_in_one_step(name: str, random: Any) -> None:
+def test_each_gradient_is_in_one_step_or_late(name: str, random: Any) -> None:
     policy = POLICIES[name]()
     assert isinstance(policy, UpdatePolicy)
     steps: list[DueStep] = []
+    late: list[Late] = []
+    newest: dict[int, tuple[int, int]] = {}  # of each interval, as it has come
+    closed: list[int] = []
     for came, pair in enumerate(interleaved(random), start=1):
-        steps += policy.add(*pair, complete(*pair))
-        assert policy.waiting == came - sum(len(step.pairs) for step in steps)
+        for found in policy.add(*pair, complete(*pair)):
+            if isinstance(found, Late):
+                assert found == (pair, complete(*pair).loss)
+                assert pair[1] in closed
+                late.append(found)
+                newest[pair[0]] = pair
+                continue
+            steps.append(found)
+            newest |= {interval: (interval, epoch) for interval, epoch in found.pairs}
+            is_made_of(found, [newest[k] for k in range(K)] if "late" in name else found.pairs)
+            closed += [found.epoch] * found.closes_epoch
+        assert policy.waiting == came - len(late) - sum(len(step.pairs) for step in steps)
     assert policy.waiting == 0
-    pairs = [pair for step in steps for pair in step.pairs]
+    pairs = [pair for step in steps for pair in step.pairs] + [each.pair for each in late]
     assert sorted(pairs) == [(k, epoch) for k in range(K) for epoch in range(EPOCHS)]
+    assert closed == list(range(EPOCHS))
     for step in steps:
         assert {epoch for _, epoch in step.pairs} == {step.epoch}
-        assert step.statistics == step.pairs[0]
         assert step.losses == tuple(complete(*pair).loss for pair in step.pairs)
-        expected = complete(*step.pairs[0]).gradients["w"]
-        for pair in step.pairs[1:]:
-            expected = expected + complete(*pair).gradients["w"]
-        np.testing.assert_array_equal(step.gradients["w"], expected)
+
+
+def is_made_of(step: DueStep, pairs: Sequence[tuple[int, int]]) -> None:
+    every = [complete(*pair) for pair in pairs]
+    expected = every[0].gradients["w"]
+    for one in every[1:]:
+        expected = expected + one.gradients["w"]
+    np.testing.assert_array_equal(step.gradients["w"], expected)
+    assert step.statistics == pairs[0]
+    assert step.loss == sum(one.loss for one in every)
+    assert step.version == sum(one.version for one in every) / len(every)
 
 
 def test_per_epoch_sums_whole_epochs_in_interval_order() -> None:
@@ -67,6 +99,55 @@ def test_per_epoch_sums_whole_epochs_in_interval_order() -> None:
 def test_per_interval_steps_at_once_with_its_factor() -> None:
     (step,) = PerInterval(7).add(1, 5, complete(1, 5))
     assert (step.pairs, step.factor) == (((1, 5),), 7)
+    (step,) = PerInterval(7, scaling=False).add(1, 5, complete(1, 5))
+    assert step.factor == 1
+
+
+def test_what_is_late_is_stood_in_for_by_what_came_last() -> None:
+    policy = LateGradients(4, 0.5)
+    for k in range(3):
+        assert policy.add(k, 0, complete(k, 0)) == []  # the first epoch waits for all
+    (step,) = only_steps(policy.add(3, 0, complete(3, 0)))
+    assert len(step.pairs) == 4
+    assert policy.add(3, 1, complete(3, 1)) == []
+    (step,) = only_steps(policy.add(1, 1, complete(1, 1)))
+    assert step.pairs == ((1, 1), (3, 1))
+    is_made_of(step, [(0, 0), (1, 1), (2, 0), (3, 1)])
+    assert policy.add(0, 1, complete(0, 1)) == [Late((0, 1), 1.0)]
+    assert policy.add(1, 2, complete(1, 2)) == []
+    (step,) = only_steps(policy.add(3, 2, complete(3, 2)))
+    is_made_of(step, [(0, 1), (1, 2), (2, 0), (3, 2)])
+
+
+def test_a_step_waits_for_the_step_before_it() -> None:
+    policy = LateGradients(4, 0.5)
+    assert policy.add(0, 0, complete(0, 0)) == []
+    for k in range(1, 4):
+        for epoch in range(2):
+            if (k, epoch) != (3, 1):
+                assert len(policy.add(k, epoch, complete(k, epoch))) == (2 if (k, epoch) == (3, 0) else 0)
+
+
+def test_after_forgetting_all_are_waited_for() -> None:
+    policy = LateGradients(2, 0.5)
+    policy.add(0, 0, complete(0, 0))
+    policy.add(1, 0, complete(1, 0))
+    policy.forget()
+    assert policy.add(0, 1, complete(0, 1)) == []
+    assert len(policy.add(1, 1, complete(1, 1))) == 1
+    assert len(policy.add(1, 2, complete(1, 2))) == 1
+
+
+@pytest.mark.parametrize(("share", "enough"), [(0.7, 7), (0.71, 8), (0.05, 1), (0.9, 9)])
+def test_shares_are_rounded_up_and_are_what_was_written(share: float, enough: int) -> None:
+    policy = LateGradients(10, share)
+    for k in range(10):
+        policy.add(k, 0, complete(k, 0))
+    assert [len(policy.add(k, 1, complete(k, 1))) for k in range(enough)] == [0] * (enough - 1) + [1]
+
+
+def only_steps(found: Sequence[DueStep | Late]) -> list[DueStep]:
+    return [step for step in found if isinstance(step, DueStep)]
 
 
 def test_switching_changes_at_its_epoch() -> None:
