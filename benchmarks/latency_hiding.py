@@ -58,7 +58,7 @@ from harness.eight_rows import call
 MODES: dict[str, dict[str, Any]] = {
     "no-pipe": {"mode": "no-pipe"},
     "pipe": {"mode": "pipe"},
-    "async S=0": {"mode": "async", "staleness": 0, "reorder": True},
+    "async S=0": {"mode": "async", "staleness": 0},
 }
 
 

@@ -6,6 +6,7 @@ Pure: the runs' histories in, numbers and sentences out. How convergence is judg
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -16,6 +17,9 @@ from dorylax.experiments.names import short_name
 from dorylax.experiments.seed_statistics import Interval, paired_difference, paired_ratio
 from dorylax.experiments.sweep import Comparison, Run, Sweep
 from dorylax.runs.result import EpochRecord
+
+LAST = 20
+"""Evaluations at the end of a run whose accuracies are averaged."""
 
 SAME_ACCURACY = 0.005
 """Two settings are as accurate where all of the interval of their difference is within half a point."""
@@ -46,6 +50,16 @@ class RunHistory:
     def seed(self) -> int:
         """Of the run."""
         return self.run.config.train.seed
+
+    @property
+    def best(self) -> float:
+        """The highest validation accuracy."""
+        return max((record.val_accuracy or 0.0 for record in self.evaluated), default=0.0)
+
+    @property
+    def last(self) -> float:
+        """The mean of the validation accuracies at the end: what one gets who stops by the clock, oscillation and all."""
+        return statistics.fmean([record.val_accuracy or 0.0 for record in self.evaluated[-LAST:]] or [0.0])
 
     @property
     def evaluated(self) -> list[EpochRecord]:
@@ -84,6 +98,8 @@ class Compared:
             is nothing to divide.
         value_ratio: of 1/(seconds · dollars) to the target, relative to the baseline: Dorylus' "value".
         accuracy: the difference of test accuracies; None for the baseline, and without a test mask.
+        best, last: those of the best validation accuracies, and of their means over the last `LAST` evaluations; None for
+            the baseline.
         seeds: on how many seeds this rests.
     """
 
@@ -97,6 +113,8 @@ class Compared:
     dollars_ratio: Interval | None
     value_ratio: float | None
     accuracy: Interval | None
+    best: Interval | None
+    last: Interval | None
     seeds: int
     baseline_censored: int = 0
 
@@ -140,18 +158,25 @@ class Group:
 
     Attributes:
         name: what they have in common; empty where that is nothing.
+        common: the keys of that with their values.
         variants: in the order of the sweep.
         target: see `Compared`; None where nothing is compared.
     """
 
     name: str
+    common: Mapping[str, Any]
     variants: tuple[Variant, ...]
     target: float | None
 
     @property
+    def baseline(self) -> Variant | None:
+        """What the others are compared with; None where nothing is."""
+        return next((one for one in self.variants if one.is_baseline), None)
+
+    @property
     def sentences(self) -> list[str]:
         """What was found, in plain words: one for each variant but the baseline."""
-        base = next((one for one in self.variants if one.is_baseline), None)
+        base = self.baseline
         if base is None:
             return []
         return [sentence(one, base) for one in self.variants if not one.is_baseline and one.compared is not None]
@@ -189,7 +214,7 @@ def _group(
     )
     target = None
     if comparison is not None and base is not None and runs[base]:
-        best = [max((r.val_accuracy or 0.0 for r in one.evaluated), default=0.0) for one in runs[base]]
+        best = [one.best for one in runs[base]]
         target = comparison.target if comparison.target is not None else target_of(best, comparison.margin)
     common = dict(place)
     variants = []
@@ -208,7 +233,7 @@ def _group(
                 compared,
             )
         )
-    return Group(short_name(common), tuple(variants), target)
+    return Group(short_name(common), common, tuple(variants), target)
 
 
 def compare(
@@ -222,49 +247,99 @@ def compare(
         target: of validation accuracy, a fraction.
         is_baseline: they are the same.
     """
-    others = {one.seed: one for one in baseline}
-    pairs = [(one, others[one.seed]) for one in runs if one.seed in others]
-    if not pairs:
+    pairs = Pairs.of(runs, baseline, target)
+    if not pairs.seeds:
         return None
-    mine, theirs = _ways([one for one, _ in pairs], target), _ways([other for _, other in pairs], target)
-    ratios: dict[str, Interval | None] = dict.fromkeys(("epochs", "seconds", "dollars"))
-    value = accuracy = None
+    ratios: dict[str, Interval | None] = dict.fromkeys(RATIOS)
+    differences: dict[str, Interval | None] = dict.fromkeys(DIFFERENCES)
+    value = None
     if not is_baseline:
-        for name in ratios:
-            if all(x is not None and y for x, y in zip(mine[name], theirs[name], strict=True)):
-                ratios[name] = paired_ratio(mine[name], theirs[name])
+        ratios = {name: paired_ratio(*pairs.by_name[name]) if name in pairs.by_name else None for name in RATIOS}
+        differences = {
+            name: paired_difference(*pairs.by_name[name]) if name in pairs.by_name else None for name in DIFFERENCES
+        }
         if ratios["seconds"] is not None and ratios["dollars"] is not None:
             value = 1 / (ratios["seconds"].estimate * ratios["dollars"].estimate)
-        tests = [(one.summary.get("test_accuracy"), other.summary.get("test_accuracy")) for one, other in pairs]
-        known = [(x, y) for x, y in tests if x is not None and y is not None]
-        if len(known) == len(pairs):
-            accuracy = paired_difference([x for x, _ in known], [y for _, y in known])
-    costs = mine["dollars"]
     return Compared(
         target=target,
-        epochs=float(np.mean(mine["epochs"])),
-        seconds=float(np.mean(mine["seconds"])),
-        dollars=None if any(cost is None for cost in costs) else float(np.mean(costs)),
-        censored=sum(mine["censored"]),
+        epochs=pairs.means["epochs"] or 0.0,
+        seconds=pairs.means["seconds"] or 0.0,
+        dollars=pairs.means["dollars"],
+        censored=pairs.censored,
         epochs_ratio=ratios["epochs"],
         seconds_ratio=ratios["seconds"],
         dollars_ratio=ratios["dollars"],
         value_ratio=value,
-        accuracy=accuracy,
-        seeds=len(pairs),
-        baseline_censored=sum(theirs["censored"]),
+        accuracy=differences["accuracy"],
+        best=differences["best"],
+        last=differences["last"],
+        seeds=pairs.seeds,
+        baseline_censored=pairs.baseline_censored,
     )
 
 
-def _ways(runs: Sequence[RunHistory], target: float) -> dict[str, list[Any]]:
-    """What it took each run to get to the target."""
-    crossings = [one.crossing(target) for one in runs]
+RATIOS = ("epochs", "seconds", "dollars")
+"""What is compared by ratios."""
+
+DIFFERENCES = ("accuracy", "best", "last")
+"""What is compared by differences."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """What runs and those of a baseline came to, on the seeds that both have.
+
+    Attributes:
+        by_name: of each of `RATIOS` and `DIFFERENCES` that all runs have, and that can be divided by: that of the runs, and
+            of the baseline's, by seed.
+        means: of `RATIOS`, over the runs; None where they have none.
+        seeds: how many there are.
+        censored, baseline_censored: see `Compared`.
+    """
+
+    by_name: Mapping[str, tuple[list[float], list[float]]]
+    means: Mapping[str, float | None]
+    seeds: int
+    censored: int
+    baseline_censored: int
+
+    @classmethod
+    def of(cls, runs: Sequence[RunHistory], baseline: Sequence[RunHistory], target: float) -> Pairs:
+        """Pairs runs by their seeds; `target` is of validation accuracy, a fraction."""
+        others = {one.seed: one for one in baseline}
+        both = [(one, others[one.seed]) for one in runs if one.seed in others]
+        mine, theirs = (
+            ([_outcome(one, target) for one in side] for side in zip(*both, strict=True)) if both else ([], [])
+        )
+        by_name = {}
+        for name in (*RATIOS, *DIFFERENCES):
+            first, second = ([outcome[name] for outcome in side] for side in (mine, theirs))
+            zero = name in RATIOS and not all(second)
+            if first and not zero and None not in first and None not in second:
+                by_name[name] = first, second
+        means = {name: _mean([outcome[name] for outcome in mine]) for name in RATIOS}
+        censored, baseline_censored = (sum(outcome["censored"] for outcome in side) for side in (mine, theirs))
+        return cls(by_name, means, len(both), censored, baseline_censored)
+
+
+def _outcome(run: RunHistory, target: float) -> dict[str, Any]:
+    """What it took a run to get to the target, and how accurate it was."""
+    found = run.crossing(target)
     return {
-        "epochs": [found.epochs for found in crossings],
-        "seconds": [one.seconds_until(found.epochs) for one, found in zip(runs, crossings, strict=True)],
-        "dollars": [one.dollars_until(found.epochs) for one, found in zip(runs, crossings, strict=True)],
-        "censored": [found.censored for found in crossings],
+        "epochs": float(found.epochs),
+        "seconds": run.seconds_until(found.epochs),
+        "dollars": run.dollars_until(found.epochs),
+        "accuracy": run.summary.get("test_accuracy"),
+        "best": run.best,
+        "last": run.last,
+        "censored": found.censored,
     }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known and len(known) == len(values) else None
 
 
 def sentence(variant: Variant, baseline: Variant) -> str:

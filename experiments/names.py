@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from dorylax.config import RunConfig
 
 _MODE, _STALENESS, _UPDATE = "pipeline.mode", "pipeline.staleness", "pipeline.update"
+_OFF = {
+    "pipeline.freshness": 0,
+    "pipeline.freshness_of": "all",
+    "pipeline.smoothing": 0,
+    "pipeline.predict_weights": "none",
+    "pipeline.gradient_share": 1,
+}
+"""What some settings of `async` are where they do nothing."""
 _NAMES = ("data.name", "model.name", "optimizer.name", _MODE, _UPDATE, "pipeline.partitioner")
 """Keys whose values say what they are."""
 
@@ -36,11 +44,11 @@ def metric_name(summaries: Iterable[Mapping[str, Any]]) -> str:
 def short_name(setting: Mapping[str, Any]) -> str:
     """The values of a setting in a few words, those of a pipeline's mode joined: `gcn, async S=0 per_epoch`.
 
-    Keys that are not set (null) are left out where the mode says it all.
+    Keys that are not set (null), or do nothing, are left out where the name of their section is said, a pipeline's mode.
     """
     words = []
     for key, value in setting.items():
-        if key in (_STALENESS, _UPDATE) and _MODE in setting:
+        if (key in (_STALENESS, _UPDATE) and _MODE in setting) or _says_nothing(key, setting):
             continue
         if key == _MODE:
             words.append(_mode(setting))
@@ -49,6 +57,12 @@ def short_name(setting: Mapping[str, Any]) -> str:
         else:
             words.append(f"{key.partition('.')[2]}={value if isinstance(value, str) else shown(value)}")
     return ", ".join(words)
+
+
+def _says_nothing(key: str, setting: Mapping[str, Any]) -> bool:
+    section, value = key.partition(".")[0], setting[key]
+    said = _MODE if section == "pipeline" else f"{section}.name"
+    return said in setting and (value is None or (key in _OFF and value == _OFF[key]))
 
 
 def _mode(setting: Mapping[str, Any]) -> str:

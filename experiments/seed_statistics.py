@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
 import numpy as np
@@ -51,18 +51,30 @@ def paired_ratio(values: npt.ArrayLike, baseline: npt.ArrayLike, seed: int = 0) 
     Raises:
         ValueError: of different lengths, or empty.
     """
-    first, second = _pairs(values, baseline)
-    chosen = _resampled(len(first), _RESAMPLES, seed)
-    ratios = first[chosen].mean(axis=1) / second[chosen].mean(axis=1)
-    return Interval(float(first.mean() / second.mean()), *map(float, _percentiles(ratios)))
+    return mean_of_ratios([(values, baseline)], seed)
 
 
 def paired_difference(values: npt.ArrayLike, baseline: npt.ArrayLike, seed: int = 0) -> Interval:
     """The mean of `values - baseline`; arguments and errors as `paired_ratio`."""
-    first, second = _pairs(values, baseline)
-    differences = first - second
-    means = differences[_resampled(len(first), _RESAMPLES, seed)].mean(axis=1)
-    return Interval(float(differences.mean()), *map(float, _percentiles(means)))
+    return mean_of_differences([(values, baseline)], seed)
+
+
+def mean_of_ratios(pairs: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], seed: int = 0) -> Interval:
+    """The mean over groups of `paired_ratio`; the seeds of each group are resampled on their own.
+
+    Args:
+        pairs: of each group, `values` and `baseline` as for `paired_ratio`; at least one group.
+        seed: of the resampling.
+
+    Raises:
+        ValueError: lists of different lengths, or empty.
+    """
+    return _mean(pairs, seed, lambda first, second: first.mean(axis=-1) / second.mean(axis=-1))
+
+
+def mean_of_differences(pairs: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], seed: int = 0) -> Interval:
+    """The mean over groups of `paired_difference`; arguments and errors as `mean_of_ratios`."""
+    return _mean(pairs, seed, lambda first, second: (first - second).mean(axis=-1))
 
 
 def band(curves: np.ndarray) -> np.ndarray:
@@ -75,6 +87,23 @@ def band(curves: np.ndarray) -> np.ndarray:
         `[2, P]`: lower and upper ends.
     """
     return _percentiles(curves[_resampled(len(curves), 1000, seed=0)].mean(axis=1))
+
+
+def _mean(
+    pairs: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
+    seed: int,
+    statistic: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> Interval:
+    """The mean of a statistic of each group."""
+    if not pairs:
+        raise ValueError("a mean over groups needs at least one")
+    estimates, samples = [], []
+    for number, (values, baseline) in enumerate(pairs):
+        first, second = _pairs(values, baseline)
+        chosen = _resampled(len(first), _RESAMPLES, seed + number)
+        estimates.append(statistic(first, second))
+        samples.append(statistic(first[chosen], second[chosen]))
+    return Interval(float(np.mean(estimates)), *map(float, _percentiles(np.mean(samples, axis=0))))
 
 
 def _pairs(values: npt.ArrayLike, baseline: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:

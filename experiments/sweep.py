@@ -87,12 +87,14 @@ class Comparison:
         baseline: the values of these keys in the runs that the others are compared with.
         margin: how far the target lies under the baseline's mean best validation accuracy; a fraction.
         target: of validation accuracy, a fraction; None where it follows from the baseline.
+        over: keys over which ratios and differences are averaged too.
     """
 
     keys: tuple[str, ...]
     baseline: Setting
     margin: float
     target: float | None
+    over: tuple[str, ...] = ()
 
     def is_baseline(self, run: Run) -> bool:
         """Whether others are compared with this run."""

@@ -8,7 +8,8 @@
       pipeline.staleness: [null, 0, 1]
     exclude: [{model.name: gat, pipeline.mode: async}]
     seeds: 3                                    # 0, 1, 2; or a list. Without grid and zip: one setting over these
-    compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed
+    compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed; with
+                                                # `over: [data.name]` their means over data sets, too
 
 Everything is checked before anything runs, and each error has its file and line. Running is `runner`'s.
 """
@@ -31,7 +32,7 @@ from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document, dump, parse
 
 _PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
-_COMPARE = ("baseline", "margin", "target")
+_COMPARE = ("baseline", "margin", "target", "over")
 _MARGIN = 0.01
 
 
@@ -304,9 +305,21 @@ def _comparison(document: Document, content: Any, axes: Sequence[Axis], runs: Se
     if target is not None and margin is not None:
         raise ConfigError(f"{document.where('compare', 'margin')}: target and margin exclude each other: give one")
     compared = tuple(key for axis in axes if not baseline.keys().isdisjoint(axis.keys) for key in axis.keys)
-    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target)
+    over = _over(document, content.get("over", []), [key for key in values if key not in compared])
+    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, over)
     _check_baselines(document, found, runs)
     return found
+
+
+def _over(document: Document, content: Any, keys: Sequence[str]) -> tuple[str, ...]:
+    place = document.where("compare", "over")
+    if not isinstance(content, list) or not all(isinstance(key, str) for key in content):
+        raise ConfigError(f"{place}: over must be a list of keys such as `[data.name]`, got {shown(content)}")
+    for key in content:
+        if key not in keys:
+            listed = f"those are {', '.join(keys)}" if keys else "there is none"
+            raise ConfigError(f"{place}: over lists keys that vary between what is compared, got {key}: {listed}")
+    return tuple(content)
 
 
 def _fraction(document: Document, part: str, value: Any) -> float | None:

@@ -20,7 +20,7 @@ FreshnessOf = Literal["all", "server"]
 Prediction = Literal["none", "linear", "optimizer"]
 ClockKind = Literal["real", "virtual"]
 
-ASYNC_DEFAULTS = {"staleness": 0, "freshness": 0.0, "predict_weights": "none"}
+ASYNC_DEFAULTS = {"staleness": 1, "freshness": 0.8, "predict_weights": "optimizer"}
 """What is filled in with `async`; in the other modes these settings say nothing and stay null."""
 
 
@@ -46,12 +46,12 @@ class PipelineConfig(Section):
     )
     staleness: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="S in async: an interval may start epoch e while e ≤ min_epoch + S; null: 0 with async",
+        description="S in async: an interval may start epoch e while e ≤ min_epoch + S; null: 1 with async",
     )
     freshness: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None,
         description="with async, the share of what a gather reads that has to be of this epoch before it starts: 0 waits "
-        "for nothing, 1 is the barrier of pipe; null: 0 with async",
+        "for nothing, 1 is the barrier of pipe; null: 0.8 with async",
     )
     freshness_of: FreshnessOf = Field(
         default="all",
@@ -67,7 +67,7 @@ class PipelineConfig(Section):
         default=None,
         description="with async, what an interval that runs ahead of the newest weights computes with: these (none), or "
         "what they should be by then, judging by their last change (linear) or by what the optimizer would do with the last "
-        "gradient (optimizer); needs per_epoch; null: none with async",
+        "gradient (optimizer); needs per_epoch; null: optimizer with async and per_epoch, none with per_interval",
     )
     gradient_share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0,
@@ -115,8 +115,10 @@ class PipelineConfig(Section):
         description="threads per server for graph tasks; null: its share of the cores, on the virtual clock the cluster's",
     )
     edge_chunk: Count = Field(default=65536, description="edges that an edge stage computes at once")
-    reorder: bool = Field(
-        default=False, description="with async, allow the pass `reorder`, which mixes neighbours' weight versions"
+    stale_price: Annotated[float, Field(ge=0)] = Field(
+        default=1.0,
+        description="with async, what a stale gathered byte costs beside what it takes to gather it, where the pass "
+        "`reorder` chooses the order of gathers and products; 0: only what they take",
     )
     switch_margin: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None,
@@ -131,9 +133,12 @@ class PipelineConfig(Section):
         return self.mode != "async"
 
     @property
-    def may_reorder(self) -> bool:
-        """Whether the pass `reorder` may be applied to the program."""
-        return self.synchronous or self.reorder
+    def expected_stale_price(self) -> float:
+        """`stale_price` for a byte of which nobody knows yet whether it will be stale.
+
+        About half of all rows are of this epoch where nothing is waited for: who gathers is in the middle of its peers.
+        """
+        return 0.0 if self.synchronous else self.stale_price * (1 - (self.freshness or 0.0)) / 2
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -144,9 +149,9 @@ class PipelineConfig(Section):
         """
         from dorylax.program.passes import PASSES  # late: settings are read without JAX
 
-        left_out = set() if self.may_reorder else {"reorder"}
+        left_out = set()
         if self.tensor.backend == "inline" and self.clock == "real":
-            left_out |= {"rematerialise", "sink", "cut"}
+            left_out = {"rematerialise", "sink", "cut"}
         return tuple(name for name in PASSES if name not in left_out)
 
     def dotted(self) -> dict[str, Any]:
@@ -159,6 +164,8 @@ class PipelineConfig(Section):
         filled: dict[str, Any] = {"update": "per_epoch"}
         if self.mode == "async":
             filled |= ASYNC_DEFAULTS
+            if self.update == "per_interval":
+                filled["predict_weights"] = "none"
         for name, value in filled.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
@@ -174,7 +181,7 @@ class PipelineConfig(Section):
                     raise ConfigError.of(
                         f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"
                     )
-            for name in ("freshness_of", "smoothing", "gradient_share"):
+            for name in ("freshness_of", "smoothing", "gradient_share", "stale_price"):
                 if not self._is_default(name):
                     raise ConfigError.of(
                         f"pipeline.{name}",
@@ -184,11 +191,6 @@ class PipelineConfig(Section):
                 raise ConfigError.of(
                     "pipeline.update",
                     f"= per_interval needs pipeline.mode=async, got {self.mode}, whose update is per_epoch",
-                )
-            if self.reorder:
-                raise ConfigError.of(
-                    "pipeline.reorder",
-                    f"= true needs pipeline.mode=async, got {self.mode}, which always reorders: leave it out",
                 )
         if self.freshness_of != "all" and not self.freshness:
             raise ConfigError.of(

@@ -101,7 +101,7 @@ class Pipeline:
         prices = find_cluster(config.cluster) if billed else None
         check_counts(config, data.graph.num_vertices)
         check_optimizer(optimizer, parts.params, config)
-        prepared = prepare(parts, data, config.passes, loss=loss)
+        prepared = prepare(parts, data, config.passes, loss=loss, stale_price=config.expected_stale_price)
         layout = layout_for(data.graph, config, seed)
         graph = data.graph.reorder(layout.order)
         wide = data.features.dtype == np.float64

@@ -55,7 +55,12 @@ class Prepared:
 
 
 def prepare(
-    parts: ModelParts, data: Dataset, passes: tuple[str, ...], *, loss: RowFunction = cross_entropy
+    parts: ModelParts,
+    data: Dataset,
+    passes: tuple[str, ...],
+    *,
+    loss: RowFunction = cross_entropy,
+    stale_price: float = 0.0,
 ) -> Prepared:
     """Traces, splits and plans a model; the same model and kind of data give the same object.
 
@@ -64,11 +69,12 @@ def prepare(
         data: what it will run on.
         passes: which to apply.
         loss: `(output, labels) -> [V]`.
+        stale_price: see `passes.reorder`.
 
     Raises:
         SplitError: the model cannot be split.
     """
-    question = _Question(parts, DataSpec.of(data, parts.keywords), passes, loss)
+    question = _Question(parts, DataSpec.of(data, parts.keywords), passes, loss, stale_price)
     try:
         return _prepared(question)
     except TypeError as error:
@@ -81,9 +87,18 @@ def prepare(
 class _Question:
     """What decides which program it is, hashable where the model's structure is."""
 
-    def __init__(self, parts: ModelParts, spec: DataSpec, passes: tuple[str, ...], loss: RowFunction) -> None:
-        self._parts, self._spec, self._passes, self._loss = parts, spec, passes, loss
-        self._key: Any = (parts.structure, spec, passes, loss, signature((parts.params, parts.streams, parts.state)))
+    def __init__(
+        self, parts: ModelParts, spec: DataSpec, passes: tuple[str, ...], loss: RowFunction, stale_price: float
+    ) -> None:
+        self._parts, self._spec, self._passes, self._loss, self._stale_price = parts, spec, passes, loss, stale_price
+        self._key: Any = (
+            parts.structure,
+            spec,
+            passes,
+            loss,
+            stale_price,
+            signature((parts.params, parts.streams, parts.state)),
+        )
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -92,7 +107,8 @@ class _Question:
         return isinstance(other, _Question) and self._key == other._key
 
     def answer(self) -> Prepared:
-        program = optimise(trace(self._parts, self._spec, loss=self._loss, metrics=None), passes=self._passes)
+        traced = trace(self._parts, self._spec, loss=self._loss, metrics=None)
+        program = optimise(traced, passes=self._passes, stale_price=self._stale_price)
         plan = Plan.of(program)
         return Prepared(plan, DriverFunctions(plan))
 

@@ -6,7 +6,8 @@ Each is a function of a width in inches, so that a page has one for screens and 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -42,8 +43,9 @@ _STYLE: dict[Any, Any] = {
     "legend.fontsize": 9,
     "lines.linewidth": 1.8,
 }
-_SHORT = 14  # letters of a name of which two go side by side on a phone
+_BESIDE = 26  # letters of the longest name in a legend beside the axes
 _ROW = 0.19  # inches of a row of a legend
+_LETTER, _HANDLE = 0.075, 0.55  # inches of a letter, and of what stands before a name with the room around both
 NARROW = 5.0
 """Inches; below it legends go under the axes."""
 
@@ -97,13 +99,32 @@ def one_axes(width: float, ratio: float) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def legend(figure: Figure, axes: Axes, width: float, *, columns: int | None = None) -> None:
+def legend(figure: Figure, axes: Axes, width: float) -> None:
     """Beside the axes where there is room, else under them."""
     handles, labels = axes.get_legend_handles_labels()
-    if width >= NARROW:
+    if width >= NARROW and max(map(len, labels), default=0) <= _BESIDE:
         figure.legend(handles, labels, loc="outside right upper")
     else:
-        short = max(map(len, labels), default=0) <= _SHORT
-        side_by_side = columns or (2 if short else 1)
-        figure.set_figheight(figure.get_figheight() + _ROW * -(-len(labels) // side_by_side))
-        figure.legend(handles, labels, loc="outside lower center", ncols=side_by_side)
+        legend_below(figure, handles, labels, width)
+
+
+def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str], width: float) -> None:
+    """Under the axes, in as many columns as fit; the figure grows by its rows."""
+    most = int((width - _HANDLE) / _LETTER)
+    folded = [textwrap.fill(label, most) for label in labels]
+    longest = max((len(line) for label in folded for line in label.splitlines()), default=1)
+    columns = max(1, min(len(labels), int(width / (_HANDLE + longest * _LETTER))))
+    lines = max((label.count("\n") + 1 for label in folded), default=1)
+    figure.set_figheight(figure.get_figheight() + _ROW * lines * -(-len(labels) // columns))
+    figure.legend(handles, folded, loc="outside lower center", ncols=columns)
+
+
+def folded_title(title: str, width: float) -> str:
+    """A title of axes that begins where they do, in as many lines as it takes."""
+    return textwrap.fill(title, int(0.7 * width / _LETTER))
+
+
+def folded_names(names: Sequence[str], width: float) -> tuple[list[str], int]:
+    """Names of rows, in lines that leave most of the width to what is drawn; and of how many lines the longest is."""
+    folded = [textwrap.fill(name, max(20, int(0.3 * width / _LETTER))) for name in names]
+    return folded, max((name.count("\n") + 1 for name in folded), default=1)

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 
 from dorylax.experiments.analysis import Group, Variant
 from dorylax.experiments.report import theme
-from dorylax.experiments.report.figures import NARROW, NamedFigure, legend, one_axes
+from dorylax.experiments.report.figures import NamedFigure, folded_names, folded_title, legend, legend_below, one_axes
 from dorylax.experiments.report.timeline import IN_VAIN, TimelineTask
 
-_KINDS = ("GA", "AV", "SC", "AE", "AV+∇AV", "∇GA", "∇AV", "∇SC", "∇AE", "network", "finish", "WU", IN_VAIN)
+_KINDS = ("GA", "AV", "SC", "AE", "AV+∇AV", "∇GA", "∇AV", "∇SC", "∇AE", "network", "finish", "predict", "WU", IN_VAIN)
 """Kinds of tasks as they follow each other in an epoch."""
 
 
@@ -76,7 +76,8 @@ def breakdown_figure(spans: dict[str, dict[str, float]], name: str) -> NamedFigu
         return None
 
     def draw(width: float) -> Figure:
-        figure = Figure((width, 0.34 * len(spans) + 1.3), layout="constrained")
+        names, lines = folded_names(list(spans), width)
+        figure = Figure((width, max(0.34, 0.17 * lines) * len(spans) + 1.0), layout="constrained")
         axes = figure.subplots()
         for row, found in enumerate(spans.values()):
             left = 0.0
@@ -86,12 +87,12 @@ def breakdown_figure(spans: dict[str, dict[str, float]], name: str) -> NamedFigu
                 left += seconds
         for kind in kinds:
             axes.barh(0, 0, color=_kind_colour(kind, kinds), label=kind)
-        axes.set_yticks(range(len(spans)), list(spans))
+        axes.set_yticks(range(len(spans)), names)
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="y", length=0)
         axes.set_xlabel("seconds of tasks per epoch")
-        legend(figure, axes, 0.0, columns=len(kinds) if width >= NARROW else 3)
+        legend_below(figure, *axes.get_legend_handles_labels(), width)
         return figure
 
     parts = [
@@ -123,7 +124,7 @@ def timeline_figure(variants: dict[str, list[TimelineTask]], name: str) -> Named
     def draw(width: float) -> Figure:
         lanes = {variant: list(dict.fromkeys(task.lane for task in tasks)) for variant, tasks in variants.items()}
         heights = [0.16 * len(found) + 0.32 for found in lanes.values()]
-        figure = Figure((width, sum(heights) + 0.9), layout="constrained")
+        figure = Figure((width, sum(heights) + 0.7), layout="constrained")
         rows = np.ravel(
             np.asarray(figure.subplots(len(variants), 1, sharex=True, height_ratios=heights, squeeze=False))
         )
@@ -139,7 +140,7 @@ def timeline_figure(variants: dict[str, list[TimelineTask]], name: str) -> Named
                     height=0.84,
                     linewidth=0,
                 )
-            axes.set_title(variant)
+            axes.set_title(folded_title(variant, width))
             axes.set_yticks(*_lane_ticks(lanes[variant]), fontsize=8)
             axes.invert_yaxis()
             axes.grid(visible=False)
@@ -147,7 +148,7 @@ def timeline_figure(variants: dict[str, list[TimelineTask]], name: str) -> Named
             axes.tick_params(axis="y", length=0)
         rows[-1].set_xlabel("seconds since the epoch began")
         handles = [rows[0].barh(0, 0, color=colours[kind]) for kind in kinds]
-        figure.legend(handles, kinds, loc="outside lower center", ncols=len(kinds) if width >= NARROW else 3)
+        legend_below(figure, handles, kinds, width)
         return figure
 
     title = "What ran when, in one epoch"

@@ -10,9 +10,11 @@ from matplotlib.figure import Figure
 
 from dorylax.experiments.analysis import Compared, Group, Variant
 from dorylax.experiments.report import theme
-from dorylax.experiments.report.figures import NARROW, NamedFigure
+from dorylax.experiments.report.figures import NARROW, NamedFigure, folded_names
 from dorylax.experiments.report.tables import TURNED
 from dorylax.experiments.seed_statistics import Interval
+
+_SHORT_BASE = 24  # letters of a baseline's name that fits into the label of an axis
 
 
 def ratio_figure(group: Group, name: str) -> NamedFigure | None:
@@ -27,12 +29,14 @@ def ratio_figure(group: Group, name: str) -> NamedFigure | None:
 
     def draw(width: float) -> Figure:
         side_by_side = width >= NARROW
+        names, lines = folded_names([variant.name for _, variant, _ in rows], width)
         shape = (1, len(measures)) if side_by_side else (len(measures), 1)
-        height = 0.34 * len(rows) + 0.75
+        height = max(0.34, 0.17 * lines) * len(rows) + 0.75
         figure = Figure((width, height if side_by_side else height * len(measures)), layout="constrained")
         all_axes = np.ravel(np.asarray(figure.subplots(*shape, squeeze=False)))
         for place, (axes, (what, attribute)) in enumerate(zip(all_axes, measures, strict=True)):
             _forest(axes, rows, attribute)
+            axes.set_yticks(range(len(rows)), names)
             axes.set_title(f"{what} to target, ×")
             if side_by_side and place:
                 axes.set_yticklabels([])
@@ -55,7 +59,6 @@ def _forest(axes: Axes, rows: Sequence[tuple[int, Variant, Compared]], attribute
         axes.plot(ratio.estimate, row, "o", color=colour, markersize=6, fillstyle="none" if found.sign else "full")
         label = f"{found.sign}{ratio.estimate:.2f}"
         axes.annotate(label, (ratio.estimate, row), (0, 6), textcoords="offset points", ha="center", fontsize=8.5)
-    axes.set_yticks(range(len(rows)), [variant.name for _, variant, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.75)
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.12)
@@ -74,19 +77,22 @@ def value_figure(group: Group, name: str) -> NamedFigure | None:
         return 1.0 if found is None or found.value_ratio is None else found.value_ratio
 
     def draw(width: float) -> Figure:
-        figure = Figure((width, 0.3 * len(rows) + 0.7), layout="constrained")
+        names, lines = folded_names([variant.name for _, variant in rows], width)
+        figure = Figure((width, max(0.3, 0.17 * lines) * len(rows) + 0.7), layout="constrained")
         axes = figure.subplots()
         for row, (place, variant) in enumerate(rows):
             axes.barh(row, value(variant), color=theme.series(place), height=0.62)
             sign = "" if variant.compared is None or variant.is_baseline else TURNED[variant.compared.sign]
             label = f" {sign}{value(variant):.2f}"
             axes.annotate(label, (value(variant), row), va="center", fontsize=8.5)
-        axes.set_yticks(range(len(rows)), [variant.name for _, variant in rows])
+        axes.set_yticks(range(len(rows)), names)
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
         axes.margins(x=0.12)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel(f"value, 1/(time · dollars), × {base}")
+        axes.set_xlabel(
+            f"value, 1/(time · dollars), × {base}" if len(base) <= _SHORT_BASE else "value, × the baseline's"
+        )
         return figure
 
     text = "Value relative to " + base + ": " + ", ".join(f"{one.name} {value(one):.2f}" for _, one in rows)

@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dorylax.experiments.analysis import Compared, Group, Variant, times
+from dorylax.experiments.analysis import LAST, Compared, Group, Variant, times
 from dorylax.experiments.names import metric_name
+from dorylax.experiments.pooling import Pool
 from dorylax.experiments.seed_statistics import Interval, median
 from dorylax.experiments.table import spread
 from dorylax.observers.progress import dollars, duration
@@ -84,15 +85,16 @@ def comparison_table(group: Group) -> TextTable | None:
     priced = any(one.dollars is not None for _, one in found)
     columns = ["variant", "epochs to target", "time to target"]
     columns += ["cost to target", "value"] if priced else []
-    columns += ["never there", "test accuracy", "as accurate"]
+    columns += ["never there", "best validation", f"last {LAST}", "test accuracy", "as accurate"]
     rows = [_comparison_row(variant, one, priced=priced) for variant, one in found]
     note = (
         f"Target: {100 * group.target:.2f} % validation accuracy, judged on the mean of three evaluations. "
         "×: relative to the baseline, ratios of means over seeds, paired by seed, with bootstrap 95 % intervals. "
         "≥: some runs never came there; they count with all their epochs, so the true value is larger (≤: some of the "
         "baseline's, ≈: some of both). "
-        "Value: 1/(time · dollars), relative. Test accuracy: the difference in points. "
-        "As accurate: all of the interval of that difference lies within ± 0.5 points."
+        "Value: 1/(time · dollars), relative. Best validation, test accuracy: differences in points; "
+        f"last {LAST}: that of the validation accuracies at the end, of which the last {LAST} are averaged. "
+        "As accurate: all of the interval of the difference of test accuracies lies within ± 0.5 points."
     )
     return TextTable(columns, rows, note)
 
@@ -108,12 +110,34 @@ def _comparison_row(variant: Variant, found: Compared, *, priced: bool) -> list[
         value = NONE if found.value_ratio is None else f"{TURNED[found.sign]}{found.value_ratio:.2f}"
         cost = NONE if found.dollars is None else f"{least}{dollars(found.dollars)}{_ratio(found, found.dollars_ratio)}"
         row += [cost, "1" if variant.is_baseline else value]
-    accuracy = NONE
-    if found.accuracy is not None:
-        low, middle, high = (100 * x for x in (found.accuracy.low, found.accuracy.estimate, found.accuracy.high))
-        accuracy = f"{middle:+.1f}" + (f" ({low:+.1f} to {high:+.1f})" if found.seeds > 1 else "")
+    points = [_points(one, found.seeds) for one in (found.best, found.last, found.accuracy)]
     same = {True: "yes", False: "no", None: NONE}[found.as_accurate]
-    return [*row, f"{found.censored} of {found.seeds}", accuracy, same]
+    return [*row, f"{found.censored} of {found.seeds}", *points, same]
+
+
+def _points(difference: Interval | None, seeds: int) -> str:
+    if difference is None:
+        return NONE
+    low, middle, high = (100 * x for x in (difference.low, difference.estimate, difference.high))
+    return f"{middle:+.1f}" + (f" ({low:+.1f} to {high:+.1f})" if seeds > 1 else "")
+
+
+def pooled_table(pool: Pool) -> TextTable:
+    """What it took to the target on the mean over groups, beside the baseline."""
+    ratios = {"epochs": "epochs", "seconds": "time", "dollars": "cost"}
+    points = {"best": "best validation", "last": f"last {LAST}", "accuracy": "test accuracy"}
+    rows = []
+    for one in pool.variants:
+        cells = [times(one.means[what], one.runs) if what in one.means else NONE for what in ratios]
+        cells += [_points(one.means.get(what), one.runs) for what in points]
+        never = f"{one.censored[0]} of {one.runs} (baseline: {one.censored[1]})"
+        rows.append([one.name, str(one.groups), *cells, never])
+    names = "; ".join(pool.groups)
+    note = (
+        f"Means over {len(pool.groups)} groups ({names}), of which each counts once: of ratios to the baseline, and of "
+        "differences in points. Intervals: bootstrap, 95 %; seeds are resampled within groups."
+    )
+    return TextTable(["variant", "groups", *ratios.values(), *points.values(), "never there"], rows, note)
 
 
 def _ratio(found: Compared, ratio: Interval | None) -> str:

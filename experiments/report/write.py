@@ -11,13 +11,14 @@ from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.folder import Study
 from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.pooling import pools
 from dorylax.experiments.report import figures
 from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.figures import NamedFigure
 from dorylax.experiments.report.inside import breakdown_figure, staleness_figure, timeline_figure
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
-from dorylax.experiments.report.tables import comparison_table, markdown, results_table
+from dorylax.experiments.report.tables import comparison_table, markdown, pooled_table, results_table
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
@@ -38,10 +39,17 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     Returns:
         The path of report.html.
     """
+    means: list[Section] = []
     sections: list[Section] = []
     for study in studies:
         done = [_history(study, one) for one in study.outcomes if one.status == "done"]
         groups = analyse(study.sweep, done)
+        over = () if study.sweep.comparison is None else study.sweep.comparison.over
+        for pool in pools(groups, over):
+            title = " ".join(
+                ["Mean", *[f"of {study.sweep.name}"] * (len(studies) > 1), *[f"({pool.name})"] * bool(pool.name)]
+            )
+            means.append(Section(title, [], [("To the target", pooled_table(pool))], []))
         for group in groups:
             title = " ".join([study.sweep.name] * (len(studies) > 1) + [group.name]).strip()
             number = len(sections) if len(groups) * len(studies) > 1 else None
@@ -54,7 +62,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         state=_state(outcomes),
         failures=[(one.run.label, one.error or "") for one in outcomes if one.status == "failed"],
         warnings=list(dict.fromkeys(line for study in studies for line in confounders(study.sweep))),
-        sections=sections,
+        sections=means + sections,
         commands=[f"python experiments/run.py --sweep {_argument(study.sweep)}" for study in studies],
         files=[file for study in studies for file in _files(study.sweep)],
         environment=[(name, str(environment[name])) for name in _HOST if environment.get(name) is not None],

@@ -93,8 +93,7 @@ def test_pipelines_that_cannot_be(dorylax, made, tmp_path: Path, words: tuple[st
     [
         (("pipeline.mode=pipe",), ["reorder", "prune", "hoist", "fuse"]),
         (("pipeline.mode=pipe", "pipeline.clock=virtual"), list(PASSES)),
-        (("pipeline.mode=async", "pipeline.clock=virtual"), [name for name in PASSES if name != "reorder"]),
-        (("pipeline.mode=async", "pipeline.clock=virtual", "pipeline.reorder=true"), list(PASSES)),
+        (("pipeline.mode=async", "pipeline.clock=virtual"), list(PASSES)),
     ],
 )
 def test_describe_shows_the_program_that_the_pipeline_runs(dorylax, words: tuple[str, ...], applied: list[str]) -> None:

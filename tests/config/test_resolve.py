@@ -137,7 +137,7 @@ def test_a_pipeline_comes_back_from_its_file() -> None:
         "pipeline.update": "per_interval",
     }
     config = RunConfig.resolve({**given, "train.target_accuracy": 0.8})
-    expected = PipelineConfig(mode="async", servers=4, staleness=0, update="per_interval", switch_margin=0.1)
+    expected = PipelineConfig(mode="async", servers=4, staleness=1, update="per_interval", switch_margin=0.1)
     assert config.to_dict()["pipeline"] == expected.to_dict()
     assert RunConfig.from_yaml(config.to_yaml()) == config
     assert RunConfig.resolve(config.to_dict(), {"train.seed": 1}).pipeline == config.pipeline

@@ -25,11 +25,14 @@ def _read(text: str) -> Sweep:
 
 def _with_update_by_mode(sweep: Sweep) -> Sweep:
     """The sweep with the update policies that modes once brought along, which its file does not name."""
-    policy = {"pipe": "per_epoch", "async": "per_interval"}
+    policy = {
+        "pipe": {"pipeline.update": "per_epoch"},
+        "async": {"pipeline.update": "per_interval", "pipeline.predict_weights": "none"},
+    }
     runs = [
         dataclasses.replace(
             run,
-            config=RunConfig.resolve(run.config.to_dict(), {"pipeline.update": policy[run.setting["pipeline.mode"]]}),
+            config=RunConfig.resolve(run.config.to_dict(), policy[run.setting["pipeline.mode"]]),
         )
         for run in sweep.runs
     ]

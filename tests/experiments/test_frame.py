@@ -132,7 +132,7 @@ def test_types_do_not_depend_on_missing_values(plain: Path, pipeline: Path) -> N
         "data.row_normalise": ("bool", "bool"),
         "model.name": ("string", "string"),
         "pipeline.servers": ("int64", "Int64"),
-        "pipeline.reorder": ("bool", "boolean"),
+        "pipeline.interval_step_scaling": ("bool", "boolean"),
         "pipeline.mode": ("string", "string"),
     }
     assert {name: (alone[name].dtype.name, both[name].dtype.name) for name in types} == types

@@ -21,6 +21,30 @@ from dorylax.experiments.names import short_name
         # All that the mode is said with comes where the mode stands.
         ({"pipeline.staleness": 2, "model.name": "gat", "pipeline.mode": "async"}, "gat, async S=2"),
         ({"pipeline.staleness": 2}, "staleness=2"),
+        ({"data.name": "cora", "data.size": None, "model.dropout": None}, "cora, dropout=null"),
+        (
+            {
+                "pipeline.mode": "pipe",
+                "pipeline.freshness": None,
+                "pipeline.gradient_share": 1.0,
+                "pipeline.servers": 2,
+            },
+            "pipe, servers=2",
+        ),
+        (
+            {
+                "pipeline.mode": "async",
+                "pipeline.freshness": 0.0,
+                "pipeline.predict_weights": "none",
+                "pipeline.smoothing": 0,
+            },
+            "async",
+        ),
+        (
+            {"pipeline.mode": "async", "pipeline.freshness": 0.8, "pipeline.predict_weights": "linear"},
+            "async, freshness=0.8, predict_weights=linear",
+        ),
+        ({"pipeline.freshness": 0.0}, "freshness=0.0"),
         (
             {"optimizer.name": "adam", "pipeline.partitioner": "ldg", "pipeline.update": "per_epoch"},
             "adam, ldg, per_epoch",

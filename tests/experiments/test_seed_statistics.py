@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dorylax.experiments.seed_statistics import Interval, band, mean_std, median, paired_difference, paired_ratio
+from dorylax.experiments.seed_statistics import (
+    Interval,
+    band,
+    mean_of_differences,
+    mean_of_ratios,
+    mean_std,
+    median,
+    paired_difference,
+    paired_ratio,
+)
 
 
 def test_mean_deviation_and_median_are_of_the_values_that_there_are() -> None:
@@ -46,6 +55,17 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
 def test_same_accuracy_means_that_the_whole_interval_is_near_zero():
     assert Interval(0.0, -0.004, 0.004).inside(0.005)
     assert not Interval(0.0, -0.004, 0.006).inside(0.005)
+
+
+def test_each_group_counts_once_and_is_resampled_on_its_own() -> None:
+    few, many = ([2.0], [1.0]), ([1.0, 3.0] * 20, [2.0, 2.0] * 20)
+    ratio, difference = mean_of_ratios([few, many]), mean_of_differences([few, many])
+    assert (ratio.estimate, difference.estimate) == (1.5, 0.5)
+    alone = paired_ratio(*many, seed=1)
+    assert ratio.low == pytest.approx((2 + alone.low) / 2)
+    assert ratio.high == pytest.approx((2 + alone.high) / 2)
+    with pytest.raises(ValueError, match="a mean over groups needs at least one"):
+        mean_of_ratios([])
 
 
 def test_pairs_must_match():

@@ -374,6 +374,18 @@ _ZIP_MUST = "zip must hold keys with lists of values that go together, as in `pi
             "9: target and margin exclude each other: give one",
         ),
         (
+            "compare:\n  baseline: {model.name: gcn}\n  over: model.dropout\n",
+            "8: over must be a list of keys such as `[data.name]`, got 'model.dropout'",
+        ),
+        (
+            "compare:\n  baseline: {model.name: gcn}\n  over: [data.name]\n",
+            "8: over lists keys that vary between what is compared, got data.name: those are model.dropout",
+        ),
+        (
+            "compare:\n  baseline: {model.name: gcn}\n  over: [model.name]\n",
+            "8: over lists keys that vary between what is compared, got model.name: those are model.dropout",
+        ),
+        (
             "exclude: [{model.name: gcn, model.dropout: 0.2}]\ncompare: {baseline: {model.name: gcn}}\n",
             "7: (gat, dropout=0.2, seed 0) has no run to be compared with",
         ),

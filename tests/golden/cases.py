@@ -22,14 +22,17 @@ from dorylax.trainer import Trainer
 FILE = Path(__file__).parent / "runs.json"
 EPOCHS = 4
 SEED = 7
+BOUNDED = {"freshness": 0, "predict_weights": "none"}
+"""Nothing but bounded staleness."""
 RUNNING = {  # what is run, beside the model
     "no-pipe": {"mode": "no-pipe"},
     "pipe": {"mode": "pipe"},
     **{
-        f"async-{staleness}-{update}": {"mode": "async", "staleness": staleness, "update": update}
+        f"async-{staleness}-{update}": {"mode": "async", "staleness": staleness, "update": update, **BOUNDED}
         for staleness in (0, 1)
         for update in ("per_epoch", "per_interval")
     },
+    "async": {"mode": "async"},
 }
 MODELS = ("gcn", "gat", "sage", "drifting")
 

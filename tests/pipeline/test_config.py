@@ -17,8 +17,8 @@ from dorylax.settings.errors import ConfigError
     [
         ({}, (None, None, None, "per_epoch")),
         ({"mode": "no-pipe"}, (None, None, None, "per_epoch")),
-        ({"mode": "async"}, (0, 0.0, "none", "per_epoch")),
-        ({"mode": "async", "update": "per_interval"}, (0, 0.0, "none", "per_interval")),
+        ({"mode": "async"}, (1, 0.8, "optimizer", "per_epoch")),
+        ({"mode": "async", "update": "per_interval"}, (1, 0.8, "none", "per_interval")),
         (
             {"mode": "async", "staleness": 3, "freshness": 1, "predict_weights": "linear"},
             (3, 1.0, "linear", "per_epoch"),
@@ -32,23 +32,24 @@ def test_what_the_mode_fills_in(given: dict[str, Any], filled: tuple[Any, ...]) 
 
 
 @pytest.mark.parametrize(
-    ("given", "synchronous", "may_reorder"),
+    ("given", "price"),
     [
-        ({}, True, True),
-        ({"mode": "no-pipe"}, True, True),
-        ({"mode": "async"}, False, False),
-        ({"mode": "async", "reorder": True}, False, True),
+        ({}, 0.0),
+        ({"mode": "no-pipe"}, 0.0),
+        ({"mode": "async", "freshness": 0.8}, 0.1),
+        ({"mode": "async", "freshness": 0, "stale_price": 3}, 1.5),
+        ({"mode": "async", "freshness": 1, "stale_price": 3}, 0.0),
+        ({"mode": "async", "stale_price": 0}, 0.0),
     ],
 )
-def test_what_follows_from_the_mode(given: dict[str, Any], synchronous: bool, may_reorder: bool) -> None:
-    config = PipelineConfig(**given)
-    assert (config.synchronous, config.may_reorder) == (synchronous, may_reorder)
+def test_what_is_stale_is_weighed_by_how_much_of_it_there_will_be(given: dict[str, Any], price: float) -> None:
+    assert PipelineConfig(**given).expected_stale_price == pytest.approx(price)
 
 
 def test_what_spares_shipping_is_done_where_tensors_are_shipped() -> None:
     assert PipelineConfig().passes == ("reorder", "prune", "hoist", "fuse")
     assert PipelineConfig(clock="virtual").passes == PASSES
-    assert PipelineConfig(clock="virtual", mode="async").passes == PASSES[1:]
+    assert PipelineConfig(clock="virtual", mode="async").passes == PASSES
 
 
 def test_a_path_becomes_text() -> None:
@@ -82,7 +83,7 @@ def test_a_path_becomes_text() -> None:
         ({"smoothing": 0.5}, "smoothing = 0.5 needs pipeline.mode=async, got pipe: change one of them"),
         ({"mode": "async", "smoothing": 1.0}, "smoothing must be ≥ 0 and < 1, got 1.0"),
         (
-            {"mode": "async", "freshness_of": "server"},
+            {"mode": "async", "freshness": 0, "freshness_of": "server"},
             "freshness_of = server needs pipeline.freshness > 0, which says how much of it has to be fresh: give both",
         ),
         (
@@ -115,7 +116,7 @@ def test_a_path_becomes_text() -> None:
             "change one of them",
         ),
         (
-            {"mode": "async", "gradient_share": 0.8},
+            {"mode": "async", "staleness": 0, "gradient_share": 0.8},
             "gradient_share = 0.8 needs pipeline.staleness ≥ 1, got 0, with which whoever is late is waited for: "
             "change one of them",
         ),
@@ -153,7 +154,8 @@ def test_a_path_becomes_text() -> None:
         ),
         ({"graph_threads": 0}, "graph_threads must be ≥ 1, got 0"),
         ({"edge_chunk": 0}, "edge_chunk must be ≥ 1, got 0"),
-        ({"reorder": True}, "reorder = true needs pipeline.mode=async, got pipe, which always reorders: leave it out"),
+        ({"stale_price": 2.0}, "stale_price = 2.0 needs pipeline.mode=async, got pipe: change one of them"),
+        ({"mode": "async", "stale_price": -1}, "stale_price must be ≥ 0, got -1"),
         ({"switch_margin": 0.1}, "switch_margin = 0.1 needs pipeline.mode=async, got pipe: change one of them"),
         ({"mode": "async", "switch_margin": 0.0}, "switch_margin must be > 0 and < 1, got 0.0"),
         ({"mode": "async", "switch_margin": float("nan")}, "switch_margin must be finite, got nan"),

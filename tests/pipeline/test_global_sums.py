@@ -120,6 +120,7 @@ def test_running_statistics_are_those_of_one_machine() -> None:
 
 def asynchronous(**options: Any) -> PipelineConfig:
     given = {"servers": 2, "intervals": 3, "mode": "async", "clock": "virtual", "update": "per_epoch"}
+    given |= {"freshness": 0} if options.get("mode", "async") == "async" else {}
     return PipelineConfig(**{**given, **options})
 
 

@@ -80,7 +80,7 @@ def small_data() -> Dataset:
 
 
 @functools.cache
-def messy_data(num_vertices: int = 60, num_edges: int = 240) -> Dataset:
+def messy_data(num_vertices: int = 60, num_edges: int = 240, num_features: int = 5) -> Dataset:
     """A small directed graph with everything in it that goes wrong."""
     graph = messy_graph(num_vertices, num_edges)
     rng = np.random.default_rng(1)
@@ -88,7 +88,7 @@ def messy_data(num_vertices: int = 60, num_edges: int = 240) -> Dataset:
     return Dataset(
         name="messy",
         graph=graph,
-        features=rng.normal(size=(num_vertices, 5)).astype(np.float32),
+        features=rng.normal(size=(num_vertices, num_features)).astype(np.float32),
         labels=rng.integers(0, 3, num_vertices).astype(np.int32),
         num_classes=3,
         train_mask=split == 0,

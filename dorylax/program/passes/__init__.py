@@ -19,19 +19,20 @@ PASSES: tuple[str, ...] = ORDER
 """Names of all passes, in the order in which they apply."""
 
 
-def optimise(program: AnySplit, passes: Iterable[str] = PASSES) -> AnySplit:
+def optimise(program: AnySplit, passes: Iterable[str] = PASSES, *, stale_price: float = 0.0) -> AnySplit:
     """Applies passes, in the order of `PASSES`.
 
     Args:
         program: as `trace` gives it.
         passes: which of them; all by default.
+        stale_price: see `reorder`.
 
     Raises:
         PassError: an unknown name, or a pass that comes before one that was applied already.
     """
     wanted = frozenset(passes)
     functions: dict[str, Callable[[AnySplit], AnySplit]] = {
-        "reorder": lambda program: reorder(program, hoisting="hoist" in wanted),
+        "reorder": lambda program: reorder(program, hoisting="hoist" in wanted, stale_price=stale_price),
         "prune": prune,
         "hoist": hoist,
         "fuse": fuse,

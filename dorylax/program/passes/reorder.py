@@ -31,18 +31,21 @@ GATHERED_BYTES_PER_FLOP = 0.25
 _DEFAULT_DEGREE = 16  # where the graph's sizes are unknown
 
 
-def reorder(program: AnySplit, *, hoisting: bool = True) -> AnySplit:
+def reorder(program: AnySplit, *, hoisting: bool = True, stale_price: float = 0.0) -> AnySplit:
     """Moves products across gathers while that saves time.
 
     Args:
         program: not yet pruned.
         hoisting: whether hoist will follow, so that gathers of constant rows cost nothing.
+        stale_price: what is added to the cost of a gathered byte that was computed with weights, as a share of it. Such rows
+            may be of an earlier epoch in asynchronous training. Constant rows never are, and those that change at random
+            (dropout of features) are as good as new.
     """
     passes = next_passes(program, "reorder")
     traced = program.traced
     forward = traced.forward
     while True:
-        better = _Search(forward, traced, hoisting).best()
+        better = _Search(forward, traced, hoisting, stale_price).best()
         if better is None:
             break
         forward = simplify(better)
@@ -80,7 +83,7 @@ class _Region:
 class _Search:
     """Looks for the move that saves most."""
 
-    def __init__(self, forward: ClosedJaxpr, traced: Traced, hoisting: bool) -> None:
+    def __init__(self, forward: ClosedJaxpr, traced: Traced, hoisting: bool, stale_price: float) -> None:
         self._forward = forward
         self._equations = forward.jaxpr.eqns
         self._makers = {var: equation for equation in self._equations for var in equation.outvars}
@@ -96,6 +99,7 @@ class _Search:
         self._trained = self._reached({var for var, entry in entries if entry.role == "param"})
         self._changing = self._reached({var for var, entry in entries if not entry.of_data}) if hoisting else None
         self._rows = traced.spec.num_vertices or 10_000
+        self._dear = 1 + stale_price
         self._entries = traced.spec.num_edges or _DEFAULT_DEGREE * self._rows
 
     def best(self) -> ClosedJaxpr | None:
@@ -201,7 +205,8 @@ class _Search:
         changing = self._changing is None or any(var in self._changing for var in entering)
         gathers = sum(is_linear_gather(self._equations[k]) for k in region.linear)
         width = fan_out if early else fan_in
-        gathered = gathers * self._entries * width * type_of(kernel).dtype.itemsize * (int(changing) + int(trained))
+        forward, backward = (self._dear, self._dear) if trained else (float(changing), 0.0)
+        gathered = gathers * self._entries * width * type_of(kernel).dtype.itemsize * (forward + backward)
         through = any(var in self._trained for var in region.inputs)  # cotangents go through the product
         flops = products * 2 * self._rows * fan_in * fan_out * (2 + int(through))
         return float(gathered + flops * GATHERED_BYTES_PER_FLOP)

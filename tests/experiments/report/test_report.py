@@ -98,7 +98,7 @@ def test_many_variants_leave_room_for_their_curves(tmp_path: Path, width: float)
     path = RunDirectory.open(tmp_path / "runs" / outcome.run.key).metrics_path
     run = RunHistory(outcome.run, metrics.read(path), outcome.summary)
     variants = [Variant({}, f"a long name, number {k}", (run,), 1, is_baseline=not k, compared=None) for k in range(16)]
-    for figure in accuracy_figures(Group("", tuple(variants), 0.8), ""):
+    for figure in accuracy_figures(Group("", {}, tuple(variants), 0.8), ""):
         assert figures.svg(figure.draw, width).startswith("<svg")
 
 

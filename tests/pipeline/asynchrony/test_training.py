@@ -31,7 +31,7 @@ def trained(model: str, epochs: int = 5, **options: Any) -> tuple[list[PipelineE
 @pytest.mark.parametrize("model", ["gcn", "gat", "sage", "drifting", "BatchNorm"])
 def test_all_fresh_and_nobody_ahead_is_synchronous_training(model: str) -> None:
     """Bit for bit, of the same program."""
-    one, run = trained(model, mode="async", freshness=1, reorder=True)
+    one, run = trained(model, mode="async", staleness=0, freshness=1)
     other, _ = trained(model, mode="pipe")
     assert run.counters()["stale_rows"] == 0
     for mine, theirs in zip(one, other, strict=True):
@@ -41,8 +41,8 @@ def test_all_fresh_and_nobody_ahead_is_synchronous_training(model: str) -> None:
 
 @pytest.mark.parametrize("predict_weights", ["linear", "optimizer"])
 def test_where_nobody_is_ahead_nothing_is_predicted(predict_weights: str) -> None:
-    one, run = trained("gcn", mode="async", predict_weights=predict_weights)
-    other, _ = trained("gcn", mode="async")
+    one, run = trained("gcn", mode="async", staleness=0, predict_weights=predict_weights)
+    other, _ = trained("gcn", mode="async", staleness=0, predict_weights="none")
     assert [record.loss for record in one] == [record.loss for record in other]
     assert [record.seconds for record in one] == [record.seconds for record in other]
     assert not [span for span in run.spans if span.name == "predict"]
@@ -81,7 +81,7 @@ def test_weights_that_lack_nothing_are_those_of_the_epoch_before(monkeypatch: py
     found = []
     for lag in (None, 0, 1):
         lacking.clear()
-        trained("gcn", mode="async", staleness=2, weight_lag=lag)
+        trained("gcn", mode="async", staleness=2, freshness=0, weight_lag=lag)
         found.append(set(lacking))
     assert found == [{0, 1, 2}, {0}, {0, 1}]
 
@@ -90,7 +90,7 @@ def test_a_step_that_waits_for_some_gradients_comes_sooner() -> None:
     """And is another step."""
     seconds, losses = [], []
     for share in (1.0, 0.8):
-        one, _ = trained("gcn", 12, mode="async", intervals=4, staleness=1, weight_lag=0, gradient_share=share)
+        one, _ = trained("gcn", 12, mode="async", intervals=4, freshness=0, weight_lag=0, gradient_share=share)
         seconds.append(sum(record.seconds for record in one))
         losses.append(one[-1].loss)
     assert seconds[1] < 0.95 * seconds[0]
@@ -99,10 +99,11 @@ def test_a_step_that_waits_for_some_gradients_comes_sooner() -> None:
 
 
 def test_steps_are_shorter_at_first_where_gradients_are_old() -> None:
-    plain, _ = trained("gcn", mode="async", staleness=1)
-    shorter, _ = trained("gcn", mode="async", staleness=1, delay_scaling=20)
-    fresh, _ = trained("gcn", mode="async", weight_lag=0, delay_scaling=20)
-    as_ever, _ = trained("gcn", mode="async", weight_lag=0)
+    late = {"mode": "async", "predict_weights": "none"}
+    plain, _ = trained("gcn", **late)
+    shorter, _ = trained("gcn", **late, delay_scaling=20)
+    fresh, _ = trained("gcn", **late, weight_lag=0, delay_scaling=20)
+    as_ever, _ = trained("gcn", **late, weight_lag=0)
 
     def moved(records: list[PipelineEpoch]) -> float:
         first, last = (jax.tree.leaves(records[place].params) for place in (1, -1))

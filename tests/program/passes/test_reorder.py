@@ -113,6 +113,24 @@ def test_a_matrix_that_narrows_stays_before_the_gather(name: str) -> None:
     assert reorder(program).traced is program.traced
 
 
+@pytest.mark.parametrize(("stale_price", "width"), [(0.0, 2), (0.2, 2), (0.3, F), (9.0, F)])
+def test_stale_rows_cost_more(stale_price: float, width: int) -> None:
+    """Features are read by one gather; their products with a matrix, made with weights, by two: forwards and backwards."""
+    shapes = {"w": (F, 2), "leave": (2, C)}
+    parts, data, program = traced(
+        lambda p, g, x, weight, norm: jnp.tanh(ops.gather(g, x @ p["w"])) @ p["leave"], shapes
+    )
+    after = optimise(reorder(program, hoisting=False, stale_price=stale_price), ["prune"])
+    assert widths(after) == [width]
+    assert widths(after, phase="backward") == ([2] if width == 2 else [])
+    assert_exact(after, parts, data)
+
+
+def test_a_price_changes_nothing_where_rows_are_made_with_weights_either_way() -> None:
+    _, _, program = traced(*between(LATER["plain"], 6, 5))
+    assert reorder(program, stale_price=9.0).traced is program.traced
+
+
 EARLIER: dict[str, Callable[..., Any]] = {
     "plain": lambda g, h, p, e, norm: ops.gather(g, h) @ p["w"],
     "scaled on both sides": lambda g, h, p, e, norm: (norm * ops.gather(g, norm * h)) @ p["w"],
