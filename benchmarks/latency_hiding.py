@@ -5,9 +5,9 @@
 
 The same GCN with dropout on the same graph, `tensor.backend=local`: every request of a worker waits 20 ms, and its bytes
 pass at 200 Mbit/s. The modes differ in `pipeline.mode` alone: `no-pipe` (one task at a time), `pipe` (tasks overlap, every
-scatter is a barrier), `async` with S = 0 (no barriers within an epoch). The program of `async` is not reordered unless
-asked, and would gather at another width; here it is, so that all modes run the same tasks. Three pipelines live at a time
-and take turns, an epoch each; when one's turn ends all its intervals stand between two epochs, as S = 0 has it anyway. The
+scatter is a barrier), `async` with S = 0 that waits for no fresh rows (no barriers within an epoch), and runs the same
+tasks. Three pipelines live at a time and take turns, an epoch each; when one's turn ends all its intervals stand between two
+epochs, as S = 0 has it anyway. The
 first turns start workers and compile, and do not count. Medians are over all others.
 
 **Lower bound** of an epoch: how long its busiest resource works, the largest of
@@ -39,26 +39,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import optax
-from flax import nnx
-
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.datasets import load
-from dorylax.layers import GCN
-from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.timeline import Span
-from dorylax.program.model.flax_nnx import take_apart
 from dorylax.serverless.backends.local.pool import local_workers
-from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.link import Link
 from harness.command_line import parsed, parser_of
 from harness.eight_rows import call
+from harness.shaped_link import TINY, add_options, dataset, pipeline
 
 MODES: dict[str, dict[str, Any]] = {
     "no-pipe": {"mode": "no-pipe"},
     "pipe": {"mode": "pipe"},
-    "async S=0": {"mode": "async", "staleness": 0},
+    "async S=0": {"mode": "async", "staleness": 0, "freshness": 0, "stale_price": 0},
 }
 
 
@@ -87,19 +79,8 @@ class Run:
     """A pipeline in one mode, and the epochs that count."""
 
     def __init__(self, data: Dataset, settings: argparse.Namespace, mode: Mapping[str, Any]) -> None:
-        model = GCN(data.num_features, settings.hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0))
-        parts = take_apart(model)
-        tensor = TensorConfig(
-            backend="local",
-            workers=settings.workers,
-            slots=settings.workers,
-            latency=settings.latency,
-            bandwidth=settings.bandwidth,
-        )
-        config = PipelineConfig(
-            intervals=settings.intervals, graph_threads=settings.graph_threads, tensor=tensor, **mode
-        )
-        self.pipeline = Pipeline.of(parts, data, optax.adam(0.01), config)
+        self.pipeline = pipeline(data, settings, mode)
+        parts = self.pipeline.parts
         self.run = self.pipeline.start(parts.params, None, parts.state)
         self._units = {"graph": settings.graph_threads, "tensor": settings.workers}
         self._data, self._intervals = data, settings.intervals
@@ -271,23 +252,15 @@ def _row_name(key: tuple[str, int], keys: Sequence[tuple[str, int]]) -> str:
 def main() -> None:
     """Measures."""
     parser = parser_of(__doc__)
-    parser.add_argument("--vertices", type=int, default=23_296)
-    parser.add_argument("--edges", type=int, default=11_480_000)
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--intervals", type=int, default=24)
-    parser.add_argument("--workers", type=int, default=6)
-    parser.add_argument("--graph-threads", type=int, default=1)
-    parser.add_argument("--latency", type=float, default=0.02, help="seconds per request")
-    parser.add_argument("--bandwidth", type=float, default=25e6, help="bytes per second of each worker")
+    add_options(parser)
     parser.add_argument("--starts", type=int, default=3, help="of a worker by itself")
     parser.add_argument("--calls", type=int, default=50, help="of a worker by itself")
     parser.add_argument("--warm-up", type=int, default=2, help="epochs of each mode that do not count")
     parser.add_argument("--epochs", type=int, default=5, help="of each mode that count")
     parser.add_argument("--out", type=Path, help="folder for the picture")
-    sizes = {"vertices": 400, "edges": 4000, "hidden": 8, "intervals": 2, "workers": 1, "warm_up": 1, "epochs": 1}
-    arguments = parsed(parser, **sizes, latency=0.0, starts=1, calls=1)
+    arguments = parsed(parser, **TINY, warm_up=1, epochs=1, starts=1, calls=1)
     print_calls(Link(arguments.latency, arguments.bandwidth), arguments.starts, arguments.calls)
-    data = load("communities", size="reddit-small", num_vertices=arguments.vertices, num_edges=arguments.edges)
+    data = dataset(arguments)
     print(
         f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}, {arguments.intervals} intervals, "
         f"{arguments.graph_threads} graph threads, {arguments.workers} workers"

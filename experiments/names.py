@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dorylax.pipeline.config import ASYNC_DEFAULTS, PipelineConfig
 from dorylax.runs.result import METRIC_NAMES
 from dorylax.settings.errors import shown
 
@@ -13,14 +14,15 @@ if TYPE_CHECKING:
     from dorylax.config import RunConfig
 
 _MODE, _STALENESS, _UPDATE = "pipeline.mode", "pipeline.staleness", "pipeline.update"
-_OFF = {
-    "pipeline.freshness": 0,
-    "pipeline.freshness_of": "all",
-    "pipeline.smoothing": 0,
-    "pipeline.predict_weights": "none",
-    "pipeline.gradient_share": 1,
+_OPTIONS = ("freshness_of", "smoothing", "gradient_share", "weight_lag", "delay_scaling", "stale_price")
+_USUAL = {
+    f"pipeline.{name}": value
+    for name, value in {
+        **ASYNC_DEFAULTS,
+        **{name: PipelineConfig.model_fields[name].default for name in _OPTIONS},
+    }.items()
 }
-"""What some settings of `async` are where they do nothing."""
+"""What asynchronous training is where nothing else is said."""
 _NAMES = ("data.name", "model.name", "optimizer.name", _MODE, _UPDATE, "pipeline.partitioner")
 """Keys whose values say what they are."""
 
@@ -44,7 +46,8 @@ def metric_name(summaries: Iterable[Mapping[str, Any]]) -> str:
 def short_name(setting: Mapping[str, Any]) -> str:
     """The values of a setting in a few words, those of a pipeline's mode joined: `gcn, async S=0 per_epoch`.
 
-    Keys that are not set (null), or do nothing, are left out where the name of their section is said, a pipeline's mode.
+    Keys that are not set (null), and options of asynchronous training that are as usual, are left out where the name of
+    their section is said, or a pipeline's mode.
     """
     words = []
     for key, value in setting.items():
@@ -62,7 +65,7 @@ def short_name(setting: Mapping[str, Any]) -> str:
 def _says_nothing(key: str, setting: Mapping[str, Any]) -> bool:
     section, value = key.partition(".")[0], setting[key]
     said = _MODE if section == "pipeline" else f"{section}.name"
-    return said in setting and (value is None or (key in _OFF and value == _OFF[key]))
+    return said in setting and (value is None or (key in _USUAL and value == _USUAL[key]))
 
 
 def _mode(setting: Mapping[str, Any]) -> str:

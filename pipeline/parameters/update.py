@@ -106,8 +106,8 @@ class OptimizerStep:
     ) -> tuple[Tree, Tree]:
         """Parameters and the optimizer's state after a step, multiplied with a size; see the class for `factor`."""
         loss = jnp.asarray(loss, self._loss_type)
-        size = None if size is None else jnp.asarray(size, self._loss_type)
-        return self._step(params, opt_state, gradients, loss, epoch=epoch, size=size, factor=factor)
+        multiplier = None if size is None else jnp.asarray(size, self._loss_type)
+        return self._step(params, opt_state, gradients, loss, epoch=epoch, size=multiplier, factor=factor)
 
     def _try(self, params: Tree) -> None:
         """Traces a step, so that an optimizer that cannot be served is refused before anything runs."""

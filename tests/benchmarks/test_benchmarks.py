@@ -30,6 +30,7 @@ PRINTS = {
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",
     "gather": r"16 .* backward +\S+ \(",
     "generate": r"tiny +1,000 vertices +10,000 edges",
+    "gradient_norm": r"S = 4 +N = 2: \S+ +N = 4: \S+ +∝ N\^",
     "latency_hiding": r"pipe / bound +\d",
     "memory": r"communities:gcn:data.size=tiny +\S+ GiB",
     "mutation": r"1 mutants: 1 killed, 0 survive",
@@ -37,6 +38,7 @@ PRINTS = {
     "pipeline": r"pipe, 2 intervals .* × single(.*\n)+one task at a time, 16 intervals",
     "sandboxes": r"warm task, local +\d",
     "scaling": r"largest over smallest: 1.00",
+    "time_to_accuracy": r"async S=1 +epochs +\d.* × \[",
     "tracing": r"GCN, 2 layers .* artefacts",
 }
 """What is in each one's output."""

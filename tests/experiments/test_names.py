@@ -32,17 +32,17 @@ from dorylax.experiments.names import short_name
             "pipe, servers=2",
         ),
         (
-            {
-                "pipeline.mode": "async",
-                "pipeline.freshness": 0.0,
-                "pipeline.predict_weights": "none",
-                "pipeline.smoothing": 0,
-            },
+            {"pipeline.mode": "async", "pipeline.freshness": 0.8, "pipeline.predict_weights": "optimizer"},
             "async",
         ),
         (
-            {"pipeline.mode": "async", "pipeline.freshness": 0.8, "pipeline.predict_weights": "linear"},
-            "async, freshness=0.8, predict_weights=linear",
+            {
+                "pipeline.mode": "async",
+                "pipeline.freshness": 0,
+                "pipeline.predict_weights": "none",
+                "pipeline.smoothing": 0,
+            },
+            "async, freshness=0, predict_weights=none",
         ),
         ({"pipeline.freshness": 0.0}, "freshness=0.0"),
         (
