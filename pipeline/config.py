@@ -74,10 +74,10 @@ class PipelineConfig(Section):
         description="with async and per_epoch, the share of the intervals' gradients that an epoch's step waits for; for "
         "those that are late stand those that came last",
     )
-    weight_lag: Annotated[int, Field(ge=0)] | None = Field(
-        default=None,
-        description="with async and per_epoch, how many updates the weights that an interval pulls may lack: 0 waits for "
-        "the step of the epoch before; null: as many as the staleness bound allows",
+    ahead_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=1.0,
+        description="with async and per_epoch, the share of the intervals that may begin an epoch before the step of the "
+        "one before it is made; the others wait for its weights",
     )
     delay_scaling: Count | None = Field(
         default=None,
@@ -176,12 +176,12 @@ class PipelineConfig(Section):
 
     def _check_mode(self) -> None:
         if self.synchronous:
-            for name in (*ASYNC_DEFAULTS, "switch_margin", "weight_lag", "delay_scaling"):
+            for name in (*ASYNC_DEFAULTS, "switch_margin", "delay_scaling"):
                 if (value := getattr(self, name)) is not None:
                     raise ConfigError.of(
                         f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"
                     )
-            for name in ("freshness_of", "smoothing", "gradient_share", "stale_price"):
+            for name in ("freshness_of", "smoothing", "gradient_share", "ahead_share", "stale_price"):
                 if not self._is_default(name):
                     raise ConfigError.of(
                         f"pipeline.{name}",
@@ -203,7 +203,7 @@ class PipelineConfig(Section):
                 f"= {self.predict_weights} needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "
                 "change one of them",
             )
-        for name in ("gradient_share", "weight_lag"):
+        for name in ("gradient_share", "ahead_share"):
             if not self._is_default(name) and self.update == "per_interval":
                 raise ConfigError.of(
                     f"pipeline.{name}",

@@ -205,7 +205,7 @@ class Pipeline:
                 sync_every=config.sync_every,
                 gradient_share=config.gradient_share,
                 delay_scaling=config.delay_scaling,
-                weight_lag=config.weight_lag,
+                ahead_share=config.ahead_share,
                 predict_weights=config.predict_weights or "none",
                 remembered=None if saved is None else remembered(saved),
                 compute=workers,

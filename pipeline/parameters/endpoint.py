@@ -67,7 +67,6 @@ class ParameterEndpoint:
         sequencer: on server 0, who numbers; None on the others.
         step: the optimizer.
         prediction: of the weights of intervals that run ahead; None where they get the newest.
-        weight_lag: by how many updates an interval may be ahead of the weights that it pulls; None for any number.
         finish: makes the complete gradient of an interval.
         transport: to the other servers.
         compute: where to compute.
@@ -88,7 +87,6 @@ class ParameterEndpoint:
         *,
         step: OptimizerStep,
         prediction: Prediction | None,
-        weight_lag: int | None,
         finish: Finish,
         transport: Transport,
         compute: Compute,
@@ -99,7 +97,7 @@ class ParameterEndpoint:
         self._index, self._address = index, Address("parameter", index)
         self._peers = [Address("parameter", peer) for peer in range(num_servers) if peer != index]
         self._step, self._finish_with, self._transport = step, finish, transport
-        self._prediction, self._weight_lag = prediction, weight_lag
+        self._prediction = prediction
         self._predicting = asyncio.Lock()
         self._predicted: dict[tuple[int, int], Tree] = {}  # (version, ahead) -> parameters, of one version
         self._compute, self._spawn, self._on_applied = compute, spawn, on_applied
@@ -129,9 +127,9 @@ class ParameterEndpoint:
         return None
 
     async def _pull(self, interval: int, epoch: int) -> Pulled:
-        if self._weight_lag is not None:
+        if not self.server.may_pull(interval, epoch):
             async with self._turn:
-                await self._turn.wait_for(lambda: self.server.ahead(epoch) <= (self._weight_lag or 0))
+                await self._turn.wait_for(lambda: self.server.may_pull(interval, epoch))
         newest, ahead = self.server.state, self.server.ahead(epoch)
         if self._prediction is None or newest.remembered is None or not ahead:
             return self.server.pull(interval, epoch)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, final
 
 import jax
@@ -44,8 +46,8 @@ class ParameterServers:
         gradient_share: likewise.
         delay_scaling: after how many epochs the steps of late gradients are as long as others (`DelayScaling`); None where
             they always are.
-        weight_lag: by how many updates an interval may be ahead of the weights that it pulls, where each epoch has one
-            update; None where only the staleness bound says so.
+        ahead_share: of the intervals of each server, the share that may pull weights for an epoch before the step of the
+            one before it is made, where each epoch has one; rounded down.
         predict_weights: "none", or how the weights are predicted of intervals that run ahead of the newest version, where
             each epoch has one update: see `prediction.choose`.
         remembered: the leaves of what `ServerState.remembered` held, in order; None where there was no version before.
@@ -77,7 +79,7 @@ class ParameterServers:
         sync_every: int = 1,
         gradient_share: float = 1.0,
         delay_scaling: int | None = None,
-        weight_lag: int | None = None,
+        ahead_share: float = 1.0,
         predict_weights: str = "none",
         remembered: Sequence[Any] | None = None,
         compute: Compute = in_place,
@@ -110,11 +112,12 @@ class ParameterServers:
             ParameterEndpoint(
                 index,
                 num_servers,
-                ParameterServer(start, stages, first_epoch),
+                ParameterServer(
+                    start, stages, first_epoch, _most_ahead(ahead_share, num_intervals, num_servers, index)
+                ),
                 None if index else sequencer,
                 step=step,
                 prediction=prediction,
-                weight_lag=weight_lag,
                 finish=finish,
                 transport=transport,
                 compute=compute,
@@ -172,3 +175,9 @@ class ParameterServers:
             ValueError: a gradient of that epoch, or a later one, has come already.
         """
         self._sequencer.switch(epoch)
+
+
+def _most_ahead(share: float, num_intervals: int, num_servers: int, index: int) -> int | None:
+    """How many of a server's intervals may be ahead; None where all may."""
+    # The decimal that was written: in binary, 0.29 * 100 is a little less than 29.
+    return None if share == 1 else math.floor(Fraction(str(share)) * len(range(index, num_intervals, num_servers)))

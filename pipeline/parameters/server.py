@@ -32,13 +32,17 @@ class ParameterServer:
         state: what it starts from.
         stages: the stages that push in every interval and epoch.
         first: the first epoch.
+        most_ahead: how many intervals may pull weights for an epoch that lack the step of the one before; None for any
+            number.
 
     Attributes:
         state: the newest version.
     """
 
-    def __init__(self, state: ServerState, stages: Sequence[int], first: int) -> None:
+    def __init__(self, state: ServerState, stages: Sequence[int], first: int, most_ahead: int | None = None) -> None:
         self.state = state
+        self._most_ahead = most_ahead
+        self._run_ahead: dict[int, set[int]] = {}  # epoch -> the intervals that may be ahead in it
         self._first, self._first_version = first, state.version
         self._assembly = Assembly(stages, first)
         self._stash = Stash(first)
@@ -57,6 +61,16 @@ class ParameterServer:
     def ahead(self, epoch: int) -> int:
         """How many updates an interval in this epoch is ahead of the newest version, where each epoch has one."""
         return max(0, (epoch - self._first) - (self.state.version - self._first_version))
+
+    def may_pull(self, interval: int, epoch: int) -> bool:
+        """Whether an interval need not wait for newer weights. Who may run ahead, may for good: nobody takes its place."""
+        if self._most_ahead is None or not self.ahead(epoch):
+            return True
+        self._run_ahead = {e: found for e, found in self._run_ahead.items() if self.ahead(e)}
+        found = self._run_ahead.setdefault(epoch, set())
+        if len(found) < self._most_ahead:
+            found.add(interval)
+        return interval in found
 
     def pull(self, interval: int, epoch: int, offered: Pulled | None = None) -> Pulled:
         """The weights of an interval in an epoch.

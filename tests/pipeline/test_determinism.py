@@ -88,7 +88,7 @@ ASYNC = [
     config(mode="async", staleness=1, freshness=1, freshness_of="server", smoothing=0.5, parameter_servers=3),
     config(mode="async", staleness=2, freshness=0.7, predict_weights="optimizer", parameter_servers=1),
     config(mode="async", staleness=2, gradient_share=0.4, predict_weights="linear", delay_scaling=6),
-    config(mode="async", staleness=1, gradient_share=0.4, weight_lag=0, parameter_servers=3),
+    config(mode="async", staleness=1, gradient_share=0.4, ahead_share=0.5, parameter_servers=3),
 ]
 SYNCHRONOUS = [config(mode="pipe"), config(mode="no-pipe")]
 

@@ -135,7 +135,7 @@ UPDATES = st.just({"update": "per_interval"}) | st.fixed_dictionaries(
         "update": st.just("per_epoch"),
         "predict_weights": st.sampled_from(["none", "linear", "optimizer"]),
         "gradient_share": st.sampled_from([0.4, 0.8, 1.0]),
-        "weight_lag": st.sampled_from([None, None, 0, 1]),
+        "ahead_share": st.sampled_from([0.0, 0.5, 1.0, 1.0]),
     }
 )
 ASYNC_OPTIONS = {
@@ -289,6 +289,7 @@ class Witness:
         self._versions: dict[int, list[np.ndarray]] = {}  # parameters, state, the optimizer's state
         self._predictions: dict[tuple[int, int], list[Any]] = {}  # (version, ahead) -> parameters
         self._holders = Counter[int]()
+        self._run_ahead: dict[tuple[int, int], set[int]] = {}
         self._stages: dict[Pair, set[int]] = {}
         self._parameters: ParameterServers | None = None
 
@@ -332,8 +333,12 @@ class Witness:
         self._pulled[interval, epoch] = pulled
         finished = max(0, epoch - self.ahead(epoch))
         assert pulled.version >= self.updates_before(finished), "weights lack finished epochs"
-        if (lag := self.case.config.weight_lag) is not None:
-            assert pulled.version >= epoch - lag, "weights lack too many epochs"
+        if pulled.version < epoch and self.case.config.update == "per_epoch":
+            server = interval % self.case.config.parameter_servers
+            ahead = self._run_ahead.setdefault((server, epoch), set())
+            ahead.add(interval)
+            bound = range(server, self.case.intervals, self.case.config.parameter_servers)
+            assert len(ahead) <= self.case.config.ahead_share * len(bound), "too many are ahead"
         params, state = jax.tree.leaves(pulled.params), jax.tree.leaves(pulled.state)
         behind = epoch - pulled.version if self.case.predicts and pulled.version else 0
         assert pulled.ahead == behind, f"weights of version {pulled.version} for epoch {epoch} are {pulled.ahead} ahead"
@@ -785,7 +790,7 @@ def test_the_witness_sees_stale_reads_and_faults(model: str) -> None:
     witness, _ = witnessed(Case(model, options | more, 4, faults=0.2, variations=((0.3, 0.2, 5.0),) * 3))
     assert witness.quorums
     assert witness.predicted
-    late = {"gradient_share": 0.5, "weight_lag": 0, "parameter_servers": 3}
+    late = {"gradient_share": 0.5, "ahead_share": 0, "parameter_servers": 3}
     witness, _ = witnessed(Case(model, options | late, 4, faults=0.2, variations=((0.3, 0.2, 5.0),) * 3))
     assert witness.late
     assert witness.stale

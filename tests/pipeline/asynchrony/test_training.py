@@ -68,29 +68,31 @@ def test_more_freshness_is_less_staleness() -> None:
     assert found[-1] == 0
 
 
-def test_weights_that_lack_nothing_are_those_of_the_epoch_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking: set[int] = set()
+def test_only_a_share_of_the_intervals_runs_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each parameter server three are bound, of whom one is half, rounded down."""
+    lacking: dict[tuple[int, int], list[int]] = {}
     pull = ParameterClient.pull
 
     async def pulls(client: ParameterClient, interval: int, epoch: int) -> Pulled:
         pulled = await pull(client, interval, epoch)
-        lacking.add(epoch - pulled.version)
+        if pulled.version < epoch:
+            lacking.setdefault((interval % 2, epoch), []).append(interval)
         return pulled
 
     monkeypatch.setattr(ParameterClient, "pull", pulls)
-    found = []
-    for lag in (None, 0, 1):
+    most = []
+    for share in (0, 0.5, 1):
         lacking.clear()
-        trained("gcn", mode="async", staleness=2, freshness=0, weight_lag=lag)
-        found.append(set(lacking))
-    assert found == [{0, 1, 2}, {0}, {0, 1}]
+        trained("gcn", mode="async", freshness=0, ahead_share=share)
+        most.append(max(map(len, lacking.values()), default=0))
+    assert most == [0, 1, 3]
 
 
 def test_a_step_that_waits_for_some_gradients_comes_sooner() -> None:
     """And is another step."""
     seconds, losses = [], []
     for share in (1.0, 0.8):
-        one, _ = trained("gcn", 12, mode="async", intervals=4, freshness=0, weight_lag=0, gradient_share=share)
+        one, _ = trained("gcn", 12, mode="async", intervals=4, freshness=0, ahead_share=0, gradient_share=share)
         seconds.append(sum(record.seconds for record in one))
         losses.append(one[-1].loss)
     assert seconds[1] < 0.95 * seconds[0]
@@ -102,8 +104,8 @@ def test_steps_are_shorter_at_first_where_gradients_are_old() -> None:
     late = {"mode": "async", "predict_weights": "none"}
     plain, _ = trained("gcn", **late)
     shorter, _ = trained("gcn", **late, delay_scaling=20)
-    fresh, _ = trained("gcn", **late, weight_lag=0, delay_scaling=20)
-    as_ever, _ = trained("gcn", **late, weight_lag=0)
+    fresh, _ = trained("gcn", **late, ahead_share=0, delay_scaling=20)
+    as_ever, _ = trained("gcn", **late, ahead_share=0)
 
     def moved(records: list[PipelineEpoch]) -> float:
         first, last = (jax.tree.leaves(records[place].params) for place in (1, -1))
