@@ -89,3 +89,33 @@ def test_none_and_others() -> None:
     assert choose("none", step) is None
     with pytest.raises(ValueError, match="predict_weights must be 'none', 'linear' or 'optimizer', got 'both'"):
         choose("both", step)
+
+
+@pytest.mark.parametrize(
+    ("name", "stable", "unstable"), [("none", 0.8, 1.2), ("linear", 2.4, 3.0), ("optimizer", 4.5, 5.5)]
+)
+def test_momentum_bears_a_delay_of_one_up_to_here(name: str, stable: float, unstable: float) -> None:
+    """The largest step size of a quadratic of curvature 1, with momentum 0.9: 38 without a delay, 1 with it."""
+    assert remains(name, stable, 400) < 0.1
+    assert remains(name, unstable, 400) > 10
+
+
+def remains(name: str, rate: float, updates: int) -> float:
+    """How far from the minimum the parameter is that began at 1; each gradient is that of the version before the newest."""
+    optimizer = optax.chain(optax.ema(0.9, debias=False), optax.scale(-rate))
+    params = {"w": np.float64(1)}
+    with jax.enable_x64(True):
+        step = OptimizerStep(optimizer, params)
+        prediction = choose(name, step)
+        versions = [step.start(params, {})]
+        for number in range(updates):
+            before = versions[max(0, number - 1)]
+            at = before.params
+            if prediction is not None and before.remembered is not None:
+                at = prediction.predict(before, 1)
+            update = Update(number + 1, number, at, 1.0, 1)
+            new = step(versions[-1], update)
+            if prediction is not None:
+                new = new._replace(remembered=prediction.remembered(versions[-1], update))
+            versions.append(new)
+        return float(max(abs(version.params["w"]) for version in versions[-20:]))
