@@ -10,7 +10,7 @@ The theorem says nothing about Adam, dropout, or validation accuracy; its consta
 drawn through the first point of S = 0. It holds for every S < N / L, L being the number of layers, so the points of the
 smallest N with S = K are outside of it.
 
-    python benchmarks/gradient_norm.py --plot gradient-norm.png            # 20,000 vertices: about 20 minutes on two cores
+    python benchmarks/gradient_norm.py --plot gradient-norm.png            # 20,000 vertices: about 30 minutes on two cores
 """
 
 from __future__ import annotations

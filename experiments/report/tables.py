@@ -134,7 +134,7 @@ def pooled_table(pool: Pool) -> TextTable:
         rows.append([one.name, str(one.groups), *cells, never])
     names = "; ".join(pool.groups)
     note = (
-        f"Means over {len(pool.groups)} groups ({names}), of which each counts once: of ratios to the baseline, and of "
+        f"Means over {len(pool.groups)} groups ({names}), of which each that has the variant counts once: of ratios to the baseline, and of "
         "differences in points. Intervals: bootstrap, 95 %; seeds are resampled within groups."
     )
     return TextTable(["variant", "groups", *ratios.values(), *points.values(), "never there"], rows, note)
