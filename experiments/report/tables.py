@@ -134,8 +134,8 @@ def pooled_table(pool: Pool) -> TextTable:
         rows.append([one.name, str(one.groups), *cells, never])
     names = "; ".join(pool.groups)
     note = (
-        f"Means over {len(pool.groups)} groups ({names}), of which each that has the variant counts once: of ratios to the baseline, and of "
-        "differences in points. Intervals: bootstrap, 95 %; seeds are resampled within groups."
+        f"Means over {len(pool.groups)} groups ({names}), of which each that has the variant counts once: of ratios to "
+        "the baseline, and of differences in points. Intervals: bootstrap, 95 %; seeds are resampled within groups."
     )
     return TextTable(["variant", "groups", *ratios.values(), *points.values(), "never there"], rows, note)
 
