@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from dorylax.config import RunConfig
 
 _MODE, _STALENESS, _UPDATE = "pipeline.mode", "pipeline.staleness", "pipeline.update"
-_OPTIONS = ("freshness_of", "smoothing", "gradient_share", "ahead_share", "delay_scaling", "stale_price")
+_OPTIONS = (
+    "freshness_of",
+    "smoothing",
+    "gradient_share",
+    "ahead_share",
+    "oscillation_limit",
+    "delay_scaling",
+    "stale_price",
+)
 _USUAL = {
     f"pipeline.{name}": value
     for name, value in {

@@ -79,6 +79,11 @@ class PipelineConfig(Section):
         description="with async and per_epoch, the share of the intervals that may begin an epoch before the step of the "
         "one before it is made; the others wait for its weights",
     )
+    oscillation_limit: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.5,
+        description="with async and per_epoch, nobody runs ahead of the newest weights while gradients point against those "
+        "of earlier epochs by more than this, as a mean cosine; 1: whatever gradients do",
+    )
     delay_scaling: Count | None = Field(
         default=None,
         description="with async, after how many epochs the steps of old gradients are as long as others, being shorter "
@@ -141,6 +146,12 @@ class PipelineConfig(Section):
         return 0.0 if self.synchronous else self.stale_price * (1 - (self.freshness or 0.0)) / 2
 
     @property
+    def watched_limit(self) -> float | None:
+        """`oscillation_limit` where somebody could run ahead of the newest weights; else None."""
+        runs_ahead = self.update == "per_epoch" and bool(self.staleness) and self.ahead_share > 0
+        return self.oscillation_limit if runs_ahead and self.oscillation_limit < 1 else None
+
+    @property
     def passes(self) -> tuple[str, ...]:
         """The passes of `dorylax.program` that pay.
 
@@ -181,7 +192,14 @@ class PipelineConfig(Section):
                     raise ConfigError.of(
                         f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"
                     )
-            for name in ("freshness_of", "smoothing", "gradient_share", "ahead_share", "stale_price"):
+            for name in (
+                "freshness_of",
+                "smoothing",
+                "gradient_share",
+                "ahead_share",
+                "oscillation_limit",
+                "stale_price",
+            ):
                 if not self._is_default(name):
                     raise ConfigError.of(
                         f"pipeline.{name}",
@@ -203,7 +221,7 @@ class PipelineConfig(Section):
                 f"= {self.predict_weights} needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "
                 "change one of them",
             )
-        for name in ("gradient_share", "ahead_share"):
+        for name in ("gradient_share", "ahead_share", "oscillation_limit"):
             if not self._is_default(name) and self.update == "per_interval":
                 raise ConfigError.of(
                     f"pipeline.{name}",

@@ -25,6 +25,7 @@ class Counters:
         relaunches: tensor tasks that were called once more beside a call that was late.
         late: answers that came when there was one already.
         throttled: calls that were refused because there were too many at a time, and were made again.
+        pulls_held: pulls of weights that waited for the newest ones, because gradients oscillated or were too few to tell.
         calls: of functions, as they are billed.
     """
 
@@ -37,6 +38,7 @@ class Counters:
     relaunches: int = 0
     late: int = 0
     throttled: int = 0
+    pulls_held: int = 0
     calls: Calls = dataclasses.field(default_factory=Calls)
 
     def read(self, epoch: int, found: Reads) -> None:

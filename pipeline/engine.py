@@ -32,7 +32,7 @@ from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.resources import Resources, cores, shares
 from dorylax.pipeline.run import PipelineRun, drain_calls
-from dorylax.pipeline.saved import Saved, remembered, restore_buffers, restore_controller
+from dorylax.pipeline.saved import Saved, remembered, restore_buffers, restore_controller, steadiness
 from dorylax.pipeline.setup import check_counts, check_optimizer, layout_for
 from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
@@ -207,7 +207,9 @@ class Pipeline:
                 delay_scaling=config.delay_scaling,
                 ahead_share=config.ahead_share,
                 predict_weights=config.predict_weights or "none",
+                oscillation_limit=config.watched_limit,
                 remembered=None if saved is None else remembered(saved),
+                steadiness=None if saved is None else steadiness(saved),
                 compute=workers,
                 opt_state=opt_state,
                 version=0 if saved is None else int(saved.record["version"]),

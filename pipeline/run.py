@@ -14,7 +14,7 @@ from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_remembered
+from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_known
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.base import Tree
 
@@ -130,15 +130,17 @@ class PipelineRun:
         synchronous = ledger.allowance.synchronous(ledger.min_epoch)
         drain_calls(self._clock, self._hosts)
         servers = [host.server for host in self._hosts]
+        done = self.counters()
         record = {
             "version": self._parameters.newest().version,
             "clock": self.seconds,
             "synchronous": ledger.switched and not self._config.synchronous,
-            "counters": dataclasses.asdict(self._recorder.counters) | {"relaunches": self.counters()["relaunches"]},
+            "counters": dataclasses.asdict(self._recorder.counters)
+            | {name: done[name] for name in ("relaunches", "pulls_held")},
             "controllers": [save_controller(server) for server in servers],
         }
         # Synchronous epochs read nothing that they have not written.
-        arrays = {} if synchronous else save_buffers(servers) | save_remembered(self._parameters.newest())
+        arrays = {} if synchronous else save_buffers(servers) | save_known(self._parameters.newest())
         self._parameters.forget()  # as the run does that goes on from what is saved
         return Saved(arrays, record)
 
@@ -156,6 +158,7 @@ class PipelineRun:
         counters = self._recorder.counters
         found: dict[str, float | int] = dict(counters.to_dict())
         found["relaunches"] = counters.relaunches + sum(host.server.controller.relaunched for host in self._hosts)
+        found["pulls_held"] = counters.pulls_held + self._parameters.pulls_held
         if self._clock.kind == "virtual":
             found["virtual_seconds"] = self.seconds
         return found

@@ -12,7 +12,8 @@ import numpy as np
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.parameters.messages import ServerState
 
-_REMEMBERED = "parameter servers/remembered"
+_PARAMETERS = "parameter servers/"
+_REMEMBERED, _STEADINESS = f"{_PARAMETERS}remembered", f"{_PARAMETERS}steadiness"
 
 
 @final
@@ -44,7 +45,7 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
     if not saved.arrays:
         return
     named = dict(_named(servers))
-    there = {name for name in saved.arrays if not name.startswith(_REMEMBERED)}
+    there = {name for name in saved.arrays if not name.startswith(_PARAMETERS)}
     if named.keys() != there:
         differing = sorted(named.keys() ^ there)
         raise ValueError(f"the checkpoint is of another pipeline: {', '.join(differing[:3])} are in one of them only")
@@ -65,15 +66,22 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
             stamps.changed()
 
 
-def save_remembered(newest: ServerState) -> dict[str, np.ndarray]:
-    """What parameter servers remember of the last update, to predict weights."""
-    return {f"{_REMEMBERED} {k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(newest.remembered))}
+def save_known(newest: ServerState) -> dict[str, np.ndarray]:
+    """What parameter servers know besides the weights: to predict them, and whether gradients oscillate."""
+    trees = {_REMEMBERED: newest.remembered, _STEADINESS: newest.steadiness}
+    return {
+        f"{name} {k}": np.asarray(leaf) for name, tree in trees.items() for k, leaf in enumerate(jax.tree.leaves(tree))
+    }
 
 
 def remembered(saved: Saved) -> list[np.ndarray] | None:
-    """What `save_remembered` gave; None where there was nothing."""
-    count = sum(name.startswith(_REMEMBERED) for name in saved.arrays)
-    return [saved.arrays[f"{_REMEMBERED} {k}"] for k in range(count)] or None
+    """The leaves of `ServerState.remembered`; None where there was nothing."""
+    return _leaves(saved, _REMEMBERED)
+
+
+def steadiness(saved: Saved) -> list[np.ndarray] | None:
+    """The leaves of `ServerState.steadiness`; None where there was nothing."""
+    return _leaves(saved, _STEADINESS)
 
 
 def save_controller(server: GraphServer) -> dict[str, Any]:
@@ -93,6 +101,11 @@ def restore_controller(server: GraphServer, record: dict[str, Any]) -> None:
     if autotuner is not None and record["autotuner"] is not None:
         autotuner.restore(record["autotuner"])
         server.controller.limit.set(autotuner.limit)
+
+
+def _leaves(saved: Saved, name: str) -> list[np.ndarray] | None:
+    count = sum(key.startswith(f"{name} ") for key in saved.arrays)
+    return [saved.arrays[f"{name} {k}"] for k in range(count)] or None
 
 
 def _named(servers: Sequence[GraphServer]) -> Iterator[tuple[str, np.ndarray]]:

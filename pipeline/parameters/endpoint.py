@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Finish, Pulled, ServerState, Tree, Update
+from dorylax.pipeline.parameters.oscillation import OscillationWatch
 from dorylax.pipeline.parameters.prediction import Prediction
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
@@ -67,6 +68,7 @@ class ParameterEndpoint:
         sequencer: on server 0, who numbers; None on the others.
         step: the optimizer.
         prediction: of the weights of intervals that run ahead; None where they get the newest.
+        watch: says when nobody may run ahead; None where everybody always may.
         finish: makes the complete gradient of an interval.
         transport: to the other servers.
         compute: where to compute.
@@ -76,6 +78,7 @@ class ParameterEndpoint:
     Attributes:
         server: its state.
         sequencer: likewise.
+        pulls_held: how many pulls have waited for newer weights because of `watch`.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class ParameterEndpoint:
         *,
         step: OptimizerStep,
         prediction: Prediction | None,
+        watch: OscillationWatch | None,
         finish: Finish,
         transport: Transport,
         compute: Compute,
@@ -98,6 +102,8 @@ class ParameterEndpoint:
         self._peers = [Address("parameter", peer) for peer in range(num_servers) if peer != index]
         self._step, self._finish_with, self._transport = step, finish, transport
         self._prediction = prediction
+        self._watch = watch
+        self.pulls_held = 0
         self._predicting = asyncio.Lock()
         self._predicted: dict[tuple[int, int], Tree] = {}  # (version, ahead) -> parameters, of one version
         self._compute, self._spawn, self._on_applied = compute, spawn, on_applied
@@ -128,6 +134,7 @@ class ParameterEndpoint:
 
     async def _pull(self, interval: int, epoch: int) -> Pulled:
         if not self.server.may_pull(interval, epoch):
+            self.pulls_held += not self.server.state.may_be_ahead
             async with self._turn:
                 await self._turn.wait_for(lambda: self.server.may_pull(interval, epoch))
         newest, ahead = self.server.state, self.server.ahead(epoch)
@@ -197,11 +204,15 @@ class ParameterEndpoint:
                 self._turn.notify_all()
 
     async def _computed(self, update: Update) -> ServerState:
-        last, prediction = self.server.state, self._prediction
+        last, prediction, watch = self.server.state, self._prediction, self._watch
 
         def work() -> ServerState:
             new = self._step(last, update)
-            return new if prediction is None else new._replace(remembered=prediction.remembered(last, update))
+            if prediction is not None:
+                new = new._replace(remembered=prediction.remembered(last, update))
+            if watch is not None and last.steadiness is not None:
+                new = new._replace(steadiness=watch.after(last.steadiness, update.gradients))
+            return new
 
         order = (update.number, APPLY)
         return await self._compute(self._index, "update", work, self._num_bytes, order)

@@ -13,6 +13,7 @@ import optax
 from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.endpoint import Compute, ParameterEndpoint, Spawn, in_place
 from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, ServerState, Tree
+from dorylax.pipeline.parameters.oscillation import OscillationWatch, Steadiness
 from dorylax.pipeline.parameters.prediction import choose
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
@@ -50,7 +51,9 @@ class ParameterServers:
             one before it is made, where each epoch has one; rounded down.
         predict_weights: "none", or how the weights are predicted of intervals that run ahead of the newest version, where
             each epoch has one update: see `prediction.choose`.
+        oscillation_limit: see `OscillationWatch`; None where intervals may always run ahead.
         remembered: the leaves of what `ServerState.remembered` held, in order; None where there was no version before.
+        steadiness: likewise of `ServerState.steadiness`.
         compute: where the servers compute.
         opt_state: the optimizer's state; a new one where None.
         version: how many updates parameters and state have seen.
@@ -81,7 +84,9 @@ class ParameterServers:
         delay_scaling: int | None = None,
         ahead_share: float = 1.0,
         predict_weights: str = "none",
+        oscillation_limit: float | None = None,
         remembered: Sequence[Any] | None = None,
+        steadiness: Sequence[Any] | None = None,
         compute: Compute = in_place,
         opt_state: Tree | None = None,
         version: int = 0,
@@ -107,6 +112,10 @@ class ParameterServers:
         if prediction is not None and remembered is not None:
             structure = jax.tree.structure(prediction.like(params))
             start = start._replace(remembered=jax.tree.unflatten(structure, remembered))
+        watch = None if oscillation_limit is None else OscillationWatch(oscillation_limit)
+        if watch is not None:
+            known = watch.start(params) if steadiness is None else Steadiness(*steadiness)
+            start = start._replace(steadiness=known)
         self._sequencer = sequencer
         self._endpoints = [
             ParameterEndpoint(
@@ -118,6 +127,7 @@ class ParameterServers:
                 None if index else sequencer,
                 step=step,
                 prediction=prediction,
+                watch=watch,
                 finish=finish,
                 transport=transport,
                 compute=compute,
@@ -137,6 +147,11 @@ class ParameterServers:
     def live_stashes(self) -> int:
         """How many intervals hold weights, on all servers together."""
         return sum(endpoint.server.live_stashes for endpoint in self._endpoints)
+
+    @property
+    def pulls_held(self) -> int:
+        """How many pulls have waited for newer weights since gradients oscillated, or were too few to tell."""
+        return sum(endpoint.pulls_held for endpoint in self._endpoints)
 
     @property
     def settled(self) -> bool:

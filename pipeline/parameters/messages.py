@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from dorylax.pipeline.parameters.oscillation import Steadiness
+
 Tree = Any
 """A pytree of arrays."""
 
@@ -117,6 +119,7 @@ class ServerState(NamedTuple):
         opt_state: the optimizer's state.
         state: what else the model keeps.
         remembered: of the update that led to it, what a prediction needs (`Prediction.remembered`); None where nothing is.
+        steadiness: of the gradients up to it; None where nobody watches them.
     """
 
     version: int
@@ -124,3 +127,9 @@ class ServerState(NamedTuple):
     opt_state: Tree
     state: Tree
     remembered: Tree = None
+    steadiness: Steadiness | None = None
+
+    @property
+    def may_be_ahead(self) -> bool:
+        """Whether intervals may run ahead of it."""
+        return self.steadiness is None or self.steadiness.steady

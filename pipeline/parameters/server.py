@@ -64,7 +64,11 @@ class ParameterServer:
 
     def may_pull(self, interval: int, epoch: int) -> bool:
         """Whether an interval need not wait for newer weights. Who may run ahead, may for good: nobody takes its place."""
-        if self._most_ahead is None or not self.ahead(epoch):
+        if not self.ahead(epoch):
+            return True
+        if not self.state.may_be_ahead:
+            return False
+        if self._most_ahead is None:
             return True
         self._run_ahead = {e: found for e, found in self._run_ahead.items() if self.ahead(e)}
         found = self._run_ahead.setdefault(epoch, set())

@@ -34,6 +34,7 @@ from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.messages import RowsMessage
 from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled
 from dorylax.pipeline.parameters.messages import ServerState
+from dorylax.pipeline.parameters.oscillation import WINDOW
 from dorylax.pipeline.parameters.policy import DueStep, Late, LateGradients
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.parameters.stash import StashError
@@ -136,6 +137,7 @@ UPDATES = st.just({"update": "per_interval"}) | st.fixed_dictionaries(
         "predict_weights": st.sampled_from(["none", "linear", "optimizer"]),
         "gradient_share": st.sampled_from([0.4, 0.8, 1.0]),
         "ahead_share": st.sampled_from([0.0, 0.5, 1.0, 1.0]),
+        "oscillation_limit": st.sampled_from([0.0, 1.0, 1.0]),
     }
 )
 ASYNC_OPTIONS = {
@@ -339,6 +341,8 @@ class Witness:
             ahead.add(interval)
             bound = range(server, self.case.intervals, self.case.config.parameter_servers)
             assert len(ahead) <= self.case.config.ahead_share * len(bound), "too many are ahead"
+            watched = self.case.config.oscillation_limit < 1
+            assert not watched or pulled.version > WINDOW, "somebody is ahead before enough gradients are known"
         params, state = jax.tree.leaves(pulled.params), jax.tree.leaves(pulled.state)
         behind = epoch - pulled.version if self.case.predicts and pulled.version else 0
         assert pulled.ahead == behind, f"weights of version {pulled.version} for epoch {epoch} are {pulled.ahead} ahead"
@@ -786,7 +790,7 @@ def test_the_witness_sees_stale_reads_and_faults(model: str) -> None:
     witness, _ = witnessed(Case(model, options, 4, faults=0.2))
     assert witness.stale
     assert witness.faults.made > 10
-    more = {"freshness": 0.3, "predict_weights": "linear", "parameter_servers": 3}
+    more = {"freshness": 0.3, "predict_weights": "linear", "parameter_servers": 3, "oscillation_limit": 1}
     witness, _ = witnessed(Case(model, options | more, 4, faults=0.2, variations=((0.3, 0.2, 5.0),) * 3))
     assert witness.quorums
     assert witness.predicted

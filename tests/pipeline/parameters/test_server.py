@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dorylax.pipeline.parameters.messages import Complete, Push, ServerState, Sums, Update
+from dorylax.pipeline.parameters.oscillation import OscillationWatch
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stash import StashError
 
@@ -34,6 +35,18 @@ def test_updates_are_taken_in_order_once() -> None:
     assert replica.pending == 0
     with pytest.raises(ValueError, match="version 3 does not follow version 3"):
         replica.advance(ServerState(3, {}, (), {}))
+
+
+def test_who_is_ahead_waits_where_the_newest_version_says_so() -> None:
+    replica = server()
+    known = OscillationWatch(0.5).start({})
+    replica.advance(ServerState(1, {}, (), {}, steadiness=known._replace(until=known.seen + 1)))
+    assert replica.may_pull(0, 1)  # has all steps of the epochs before
+    assert not replica.may_pull(0, 2)
+    replica.receive([update(2)])
+    replica.advance(ServerState(2, {}, (), {}, steadiness=known._replace(until=known.seen)))
+    assert replica.may_pull(0, 2)
+    assert replica.may_pull(0, 3)
 
 
 def test_a_gradient_is_finished_with_the_version_that_was_pulled() -> None:
