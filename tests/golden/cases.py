@@ -22,17 +22,18 @@ from dorylax.trainer import Trainer
 FILE = Path(__file__).parent / "runs.json"
 EPOCHS = 4
 SEED = 7
-BOUNDED = {"freshness": 0, "predict_weights": "none"}
+_PLAIN = {"freshness": 0, "predict_weights": "none"}
+BOUNDED = {"per_epoch": {**_PLAIN, "oscillation_limit": 1}, "per_interval": _PLAIN}
 """Nothing but bounded staleness."""
 RUNNING = {  # what is run, beside the model
     "no-pipe": {"mode": "no-pipe"},
     "pipe": {"mode": "pipe"},
     **{
-        f"async-{staleness}-{update}": {"mode": "async", "staleness": staleness, "update": update, **BOUNDED}
+        f"async-{staleness}-{update}": {"mode": "async", "staleness": staleness, "update": update, **BOUNDED[update]}
         for staleness in (0, 1)
         for update in ("per_epoch", "per_interval")
     },
-    "async": {"mode": "async"},
+    "async": {"mode": "async", "oscillation_limit": 1},  # with which nobody would be ahead in so few epochs
 }
 MODELS = ("gcn", "gat", "sage", "drifting")
 
