@@ -10,12 +10,16 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+_WIDTH = 200
+"""At least, where the output is no terminal, for titles and notes."""
+
 
 def print_table(table: Table) -> None:
     """Prints a table whole: where the output is no terminal, lines are as long as they need to be."""
     console = Console()
     if not console.is_terminal:
-        console = Console(width=200)
+        wide = Console(width=10_000)
+        console = Console(width=max(_WIDTH, wide.measure(table).maximum))
     console.print(table)
 
 

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pytest
+from rich.table import Table
+
+from dorylax.terminal.output import print_table
+
+
+def test_where_there_is_no_terminal_a_wide_table_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    headers = [f"a.rather.long.name.of.column.{k}" for k in range(12)]
+    table = Table(*headers, title="wide")
+    table.add_row(*map(str, range(12)))
+    print_table(table)
+    printed = capsys.readouterr().out
+    assert all(header in printed for header in headers)
+    assert "…" not in printed
