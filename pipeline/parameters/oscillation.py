@@ -36,9 +36,9 @@ class Steadiness(NamedTuple):
 
     last: np.ndarray
     cosines: np.ndarray
-    seen: np.ndarray
-    until: np.ndarray
-    hold: np.ndarray
+    seen: np.int64
+    until: np.int64
+    hold: np.int64
 
     @property
     def steady(self) -> bool:
@@ -61,13 +61,12 @@ class OscillationWatch:
         """Nothing is known yet."""
         size = sum(leaf.size for leaf in _floating(params))
         # Not before each cosine is the mean of at least two: an optimizer's first steps are its wildest.
-        number = np.int64
         return Steadiness(
             np.zeros((LAGS, size), np.float32),
             np.full((WINDOW, LAGS), np.nan),
-            number(0),
-            number(WINDOW + 1),
-            number(HOLD),
+            np.int64(0),
+            np.int64(WINDOW + 1),
+            np.int64(HOLD),
         )
 
     def after(self, last: Steadiness, gradients: Any) -> Steadiness:
