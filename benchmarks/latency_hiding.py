@@ -259,7 +259,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5, help="of each mode that count")
     parser.add_argument("--out", type=Path, help="folder for the picture")
     arguments = parsed(parser, **TINY, warm_up=1, epochs=1, starts=1, calls=1)
-    print_calls(Link(arguments.latency, arguments.bandwidth), arguments.starts, arguments.calls)
+    print_calls(
+        Link(arguments.latency, arguments.bandwidth, arguments.latency_sigma), arguments.starts, arguments.calls
+    )
     data = dataset(arguments)
     print(
         f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}, {arguments.intervals} intervals, "

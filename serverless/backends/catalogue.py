@@ -27,7 +27,7 @@ class BackendEntry(NamedTuple):
 
 
 _SANDBOXES = ("workers", "streaming")
-_PROCESSES = (*_SANDBOXES, "transport", "latency", "bandwidth", "cold_start")
+_PROCESSES = (*_SANDBOXES, "transport", "latency", "latency_sigma", "bandwidth", "cold_start")
 
 BACKENDS: Mapping[BackendName, BackendEntry] = {
     "inline": BackendEntry("on threads of this process", None, ()),

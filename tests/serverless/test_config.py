@@ -10,7 +10,7 @@ from dorylax.settings.errors import ConfigError
 
 
 def test_what_is_written_can_be_read_back() -> None:
-    config = TensorConfig(backend="local", workers=3, latency=0.02, bandwidth=25e6, streaming=True)
+    config = TensorConfig(backend="local", workers=3, latency=0.02, latency_sigma=0.6, bandwidth=25e6, streaming=True)
     assert TensorConfig(**config.to_dict()) == config
 
 
@@ -28,6 +28,8 @@ def test_what_is_written_can_be_read_back() -> None:
         ({"deadline": 0}, "tensor.deadline must be > 0 \\(seconds\\), got 0"),
         ({"deadline": float("nan")}, "tensor.deadline must be finite, got nan"),
         ({"backend": "local", "latency": -1}, "tensor.latency must be ≥ 0 \\(seconds\\), got -1"),
+        ({"backend": "local", "latency_sigma": 0.6}, "tensor.latency_sigma = 0.6 spreads tensor.latency, which is 0"),
+        ({"backend": "local", "latency": 0.1, "latency_sigma": 4}, "tensor.latency_sigma must be .*3, got 4"),
         ({"backend": "local", "bandwidth": "1G"}, "tensor.bandwidth must be a number > 0 \\(bytes per second\\), got '1G'"),
         ({"autotune": 1}, "tensor.autotune must be true or false, got 1"),
         ({"workers": 2}, "tensor.workers = 2 needs tensor.backend=local or emulator or aws; got inline: change one"),

@@ -68,6 +68,6 @@ def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
         keys,
         workers=workers,
         timeout=tensor.deadline or LONGEST_CALL,
-        link=Link(tensor.latency, tensor.bandwidth),
+        link=Link(tensor.latency, tensor.bandwidth, tensor.latency_sigma),
         cold_start_seconds=tensor.cold_start,
     )

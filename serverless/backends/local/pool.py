@@ -48,5 +48,5 @@ def local_workers(
 
 def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
     """The workers of a run (`catalogue.BackendEntry.invoker`)."""
-    link = Link(tensor.latency, tensor.bandwidth)
+    link = Link(tensor.latency, tensor.bandwidth, tensor.latency_sigma)
     return local_workers(keys, workers=workers, link=link, cold_start_seconds=tensor.cold_start)

@@ -29,6 +29,15 @@ def test_bytes_of_two_threads_queue_up():
     assert slept == pytest.approx([1.0, 1.5, 0.5])
 
 
+def test_latencies_spread_around_their_median():
+    clock = ManualClock()
+    draws = iter([0.0, 2.326, -1.0])
+    link = SharedLink(Link(0.02, None, 0.6), clock.now, clock.sleep, lambda: next(draws))
+    for _ in range(3):
+        link.request()
+    assert clock.slept == pytest.approx([0.02, 0.02 * 4.04, 0.02 / 1.822], rel=1e-3)
+
+
 def test_a_link_that_is_not_slowed_never_sleeps():
     clock = ManualClock()
     link = SharedLink(Link(), clock.now, clock.sleep)
@@ -38,15 +47,18 @@ def test_a_link_that_is_not_slowed_never_sleeps():
 
 
 @pytest.mark.parametrize(
-    ("latency", "bandwidth", "message"),
+    ("given", "message"),
     [
-        (-0.1, None, "latency_seconds must be"),
-        (float("nan"), None, "latency_seconds must be"),
-        (float("inf"), None, "latency_seconds must be"),
-        (0.0, 0.0, "bytes_per_second must be"),
-        (0.0, float("nan"), "bytes_per_second must be"),
+        ({"latency_seconds": -0.1}, "latency_seconds must be"),
+        ({"latency_seconds": float("nan")}, "latency_seconds must be"),
+        ({"latency_seconds": float("inf")}, "latency_seconds must be"),
+        ({"bytes_per_second": 0.0}, "bytes_per_second must be"),
+        ({"bytes_per_second": float("nan")}, "bytes_per_second must be"),
+        ({"latency_sigma": -0.1}, "latency_sigma must be 0 … 3, got -0.1"),
+        ({"latency_sigma": float("nan")}, "latency_sigma must be 0 … 3, got nan"),
+        ({"latency_sigma": 3.1}, "latency_sigma must be 0 … 3, got 3.1"),
     ],
 )
-def test_links_that_cannot_be(latency, bandwidth, message):
+def test_links_that_cannot_be(given, message):
     with pytest.raises(ValueError, match=message):
-        Link(latency, bandwidth)
+        Link(**given)

@@ -11,7 +11,7 @@ from dorylax.serverless.handler.settings import SandboxSettings
 KEYS = RunKeys.make()
 
 
-@pytest.mark.parametrize("link", [None, Link(), Link(0.02, 2.5e7)], ids=str)
+@pytest.mark.parametrize("link", [None, Link(), Link(0.02, 2.5e7, 0.6)], ids=str)
 def test_a_line_holds_all_but_the_servers_secret(link: Link | None) -> None:
     settings = SandboxSettings(KEYS, link, 1.5, {"jax_enable_x64": True, "jax_default_matmul_precision": None})
     line = settings.to_line()
