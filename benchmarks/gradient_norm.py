@@ -124,7 +124,7 @@ def draw(path: Path, epochs: Sequence[int], found: Mapping[str, Sequence[Sequenc
     axes.set_xticks(epochs, [str(n) for n in epochs])
     axes.set_xlabel("N, epochs of the run (step size ∝ 1/√N)")
     axes.set_ylabel("mean squared norm of the gradient")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="lower left")
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=160)
 

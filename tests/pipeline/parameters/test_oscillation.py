@@ -38,9 +38,9 @@ def steady(each: Iterable[np.ndarray], limit: float = 0.5) -> str:
     return found
 
 
-def turning(period: float, count: int, noise: float = 0.0) -> list[np.ndarray]:
+def turning(period: float, count: int) -> list[np.ndarray]:
     """Gradients of an oscillation of which a whole period takes this many updates."""
-    return [np.cos(2 * np.pi * k / period) * DIRECTION + noise * RANDOM.normal(size=10) for k in range(count)]
+    return [np.cos(2 * np.pi * k / period) * DIRECTION for k in range(count)]
 
 
 def test_nobody_runs_ahead_before_some_gradients_are_known() -> None:
