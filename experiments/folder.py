@@ -11,13 +11,12 @@ DIR/report.html, report.md, figures/
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dorylax import folder_lock
 from dorylax.config import ConfigError
 from dorylax.durable import write_json
 from dorylax.experiments.outcome import RunOutcome
@@ -27,8 +26,6 @@ from dorylax.experiments.sweep_file import read
 from dorylax.runs.directory import SCHEMA
 
 _FILE = "sweep.json"
-LOCK = ".lock"
-"""An empty file, only ever locked; it may stay behind."""
 
 
 class Study(NamedTuple):
@@ -67,25 +64,15 @@ def locked(folder: Path) -> Iterator[None]:
         ConfigError: another one runs there.
         OSError: the folder cannot be made or written.
     """
-    made = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as file:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat()):
-                raise BlockingIOError
-        except (BlockingIOError, FileNotFoundError):  # or removed by the one that had it, which has just ended
+            stack.enter_context(folder_lock.locked(folder))
+        except folder_lock.FolderHeldError as error:
             raise ConfigError(
-                f"another process runs a sweep in {folder}: wait for it, or give another folder by --out"
-            ) from None
-        try:
-            yield
-        finally:
-            if made and [entry.name for entry in folder.iterdir()] == [LOCK]:
-                (folder / LOCK).unlink()
-                with contextlib.suppress(OSError):
-                    for one in made:
-                        one.rmdir()
+                f"{folder} is in use by {error.holder}, which runs a sweep there: "
+                "wait for it, or give another folder by --out"
+            ) from error
+        yield
 
 
 def check_folder(folder: Path, sweep: Sweep) -> None:

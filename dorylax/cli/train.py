@@ -13,10 +13,10 @@ from dorylax.cli.overrides import collect
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
 from dorylax.durable import write_json
-from dorylax.experiments.folder import LOCK
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.sweep import SEED
 from dorylax.experiments.sweep_file import one_setting
+from dorylax.folder_lock import LOCK
 from dorylax.runs.directory import is_leftover
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError

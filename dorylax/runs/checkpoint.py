@@ -148,18 +148,22 @@ class Checkpoints:
         Raises:
             CheckpointError: there are checkpoints and every one is damaged.
         """
-        numbers = self.epochs()
-        for epochs in reversed(numbers):
+        damaged: set[int] = set()
+        while left := [number for number in self.epochs() if number not in damaged]:
+            epochs = left[-1]
             try:
                 return _read(self.path(epochs), epochs)
             except _DamagedError as error:
+                if not self.path(epochs).exists():  # a run that goes on has dropped it, and has a newer one
+                    continue
+                damaged.add(epochs)
                 self._damaged.add(epochs)
                 warnings.warn(
                     f"checkpoint {self.path(epochs)} is damaged and not used: {error}", CheckpointWarning, stacklevel=2
                 )
-        if numbers:
+        if damaged:
             raise CheckpointError(
-                f"every checkpoint in {self._folder} is damaged ({len(numbers)} of them): restore the folder from a "
+                f"every checkpoint in {self._folder} is damaged ({len(damaged)} of them): restore the folder from a "
                 "backup, or delete it to start the run again from its first epoch"
             )
         return None

@@ -6,6 +6,7 @@
     RUN/summary.json       the results, once it has ended
     RUN/trace.json         the tasks of a pipeline, once it has ended
     RUN/checkpoints/       `dorylax.runs.checkpoint`
+    RUN/.lock              while a process trains there (`dorylax.folder_lock`)
 
 `docs/run-directory.md` documents every field. What is *in* summary and metrics is decided by the trainer; this module
 only says where, and keeps files whole (`dorylax.durable`).
@@ -13,9 +14,10 @@ only says where, and keeps files whole (`dorylax.durable`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -23,6 +25,7 @@ import yaml
 
 from dorylax import durable
 from dorylax.errors import DorylaxError
+from dorylax.folder_lock import LOCK, FolderHeldError, locked
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.environment import environment
 from dorylax.settings.strict_yaml import dump
@@ -89,9 +92,8 @@ class RunDirectory:
             RunDirectoryError: there is something else at the path, or a run of another configuration.
         """
         run = cls(Path(path))
-        if run.path.exists() and not run.path.is_dir():
-            raise RunDirectoryError(f"{run.path} is a file: choose another run directory")
-        if run.path.is_dir() and any(not is_leftover(entry) for entry in _entries(run.path)):
+        _check_no_file(run.path)
+        if run.path.is_dir() and any(not is_leftover(entry) and entry.name != LOCK for entry in _entries(run.path)):
             if not run.config_path.is_file():
                 raise RunDirectoryError(
                     f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
@@ -214,6 +216,32 @@ class RunDirectory:
     def remove_summary(self) -> None:
         """Takes an earlier summary away, when the run goes on."""
         _guarded(self.summary_path.unlink, missing_ok=True)
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keeps every other process from training in a run directory, which is made if need be.
+
+    Raises:
+        RunDirectoryError: somebody else trains there, or it is a file.
+        RunDirectoryAccessError: the file system refuses.
+    """
+    _check_no_file(path)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(path))
+        except FolderHeldError as error:
+            raise RunDirectoryError(
+                f"{path} is in use by {error.holder}: wait for it, or choose another run directory"
+            ) from error
+        except OSError as error:
+            raise RunDirectoryAccessError(f"the run directory cannot be written: {error}") from error
+        yield
+
+
+def _check_no_file(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise RunDirectoryError(f"{path} is a file: choose another run directory")
 
 
 def write_text(path: Path, text: str) -> None:

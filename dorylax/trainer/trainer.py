@@ -24,7 +24,7 @@ from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
-from dorylax.runs.directory import RunDirectory
+from dorylax.runs.directory import RunDirectory, held
 from dorylax.runs.result import TrainingError, TrainResult
 from dorylax.trainer import from_config
 from dorylax.trainer.loop import TrainingLoop
@@ -250,8 +250,8 @@ class Trainer:
 
         Raises:
             TrainingError: the loss or the outputs became NaN or infinite; its `result` has what was reached before.
-            RunDirectoryError: the run directory belongs to something else, has more epochs than asked for, or cannot be
-                written.
+            RunDirectoryError: the run directory belongs to something else, is in use by another process, has more epochs
+                than asked for, or cannot be written.
             CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
                 belongs to another run.
             MemoryLimitError: training will need more memory than there is.
@@ -265,6 +265,7 @@ class Trainer:
             runner = self._runner()
             stack.callback(runner.close)
             if self.run_directory is not None:
+                stack.enter_context(held(self.run_directory))
                 files = RunFiles.create(
                     self.run_directory,
                     self._written_config(),

@@ -42,7 +42,10 @@ def test_a_folder_that_is_locked_is_made_and_stays_if_anything_comes_into_it(tmp
         with locked(folder):
             assert folder.is_dir()
             with (
-                pytest.raises(ConfigError, match=f"another process runs a sweep in {folder}: wait for it"),
+                pytest.raises(
+                    ConfigError,
+                    match=f"{folder} is in use by this process, since .*, which runs a sweep there: wait",
+                ),
                 locked(folder),
             ):
                 pass

@@ -160,6 +160,26 @@ def test_all_damaged_is_an_error(tmp_path):
         store.restore()
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_that_is_dropped_while_it_is_read_is_no_damage(tmp_path, monkeypatch):
+    """By a run that goes on: here between each listing and the reading of it, three times."""
+    running = Checkpoints(tmp_path, keep=1)
+    running.save(1, ARRAYS, {"epochs": 1})
+    listed, last = Checkpoints.epochs, 1
+
+    def epochs(store):
+        nonlocal last
+        found = listed(store)
+        if store is reader and last < 4:
+            last += 1
+            running.save(last, ARRAYS, {"epochs": last})
+        return found
+
+    reader = Checkpoints(tmp_path)
+    monkeypatch.setattr(Checkpoints, "epochs", epochs)
+    assert reader.restore().record == {"epochs": 4}
+
+
 def test_unfinished_saves_are_ignored_and_cleared(tmp_path):
     (tmp_path / ".epoch-00000009.0123abcd" / "new" / "arrays").mkdir(parents=True)
     store = Checkpoints(tmp_path)

@@ -15,6 +15,7 @@ import optax
 import pytest
 from flax import nnx
 
+from dorylax.folder_lock import LOCK
 from dorylax.graph.graph import Graph
 from dorylax.program.model.flax_nnx import NnxStructure
 from dorylax.runs import checkpoint, metrics
@@ -509,6 +510,37 @@ def test_run_directory_in_use_needs_resume(trainer, tmp_path):
     trainer(epochs=2, run_directory=tmp_path).fit()
     with pytest.raises(RunDirectoryError, match="already holds epochs"):
         trainer(epochs=2, run_directory=tmp_path).fit()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_one_run_at_a_time_trains_in_a_directory(trainer, tmp_path, watcher, resume):
+    """The second, begun while the first is at its second epoch, is refused; the first neither notices nor loses anything."""
+    trainer(epochs=1, checkpoint_every=1, run_directory=tmp_path).fit()
+    refused = []
+
+    def second(record):
+        if record.epoch == 2:
+            files = {path: path.stat() for path in tmp_path.rglob("*")}
+            with pytest.raises(
+                RunDirectoryError, match=f"{tmp_path} is in use by this process, since .*: wait for it, or"
+            ):
+                trainer(epochs=3, run_directory=tmp_path, resume=resume).fit()
+            refused.append({path: path.stat() for path in tmp_path.rglob("*")} == files)
+
+    result = trainer(
+        epochs=4, checkpoint_every=1, run_directory=tmp_path, resume=True, observers=[watcher(second)]
+    ).fit()
+    assert refused == [True]
+    assert result.stopped == "epochs"
+    assert not (tmp_path / LOCK).exists()
+    assert trainer(epochs=5, run_directory=tmp_path, resume=True).fit().first_epoch == 4
+
+
+def test_nothing_is_left_in_a_directory_of_others(trainer, tmp_path):
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(RunDirectoryError, match="is not empty and not a run directory"):
+        trainer(run_directory=tmp_path).fit()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_full_disk_keeps_the_checkpoint_before_and_the_parameters(trainer, tmp_path, monkeypatch, same):

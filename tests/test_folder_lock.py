@@ -1,0 +1,116 @@
+"""The lock of a folder, between processes and within one."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dorylax.folder_lock import LOCK, FolderHeldError, locked
+
+_HOLD = """\
+import sys, time
+from pathlib import Path
+from dorylax.folder_lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def _holder(folder: Path) -> subprocess.Popen[str]:
+    """A process that has the lock until its input ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.communicate(timeout=30)
+
+
+def test_another_process_is_named_until_it_ends(tmp_path: Path) -> None:
+    process = _holder(tmp_path)
+    with (
+        pytest.raises(FolderHeldError, match=f"{tmp_path} is held by process {process.pid}, since 20") as caught,
+        locked(tmp_path),
+    ):
+        pass
+    assert caught.value.folder == tmp_path
+    _end(process)
+    with locked(tmp_path):
+        assert (tmp_path / LOCK).is_file()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_process_locks_nobody_out(tmp_path: Path) -> None:
+    process = _holder(tmp_path)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert (tmp_path / LOCK).is_file()
+    with locked(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_this_process_is_named_and_what_was_made_goes(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    with locked(folder), pytest.raises(FolderHeldError, match="is held by this process, since"), locked(folder):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"process": "x", "host": 1, "since": 2}', b"\xff"])
+def test_a_holder_that_says_nothing_is_another_process(tmp_path: Path, content: bytes) -> None:
+    with locked(tmp_path):
+        (tmp_path / LOCK).write_bytes(content)
+        with pytest.raises(FolderHeldError, match="is held by another process"), locked(tmp_path):
+            pass
+
+
+def test_a_holder_on_another_machine(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        (tmp_path / LOCK).write_text('{"process": 7, "host": "node3", "since": "noon"}')
+        with pytest.raises(FolderHeldError, match="is held by process 7 on node3, since noon"), locked(tmp_path):
+            pass
+
+
+def test_one_that_comes_while_the_holder_lets_go_gets_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has opened the file that the holder then removes; a third one must not get the lock beside it."""
+    first = locked(tmp_path)
+    first.__enter__()
+    locking = fcntl.flock
+
+    def late(file: object, operation: int) -> None:
+        if not waited:
+            waited.append(1)
+            first.__exit__(None, None, None)
+        locking(file, operation)  # type: ignore[arg-type]
+
+    waited: list[int] = []
+    monkeypatch.setattr(fcntl, "flock", late)
+    with locked(tmp_path), pytest.raises(FolderHeldError), locked(tmp_path):
+        pass
+
+
+def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(file: object, operation: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.warns(UserWarning, match=f"{tmp_path} cannot be locked .*no other process writes there"),
+        locked(tmp_path),
+    ):
+        assert (tmp_path / LOCK).is_file()
