@@ -11,7 +11,7 @@ The theorem says nothing about Adam, dropout, or validation accuracy; its consta
 drawn through the first point of S = 0. It holds for every S < N / L, L being the number of layers, so the points of the
 smallest N with S = K are outside of it.
 
-    python benchmarks/gradient_norm.py --plot gradient-norm.png            # 20,000 vertices: about 30 minutes on two cores
+    python benchmarks/gradient_norm.py --plot gradient-norm.png            # 20,000 vertices: about 40 minutes
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ PLAIN = {"freshness": 0, "predict_weights": "none", "oscillation_limit": 1}
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--size", default="small", help="of the graph `communities` (default: small)")
-    parser.add_argument("--epochs", type=int, nargs="+", default=[16, 32, 64, 128, 256], help="N (default: 16 … 256)")
+    parser.add_argument(
+        "--epochs", type=int, nargs="+", default=[16, 32, 64, 128, 256, 512, 1024], help="N (default: 16 … 1024)"
+    )
     parser.add_argument("--seeds", type=int, default=3, help="(default: 3)")
     parser.add_argument("--intervals", type=int, default=4, help="of each of the two servers (default: 4)")
     parser.add_argument("--rate", type=float, default=1.0, help="step size of the run of `--at` epochs (default: 1)")
