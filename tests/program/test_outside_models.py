@@ -46,9 +46,10 @@ def check(name: str, dtype: str, intervals: int) -> None:
         found = in_pieces(program, parts, data, CUTS[intervals])
         far, bound = distance(found, wanted), tolerance(OUTSIDE[name], dtype)
         if dtype == "float32" and far > bound:
-            # The one piece is rounded too, and its rounding may be the larger (variances of a BatchNorm, say).
+            # The one piece is rounded too, and its rounding may be the larger (variances of a BatchNorm, say). It is one
+            # draw of a random size: four times it, since of GINE's 2.8 times was seen, on a machine with AVX-512.
             exact = exactly_in_one_piece(OUTSIDE[name], parts, data)
-            far, bound = distance(found, exact), min(100 * bound, max(bound, 2 * distance(wanted, exact)))
+            far, bound = distance(found, exact), min(100 * bound, max(bound, 4 * distance(wanted, exact)))
         assert far <= bound
 
 
