@@ -28,6 +28,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import USUAL, DataCache, RunOptions, fail, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
+from dorylax.parent_death import end_with_parent
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, TrainResult
@@ -216,6 +217,7 @@ def _without_script() -> Iterator[None]:
 
 def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     cache = DataCache()
     while (run := connection.recv()) is not None:

@@ -10,10 +10,12 @@ from typing import Any, final
 
 @final
 class StopRequests:
-    """Context in which SIGTERM and the first Ctrl-C only set a flag; handlers are put back at its end.
+    """Context in which the first SIGTERM and the first Ctrl-C only set a flag; handlers are put back at its end.
 
-    A second Ctrl-C acts at once. Outside the main thread, where Python allows no handlers, the context does nothing; a
-    SIGINT handler that is not Python's own is left alone.
+    A second one acts at once, whatever the epoch waits for (workers that hang, say): Ctrl-C raises KeyboardInterrupt;
+    SIGTERM does what it did before the context and, where that returns or was to end the process, raises SystemExit.
+    Outside the main thread, where Python allows no handlers, the context does nothing; a SIGINT handler that is not
+    Python's own is left alone.
 
     Attributes:
         terminate: SIGTERM has come.
@@ -63,7 +65,12 @@ class StopRequests:
         # None: a handler that was not installed from Python and cannot be put back.
         self._previous[number] = signal.SIG_DFL if previous is None else previous
 
-    def _on_terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _on_terminate(self, number: int, frame: FrameType | None) -> None:
+        if self.terminate:
+            before = self._previous[signal.SIGTERM]
+            if callable(before):
+                before(number, frame)
+            raise SystemExit(128 + number)  # not the default action, which would leave workers and files behind
         self.terminate = True
 
     def _on_interrupt(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002

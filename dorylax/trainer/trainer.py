@@ -238,8 +238,9 @@ class Trainer:
         """Trains, from the model as it was given or, with `resume`, from the newest whole checkpoint.
 
         With a run directory, SIGTERM ends the current epoch, saves a checkpoint and returns with `stopped="signal"`
-        (the caller decides whether the process ends); Ctrl-C does the same and is then raised as KeyboardInterrupt, a
-        second Ctrl-C at once. Without a run directory signals do what they always do.
+        (the caller decides whether the process ends); Ctrl-C does the same and is then raised as KeyboardInterrupt. A
+        second signal ends the run at once, by KeyboardInterrupt or SystemExit, and the newest checkpoint stays. Without
+        a run directory signals do what they always do.
 
         Warns:
             UserWarning: the model cannot be split, and trains as plain jit; once for a trainer. With a pipeline it is an

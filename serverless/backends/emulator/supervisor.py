@@ -48,6 +48,7 @@ def main(command: list[str]) -> int:
     """Runs a command; returns its exit status."""
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)  # where it is stopped, so that it sees its input end
     signals, wakes = os.pipe()
     printed, prints = os.pipe()
     for descriptor in (signals, wakes, printed):

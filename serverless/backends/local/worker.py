@@ -1,7 +1,8 @@
 """A worker process: `python -m dorylax.serverless.backends.local.worker`, started by `pool.local_workers`.
 
 It reads its settings and then events from its standard input, a line each, and writes a line to its standard output for
-each. It ends when its input ends, whatever it is doing: nobody waits for it any more. Modules that need JAX are imported
+each. It ends when its input ends, whatever it is doing: nobody waits for it any more. On Linux it also ends with the thread
+that started it, even where it is stopped or hangs and sees no end of input. Modules that need JAX are imported
 after the first line, which holds JAX's settings.
 """
 
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
+from dorylax.parent_death import end_with_parent
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
 from dorylax.serverless.handler.settings import SandboxSettings
 
@@ -62,6 +64,7 @@ def main() -> None:
     """Serves until the input ends."""
     # Its parent decides when it ends; Ctrl-C in a terminal goes to all processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
     streams = private_streams()
     lines = read_lines(streams.requests, _exit)
     settings = SandboxSettings.from_line(lines.get())

@@ -1,0 +1,98 @@
+"""`dorylax train` whose worker processes are stopped: they neither answer nor die, and an epoch waits for their deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(), reason="workers are found in /proc, which Linux has"
+)
+
+_SETTINGS = {"data.size": "tiny", "tensor.backend": "local", "tensor.workers": "2", "pipeline.intervals": "4"}
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A run in `tmp_path` / run that trains, and its workers, stopped."""
+    words = [word for key, value in _SETTINGS.items() for word in ("--set", f"{key}={value}")]
+    folder = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dorylax", "train", *words, "--epochs", "1000000", "--out", str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "1000"},
+    )
+    metrics = folder / "seed-0" / "metrics.jsonl"
+    workers: list[int] = []
+    try:
+        _wait(lambda: (metrics.is_file() and metrics.read_bytes().count(b"\n") > 2) or process.poll() is not None, 120)
+        assert process.poll() is None
+        workers += _children(process.pid)
+        assert len(workers) == 2
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        yield process, workers
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+        for worker in filter(_runs, workers):
+            os.kill(worker, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(
+    hanging: tuple[subprocess.Popen[str], list[int]], tmp_path: Path, number: signal.Signals
+) -> None:
+    process, workers = hanging
+    process.send_signal(number)
+    time.sleep(1)
+    assert process.poll() is None  # it waits for the epoch
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)  # the workers' deadline is 900 s
+    assert process.returncode == 128 + number
+    assert "continue with: dorylax train" in errors
+    assert "Traceback" not in errors
+    _wait(lambda: not any(map(_runs, workers)), 5)
+    run = tmp_path / "run" / "seed-0"
+    assert not (run / "summary.json").exists()
+    assert not (run / ".lock").exists()
+    assert all(json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
+
+
+def test_workers_that_are_stopped_do_not_outlive_it(hanging: tuple[subprocess.Popen[str], list[int]]) -> None:
+    process, workers = hanging
+    process.kill()
+    _wait(lambda: not any(map(_runs, workers)), 5)
+
+
+def _children(pid: int) -> list[int]:
+    """Of all threads."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for file in files for word in file.read_text().split()]
+
+
+def _runs(pid: int) -> bool:
+    """Whether it does, or is stopped: a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def _wait(until: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end, f"waited for {seconds} s"
+        time.sleep(0.05)
