@@ -59,12 +59,14 @@ def locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with _file(folder) as file:
-            file.write(_Holder.this().to_line())
-            file.flush()
             try:
+                file.write(_Holder.this().to_line())
+                file.flush()
                 yield
             finally:
-                (folder / LOCK).unlink(missing_ok=True)  # before it is released: nobody can have locked this file since
+                # Before it is released: nobody can have locked this file since. If it cannot go, it locks nobody out.
+                with contextlib.suppress(OSError):
+                    (folder / LOCK).unlink()
     finally:
         with contextlib.suppress(OSError):  # one is not empty
             for one in made:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dorylax import folder_lock
 from dorylax.folder_lock import LOCK, FolderHeldError, locked
 
 _HOLD = """\
@@ -102,6 +103,16 @@ def test_one_that_comes_while_the_holder_lets_go_gets_a_file_of_its_own(
     monkeypatch.setattr(fcntl, "flock", late)
     with locked(tmp_path), pytest.raises(FolderHeldError), locked(tmp_path):
         pass
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: folder_lock._Holder) -> bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(folder_lock._Holder, "to_line", full)
+    with pytest.raises(OSError, match="No space left"), locked(tmp_path / "a"):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ class Checkpoints:
             try:
                 return _read(self.path(epochs), epochs)
             except _DamagedError as error:
-                if not self.path(epochs).exists():  # a run that goes on has dropped it, and has a newer one
+                if epochs not in self.epochs():  # a run that goes on has dropped it, and has a newer one
                     continue
                 damaged.add(epochs)
                 self._damaged.add(epochs)

@@ -35,7 +35,6 @@ class Link:
             raise ValueError(f"latency_seconds must be finite and ≥ 0, got {self.latency_seconds}")
         if self.bytes_per_second is not None and not 0 < self.bytes_per_second < math.inf:
             raise ValueError(f"bytes_per_second must be finite and > 0, or None, got {self.bytes_per_second}")
-
         if not 0 <= self.latency_sigma <= MOST_SIGMA:
             raise ValueError(f"latency_sigma must be 0 … {MOST_SIGMA}, got {self.latency_sigma}")
 

@@ -8,16 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.processes import alive, until
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").is_dir(), reason="workers are found in /proc, which Linux has"
 )
 
 _SETTINGS = {"data.size": "tiny", "tensor.backend": "local", "tensor.workers": "2", "pipeline.intervals": "4"}
+
+
+def living(workers: list[int]) -> set[int]:
+    """Those that run, or are stopped."""
+    return {one.pid for one in alive()} & set(workers)
 
 
 @pytest.fixture
@@ -35,9 +41,9 @@ def hanging(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]
     metrics = folder / "seed-0" / "metrics.jsonl"
     workers: list[int] = []
     try:
-        _wait(lambda: (metrics.is_file() and metrics.read_bytes().count(b"\n") > 2) or process.poll() is not None, 120)
+        until(lambda: (metrics.is_file() and metrics.read_bytes().count(b"\n") > 2) or process.poll() is not None)
         assert process.poll() is None
-        workers += _children(process.pid)
+        workers += [one.pid for one in alive() if one.parent == process.pid]
         assert len(workers) == 2
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
@@ -47,7 +53,7 @@ def hanging(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]
         process.wait()
         assert process.stderr is not None
         process.stderr.close()
-        for worker in filter(_runs, workers):
+        for worker in living(workers):
             os.kill(worker, signal.SIGKILL)
 
 
@@ -64,7 +70,7 @@ def test_a_second_signal_ends_it_at_once(
     assert process.returncode == 128 + number
     assert "continue with: dorylax train" in errors
     assert "Traceback" not in errors
-    _wait(lambda: not any(map(_runs, workers)), 5)
+    until(lambda: not living(workers))
     run = tmp_path / "run" / "seed-0"
     assert not (run / "summary.json").exists()
     assert not (run / ".lock").exists()
@@ -74,25 +80,4 @@ def test_a_second_signal_ends_it_at_once(
 def test_workers_that_are_stopped_do_not_outlive_it(hanging: tuple[subprocess.Popen[str], list[int]]) -> None:
     process, workers = hanging
     process.kill()
-    _wait(lambda: not any(map(_runs, workers)), 5)
-
-
-def _children(pid: int) -> list[int]:
-    """Of all threads."""
-    files = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(word) for file in files for word in file.read_text().split()]
-
-
-def _runs(pid: int) -> bool:
-    """Whether it does, or is stopped: a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
-
-
-def _wait(until: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < end, f"waited for {seconds} s"
-        time.sleep(0.05)
+    until(lambda: not living(workers))

@@ -327,6 +327,23 @@ def test_fewer_epochs_than_trained_are_refused(trainer, watcher, tmp_path):
     assert trainer(epochs=13, **options).fit().first_epoch == 12
 
 
+def test_a_second_sigterm_ends_it_in_the_middle(trainer, watcher, tmp_path):
+    """As a default action would, but the directory is given back, and the newest checkpoint stays."""
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+    def twice(record):
+        if record.epoch == 11:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as caught:
+        trainer(observers=[watcher(twice)], run_directory=tmp_path, checkpoint_every=5).fit()
+    assert caught.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert not (tmp_path / LOCK).exists()
+    assert trainer(run_directory=tmp_path, resume=True).fit().first_epoch == 10
+
+
 def test_without_run_directory_sigterm_is_not_caught(trainer, watcher):
     caught = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))

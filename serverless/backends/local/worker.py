@@ -2,8 +2,8 @@
 
 It reads its settings and then events from its standard input, a line each, and writes a line to its standard output for
 each. It ends when its input ends, whatever it is doing: nobody waits for it any more. On Linux it also ends with the thread
-that started it, even where it is stopped or hangs and sees no end of input. Modules that need JAX are imported
-after the first line, which holds JAX's settings.
+that started it, even where it is stopped or hangs and sees no end of input. Modules that need JAX are imported after the
+first line, which holds JAX's settings.
 """
 
 from __future__ import annotations
