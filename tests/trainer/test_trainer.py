@@ -535,14 +535,18 @@ def test_one_run_at_a_time_trains_in_a_directory(trainer, tmp_path, watcher, res
     trainer(epochs=1, checkpoint_every=1, run_directory=tmp_path).fit()
     refused = []
 
+    def written():  # not when they were read, which listing a directory changes
+        states = ((path, path.stat()) for path in tmp_path.rglob("*"))
+        return {path: (state.st_ino, state.st_size, state.st_mtime_ns) for path, state in states}
+
     def second(record):
         if record.epoch == 2:
-            files = {path: path.stat() for path in tmp_path.rglob("*")}
+            files = written()
             with pytest.raises(
                 RunDirectoryError, match=f"{tmp_path} is in use by this process, since .*: wait for it, or"
             ):
                 trainer(epochs=3, run_directory=tmp_path, resume=resume).fit()
-            refused.append({path: path.stat() for path in tmp_path.rglob("*")} == files)
+            refused.append(written() == files)
 
     result = trainer(
         epochs=4, checkpoint_every=1, run_directory=tmp_path, resume=True, observers=[watcher(second)]

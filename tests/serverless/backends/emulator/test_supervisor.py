@@ -86,6 +86,22 @@ def test_when_it_is_killed_so_is_the_command(start: Start) -> None:
     until(lambda: not {one.pid for one in alive()} & pids)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_one_that_is_stopped_ends_with_its_parent() -> None:
+    words = [sys.executable, "-I", "-S", supervisor.__file__, sys.executable, "-c", "import time; time.sleep(1000)"]
+    between = f"import subprocess, time; p = subprocess.Popen({words!r}, stdin=subprocess.PIPE, start_new_session=True)"
+    parent = subprocess.Popen([sys.executable, "-c", f"{between}; time.sleep(1000)"])
+    try:
+        until(lambda: len(below(parent.pid)) == 2)
+        pids = below(parent.pid)
+        (stopped,) = (one.pid for one in running() if one.parent == parent.pid)
+        os.kill(stopped, signal.SIGSTOP)
+    finally:
+        parent.kill()
+        parent.wait()
+    until(lambda: not {one.pid for one in alive()} & pids)
+
+
 def test_the_last_that_was_printed_is_passed_on_with_the_exit_status(start: Start) -> None:
     program = "import sys; print('x' * 100_000); sys.stdout.flush(); print('the end', file=sys.stderr); sys.exit(3)"
     process = start(sys.executable, "-c", program)
