@@ -27,6 +27,7 @@ PRINTS = {
     "arxiv_recipe": r"one machine, split +losses .* parameters \S+e-0\d",
     "billion": r"`dorylax info` said \d.* of what it was",
     "controller": r"8, throttled +200 ",
+    "faults": r"all +\d",
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",
     "gather": r"16 .* backward +\S+ \(",
     "generate": r"tiny +1,000 vertices +10,000 edges",
