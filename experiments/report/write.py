@@ -99,7 +99,7 @@ def _argument(sweep: Sweep) -> str:
 
 def _history(study: Study, outcome: RunOutcome) -> RunHistory:
     path = directory(study.folder, outcome.run)
-    return RunHistory(outcome.run, metrics.read(RunDirectory.open(path).metrics_path), outcome.summary)
+    return RunHistory(outcome.run, metrics.of_run(RunDirectory.open(path)), outcome.summary)
 
 
 def _section(title: str, group: Group, study: Study, number: int | None) -> Section:
