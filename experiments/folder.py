@@ -23,7 +23,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
-from dorylax.runs.digest import DigestError, sealed, unsealed
+from dorylax.runs.digest import sealed, unsealed
 from dorylax.runs.directory import SCHEMA
 
 _FILE = "sweep.json"
@@ -114,9 +114,7 @@ def _noted(folder: Path) -> tuple[str, str, list[Condition]]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     except ValueError as error:
-        raise ConfigError(
-            f"{path} is damaged ({error}): start the sweep, or dorylax train with --resume, again, which writes it anew"
-        ) from None
+        raise _damage(path, error) from None
     try:
         content = unsealed(content, without=SCHEMA)
         schema = content["schema"]
@@ -124,7 +122,13 @@ def _noted(folder: Path) -> tuple[str, str, list[Condition]]:
             raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
         conditions = [(str(key), str(value)) for key, value in content["only"]]
         return str(content["name"]), str(content["text"]), conditions
-    except (KeyError, TypeError, AttributeError, DigestError) as error:
-        raise ConfigError(
-            f"{path} is damaged ({error}): start the sweep, or dorylax train with --resume, again, which writes it anew"
-        ) from None
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise _damage(path, error) from None
+
+
+def _damage(path: Path, reason: Exception) -> ConfigError:
+    return ConfigError(
+        f"{path} is damaged ({reason}): start the sweep, or dorylax train with --resume, again, which writes it anew"
+    )
