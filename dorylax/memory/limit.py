@@ -152,7 +152,14 @@ def resident_bytes() -> int:
 
 
 def _limit_files(root: Path, controller: str, name_now: str, name_before: str) -> list[Path]:
-    """Where limits may be, under one name in version 2 of control groups and another in version 1: in the group of each line of /proc/self/cgroup, and in all groups above it."""
+    """Where limits may be: in the group of each line of /proc/self/cgroup, and in all groups above it.
+
+    Args:
+        root: where `proc` and `sys` lie.
+        controller: of version 1.
+        name_now: of the file in version 2.
+        name_before: in version 1.
+    """
     try:
         lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
     except OSError:

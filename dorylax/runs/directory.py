@@ -139,7 +139,7 @@ class RunDirectory:
                 )
             try:
                 there = run.config
-            except DamagedFileError as error:
+            except DamagedFileError:
                 if not resume or not run.checkpoints_path.is_dir():
                     raise
                 warnings.warn(
@@ -357,7 +357,7 @@ def _checked(content: Any, path: Path) -> dict[str, Any]:
 
 
 def _config_text(content: Mapping[str, Any]) -> str:
-    """config.yaml. Its digest is in a comment, so that the file, and edited copies of it, are configurations for --config."""
+    """config.yaml. Its digest is in a comment, so that the file and edited copies of it are configurations for --config."""
     return (
         f"# Written by dorylax with the digest {digest_of(content)} of its values. Leave it as it is:\n"
         f"# to train with other settings, edit a copy and give that by --config.\n{dump(content)}"

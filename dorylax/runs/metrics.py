@@ -1,7 +1,7 @@
 """metrics.jsonl: one line of strict JSON per epoch, written as it happens, read back as `EpochRecord`.
 
-Each line has `"schema": 2`, exactly the fields of `EpochRecord`, and its digest; those of schema 1 had none. The file never holds an epoch that a resumed run
-will train again: on resume it is rewritten from the checkpoint's history.
+Each line has `"schema": 2`, exactly the fields of `EpochRecord`, and its digest; those of schema 1 had none. The file
+never holds an epoch that a resumed run will train again: on resume it is rewritten from the checkpoint's history.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import final
 
 from dorylax.runs.digest import DigestError, sealed, unsealed
-from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryAccessError, RunDirectoryError, write_text
+from dorylax.runs.directory import (
+    DamagedFileError,
+    RunDirectory,
+    RunDirectoryAccessError,
+    RunDirectoryError,
+    write_text,
+)
 from dorylax.runs.result import EpochRecord, TrainResult
 
 SCHEMA = 2

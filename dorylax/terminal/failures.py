@@ -73,7 +73,7 @@ def _short_of(error: BaseException) -> str | None:
             "(pids.max), or end other processes"
         )
     if isinstance(error, ImportError) and _UNMAPPED in text:
-        return f"the address space does not suffice to load libraries ({text.split(': ')[0]}): raise the limit (ulimit -v)"
+        return f"the address space does not suffice to load libraries ({text.split(': ', maxsplit=1)[0]}): raise the limit (ulimit -v)"
     return None
 
 

@@ -24,7 +24,9 @@ def test_keys_that_become_text_are_sorted_as_text():
     assert unsealed(json.loads(json.dumps(content)), without=0) == {"schema": 1, "rows": {"10": 1, "9": 2}}
 
 
-@pytest.mark.parametrize("change", [{"b": [1, None]}, {"more": 1}, {"schema": 2}, {"digest": None}, {"b": float("nan")}])
+@pytest.mark.parametrize(
+    "change", [{"b": [1, None]}, {"more": 1}, {"schema": 2}, {"digest": None}, {"b": float("nan")}]
+)
 def test_anything_else_is_refused(change):
     with pytest.raises(DigestError):
         unsealed({**sealed(FIELDS), **change}, without=9)

@@ -204,7 +204,9 @@ def test_files_of_before_there_were_digests_are_read(tmp_path):
 def test_a_newer_schema_is_no_damage(tmp_path):
     run = RunDirectory.create(tmp_path, CONFIG)
     run.summary_path.write_text(json.dumps(sealed({"schema": 2})))
-    with pytest.raises(RunDirectoryError, match="has schema 2, this version of dorylax reads up to 1: update") as caught:
+    with pytest.raises(
+        RunDirectoryError, match="has schema 2, this version of dorylax reads up to 1: update"
+    ) as caught:
         _ = run.summary
     assert not isinstance(caught.value, DamagedFileError)
 
@@ -227,7 +229,9 @@ def test_an_edited_configuration_says_what_to_do(tmp_path):
     edited = before.replace("epochs: 3", "epochs: 30")
     run.config_path.write_text(edited)
     for read in (lambda: run.config, lambda: RunDirectory.claim(tmp_path, CONFIG, resume=True)):
-        with pytest.raises(DamagedFileError, match=r"undo the edit, .*--resume.*give a copy of it by --config") as caught:
+        with pytest.raises(
+            DamagedFileError, match=r"undo the edit, .*--resume.*give a copy of it by --config"
+        ) as caught:
             read()
         assert "\n" not in str(caught.value)
     # With a checkpoint, which says whose run it is, a run goes on.
