@@ -73,6 +73,8 @@ def locked(folder: Path) -> Iterator[None]:
                 f"{folder} is in use by {error.holder}, which runs a sweep there: "
                 "wait for it, or give another folder by --out"
             ) from error
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from error  # a full disk comes without a name
         yield
 
 

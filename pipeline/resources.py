@@ -12,8 +12,8 @@ _FUNCTIONS = 100
 """Of AWS Lambda at a time: with what Dorylus begins (OSDI '21, section 6)."""
 
 
-# Threads that a run on tiny data has at its peak, of XLA, of the storage of checkpoints, and of Python: 24 on one core and 31
-# on two, 5 more with a pipeline; in each worker process 17 and 19. One fewer is an abort inside XLA.
+# Threads that a run on tiny data has at its peak, of XLA, of the storage of checkpoints, and of Python: 24 on one core and
+# 31 on two, 5 more with a pipeline; in each worker process 17 and 19. One fewer is an abort inside XLA.
 _THREADS, _THREADS_PER_CORE = 20, 8
 _WORKER_THREADS, _WORKER_THREADS_PER_CORE = 18, 2
 _PIPELINE_THREADS = 4

@@ -129,8 +129,9 @@ class Checkpoints:
         # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
         except (OSError, ValueError, RuntimeError) as error:
             left = [str(self.path(number)) for number in self.epochs() if number not in self._damaged]
+            reason = " ".join(str(error).split())  # those of storage backends may have many lines
             raise CheckpointError(
-                f"the checkpoint after {epochs} epochs could not be written to {self._folder}: {error}. "
+                f"the checkpoint after {epochs} epochs could not be written to {self._folder}: {reason}. "
                 + (f"The one before is untouched: {left[-1]}" if left else "There is no earlier one")
             ) from error
         self._damaged.discard(epochs)

@@ -61,6 +61,8 @@ def explain(error: BaseException) -> Explained | None:
         return Explained(short, FAILED)
     if (line := user_line(error)) is not None:
         return Explained(f"{line}\n{in_one_sentence(error)}", FAILED)
+    if isinstance(error, OSError):  # NumPy's, which are a text alone
+        return Explained(" ".join(text.split()) or type(error).__name__, FAILED)
     return None
 
 
@@ -73,7 +75,8 @@ def _short_of(error: BaseException) -> str | None:
             "(pids.max), or end other processes"
         )
     if isinstance(error, ImportError) and _UNMAPPED in text:
-        return f"the address space does not suffice to load libraries ({text.split(': ', maxsplit=1)[0]}): raise the limit (ulimit -v)"
+        library = text.partition(":")[0]
+        return f"the address space does not suffice to load libraries ({library}): raise the limit (ulimit -v)"
     return None
 
 

@@ -20,8 +20,9 @@ class SocketFolderError(DorylaxError, OSError):
 
 
 def make_socket_folder() -> Path:
-    """A new folder for socket files, for this user only: in the temporary folder, or where its path would be too long in
-    another one. Nothing but sockets comes into it.
+    """A new folder for socket files, for this user only; in another place where the temporary folder's path is too long.
+
+    Nothing but sockets comes into it.
 
     Raises:
         SocketFolderError: none can be made; says why, and what to do.
@@ -38,8 +39,8 @@ def make_socket_folder() -> Path:
         folder.rmdir()
         reasons.append(f"{place}: its path is too long for a socket, at most {_LONGEST} bytes with a name of 16")
     raise SocketFolderError(
-        f"socket files of workers have no place ({'; '.join(reasons)}): set TMPDIR to a folder with a short path that can be "
-        "written, or tensor.transport=tcp"
+        f"socket files of workers have no place ({'; '.join(reasons)}): set TMPDIR to a folder with a short path that can "
+        "be written, or tensor.transport=tcp"
     )
 
 
