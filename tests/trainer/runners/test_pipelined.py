@@ -122,6 +122,22 @@ def test_stopped_and_resumed_is_bit_identical(trainer, made, tmp_path, watcher, 
     judge(resumed, straight)
 
 
+@pytest.mark.parametrize("damage", ["removed", "flipped"])
+def test_a_summary_that_was_not_written_or_is_damaged_is_written_from_the_checkpoint(trainer, tmp_path, *, damage):
+    options = {"pipeline": PipelineConfig(clock="virtual"), "epochs": 3, "run_directory": tmp_path, "resume": True}
+    trainer(**options).fit()
+    run = RunDirectory.open(tmp_path)
+    before = run.summary
+    assert before["pipeline"]["bill"]["dollars"] > 0
+    if damage == "removed":
+        run.summary_path.unlink()
+    else:
+        run.summary_path.write_text(run.summary_path.read_text().replace('"servers": 2', '"servers": 3'))
+    trainer(**options).fit()
+    after = run.summary
+    assert after | {"timings": None} == before | {"timings": None}
+
+
 def test_a_signal_that_the_last_epoch_overtakes_is_passed_on(trainer, tmp_path, watcher):
     caught = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
