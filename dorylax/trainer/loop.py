@@ -129,9 +129,8 @@ class TrainingLoop:
             state=state,
         )
         if files is not None:
+            runner.finish()
             files.summarise(result, self.train.seed)
-            if (events := runner.trace()) is not None:
-                files.directory.write_trace(events)
         return result
 
     def _stop_reason(self, loop: LoopState) -> Stopped | None:

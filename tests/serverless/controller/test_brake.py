@@ -134,7 +134,7 @@ def test_a_relaunch_that_is_throttled_first_counts_once() -> None:
         return await late
 
     with VirtualClock() as clock:
-        script = {0: [Act("answer", 20.0), THROTTLE], **dict.fromkeys(range(1, 7), [Act("answer", 4.0)])}
+        script = {0: [Act("answer", 20.0), THROTTLE], **{k: [Act("answer", 4.0)] for k in range(1, 7)}}
         asked = Asked(clock, script, slots=8, threshold=5.0)
         assert clock.run(main(clock, asked)) == [(0, 2)]
         assert [call[-1] for call in asked.outcomes if call[0] == 0] == ["throttled", "answered"]
