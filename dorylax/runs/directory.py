@@ -4,7 +4,7 @@
     RUN/environment.json   what it ran on
     RUN/metrics.jsonl      one line per epoch (`dorylax.runs.metrics`)
     RUN/summary.json       the results, once it has ended
-    RUN/trace.json         the tasks of a pipeline, once it has ended
+    RUN/trace.json         the tasks of a pipeline (`dorylax.runs.trace`)
     RUN/checkpoints/       `dorylax.runs.checkpoint`
     RUN/.lock              while a process trains there (`dorylax.folder_lock`)
 
@@ -19,7 +19,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -260,16 +260,6 @@ class RunDirectory:
     def write_summary(self, fields: Mapping[str, Any]) -> None:
         """Writes summary.json: the schema number, these fields, their digest. The last file of a run: it says complete."""
         _guarded(durable.write_json, self.summary_path, sealed({"schema": SCHEMA, **fields}))
-
-    def write_trace(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Writes trace.json: events of Chrome's trace format, a line each, as Perfetto opens them.
-
-        Raises:
-            ValueError: a value that JSON does not know (NaN, infinity).
-            RunDirectoryAccessError: the file system refuses.
-        """
-        lines = ",\n".join(json.dumps(event, allow_nan=False, separators=(",", ":")) for event in events)
-        write_text(self.trace_path, f'{{"schema": {SCHEMA}, "displayTimeUnit": "ms", "traceEvents": [\n{lines}\n]}}\n')
 
     def remove_summary(self) -> None:
         """Takes an earlier summary away, when the run goes on."""

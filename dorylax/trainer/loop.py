@@ -133,8 +133,8 @@ class TrainingLoop:
             pipeline=loop.report,
             state=state,
         )
-        if files is not None and (events := runner.trace()) is not None:
-            files.directory.write_trace(events)
+        if files is not None:
+            runner.finish()
         return result
 
     def _summarise(self, result: TrainResult) -> None:

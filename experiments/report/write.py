@@ -18,7 +18,7 @@ from dorylax.experiments.report.inside import breakdown_figure, staleness_figure
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
 from dorylax.experiments.report.tables import comparison_table, markdown, pooled_table, results_table
-from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds
+from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
 from dorylax.runs import metrics
@@ -120,14 +120,17 @@ def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure 
     """Timelines and where time goes, by the first run of each variant that has a trace."""
     timelines: dict[str, list[TimelineTask]] = {}
     seconds: dict[str, dict[str, float]] = {}
+    samples: dict[str, tuple[int, int]] = {}
     for variant in group.variants:
         trace = None if not variant.runs else read_trace(_directory(folder, variant).trace_path)
         if trace is None:
             continue
         seconds[variant.name] = task_seconds(trace)
+        if (traced := traced_epochs(trace)) < (trained := variant.runs[0].summary["epochs"]):
+            samples[variant.name] = traced, trained
         if len(timelines) < _TIMELINES:
             timelines[variant.name] = one_epoch(trace)
-    return [timeline_figure(timelines, prefix), breakdown_figure(seconds, prefix)]
+    return [timeline_figure(timelines, prefix, samples), breakdown_figure(seconds, prefix, samples)]
 
 
 def _directory(folder: Path, variant: Variant) -> RunDirectory:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -43,17 +42,6 @@ def test_other_configuration_is_refused(tmp_path):
     assert RunDirectory.open(tmp_path).config["train"]["epochs"] == 3
     RunDirectory.create(tmp_path, other, free={"train.epochs"})
     assert RunDirectory.open(tmp_path).config["train"]["epochs"] == 4
-
-
-def test_trace(tmp_path):
-    run = RunDirectory.create(tmp_path, CONFIG)
-    events = [{"name": "GA", "ph": "X", "ts": 0.5, "dur": 1, "pid": 0, "tid": 3, "args": {"epoch": 0}}] * 2
-    run.write_trace(iter(events))
-    assert json.loads(run.trace_path.read_text()) == {"schema": 1, "displayTimeUnit": "ms", "traceEvents": events}
-    with pytest.raises(ValueError, match="JSON"):
-        run.write_trace([{"ts": float("nan")}])
-    run.write_trace([])
-    assert json.loads(run.trace_path.read_text())["traceEvents"] == []
 
 
 def test_foreign_places_are_refused(tmp_path):
@@ -110,8 +98,6 @@ def test_a_full_disk_is_the_machines_and_leaves_the_old_file(tmp_path, monkeypat
         ) as caught:
             write({"final_loss": 2.0})
         assert not caught.value.user_error
-    with pytest.raises(RunDirectoryAccessError, match="No space left"):
-        run.write_trace([])
     assert run.summary == {"final_loss": 1.0}
 
 
