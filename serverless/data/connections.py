@@ -8,6 +8,9 @@ from typing import NamedTuple, final
 HANDSHAKE_SECONDS = 10.0
 """ZeroMQ closes a connection whose peer has not introduced itself by then: a worker takes three round trips."""
 
+AHEAD = 1_001
+"""Connections of an endpoint that ZeroMQ may have accepted before we read of the first: it waits when so many events do."""
+
 _MOST_STRANGERS = 256
 _FORGIVEN_SECONDS = 1.0
 """By which ZeroMQ's clock and ours, or its event and our reading of it, may differ."""
@@ -29,7 +32,7 @@ class Capacity(NamedTuple):
     """How the descriptors of a process are shared out.
 
     Half are kept for whatever else it opens: files of checkpoints, pipes to workers. ZeroMQ accepts whoever connects, and
-    the surplus is cut a moment later, so the first half may be exceeded for that moment.
+    the surplus is cut a moment later, so in a flood an endpoint may have up to `AHEAD` connections more for that moment.
 
     Attributes:
         strangers: connections that have said nothing yet, at a time.

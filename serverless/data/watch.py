@@ -13,13 +13,11 @@ from typing import final
 import zmq
 
 from dorylax.serverless.data import admission
-from dorylax.serverless.data.connections import Capacity, Connection, Connections
+from dorylax.serverless.data.connections import AHEAD, Capacity, Connection, Connections
 from dorylax.serverless.data.refusals import Refusals
 
 _EVENT = struct.Struct("=Hi")  # its number, and a descriptor or an error; pyzmq's own reader makes enumerations of both
-_UNREAD_EVENTS = 1
-_WAITING_EVENTS = _UNREAD_EVENTS + 1_000
-"""Of a socket, with those on ZeroMQ's side. When so many wait to be read, its thread waits too, and accepts nobody."""
+_UNREAD_EVENTS = AHEAD - 1_000  # on our side; the rest wait on ZeroMQ's
 _CLOSE_MS = 10_000
 
 
@@ -74,7 +72,7 @@ class Watch:
     def heard(self, monitor: zmq.Socket[bytes], frame: zmq.Frame) -> None:
         """A message has come, of which this is a frame, through the socket that is watched by this one."""
         with contextlib.suppress(zmq.Again):
-            for _ in range(_WAITING_EVENTS):  # among those that wait is the event of its connection
+            for _ in range(AHEAD):  # among those that wait is the event of its connection
                 self.read(monitor)
         with contextlib.suppress(zmq.ZMQError):  # a frame that does not know its connection: that one counts as silent
             self._connections.heard(Connection(int(frame.get(zmq.SRCFD)), self._monitors[monitor].address))
