@@ -28,7 +28,7 @@ _FAULTS = {
 """How many strangers (`harness.strangers`), and what they do."""
 
 _MOMENTS = ("start", "training")
-_TINY = {"idle": _MOMENTS[:1], "slow-readers": _MOMENTS[1:]}
+_TINY = {"idle": _MOMENTS[:1]}
 _SECONDS = 300.0
 """Of a kind of strangers, all tries together."""
 
