@@ -13,7 +13,9 @@ import numpy as np
 import zmq
 
 from dorylax.serverless.data import protocol
+from dorylax.serverless.data.connections import Capacity
 from dorylax.serverless.data.counters import DataCounters
+from dorylax.serverless.data.descriptors import raise_limit
 from dorylax.serverless.data.endpoint import Deliver, Endpoint
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.loop import Loop
@@ -73,6 +75,7 @@ class DataServer:
             host=host,
             folder=make_socket_folder() if transport == "ipc" else None,
             refusals=self._refusals,
+            capacity=Capacity.of(raise_limit()),
             backlog=4 * credit + 16,
             sent=sent,
         )
