@@ -39,6 +39,7 @@ PRINTS = {
     "pipeline": r"pipe, 2 intervals .* × single(.*\n)+one task at a time, 16 intervals",
     "sandboxes": r"warm task, local +\d",
     "scaling": r"largest over smallest: 1.00",
+    "soak": r"(?s)workers: own, MiB +\d.*the end: clean",
     "time_to_accuracy": r"async S=1 +epochs +\d.* × \[",
     "tracing": r"GCN, 2 layers .* artefacts",
 }
