@@ -206,7 +206,10 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
     import orbax.checkpoint as ocp
 
     _verify(folder)
-    content = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    try:
+        content = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _DamagedError(f"its record cannot be read: {error}") from error
     shapes = content["arrays"]
     stored = {
         group: {
