@@ -1,6 +1,6 @@
 """The folder of a sweep: `sweep.json` says which sweep it is, so that tables and reports need nothing else.
 
-DIR/sweep.json         the sweep: name, text of its file, what was selected
+DIR/sweep.json         the sweep: name, text of its file, what was selected, which options code of the user's own takes
 DIR/runs/KEY/          a directory for each run; in a sweep of one setting DIR/seed-0/, …
 DIR/errors/KEY.txt     tracebacks of runs that failed
 DIR/results.csv        a row for each run (`table`)
@@ -14,7 +14,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, final
 
 from dorylax import folder_lock
 from dorylax.config import ConfigError
@@ -25,6 +25,7 @@ from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.digest import sealed, unsealed
 from dorylax.runs.directory import SCHEMA
+from dorylax.user_code.trust import FolderCode
 
 _FILE = "sweep.json"
 
@@ -52,6 +53,9 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
         conditions: by which its runs were selected.
     """
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
+    options = {name: options for run in sweep.runs for name, options in run.config.own_options().items()}
+    if options:  # so that the folder is read without executing anything
+        content["own_options"] = options
     write_json(folder / _FILE, sealed(content))
 
 
@@ -85,7 +89,7 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
         ConfigError: it is another sweep's, whose tables would be lost.
     """
     try:
-        name, _, _ = _noted(folder)
+        name = _noted(folder).name
     except ConfigError:  # none, or a damaged one, which is written anew
         return
     if name != sweep.name:
@@ -93,18 +97,28 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
 
 
 def read_study(folder: Path) -> Study:
-    """What is known of the sweep in a folder.
+    """What is known of the sweep in a folder. No code runs that it names.
 
     Raises:
         ConfigError: there is none, or it was written by a newer version.
     """
-    name, text, conditions = _noted(folder)
-    sweep = select(read(text, str(folder / _FILE), name), conditions)
+    noted, source = _noted(folder), str(folder / _FILE)
+    code = FolderCode(source, None, options=noted.own_options)
+    sweep = select(read(noted.text, source, noted.name, code), noted.conditions)
     return Study(sweep, [inspect(folder, run) for run in sweep.runs], folder)
 
 
-def _noted(folder: Path) -> tuple[str, str, list[Condition]]:
-    """Name, text and conditions of the sweep in a folder."""
+@final
+class _Noted(NamedTuple):
+    """What sweep.json says."""
+
+    name: str
+    text: str
+    conditions: list[Condition]
+    own_options: dict[str, dict[str, Any]]
+
+
+def _noted(folder: Path) -> _Noted:
     path = folder / _FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -123,8 +137,9 @@ def _noted(folder: Path) -> tuple[str, str, list[Condition]]:
         if schema > SCHEMA:
             raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
         conditions = [(str(key), str(value)) for key, value in content["only"]]
-        return str(content["name"]), str(content["text"]), conditions
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        options = {str(name): dict(own) for name, own in content.get("own_options", {}).items()}
+        return _Noted(str(content["name"]), str(content["text"]), conditions, options)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, ConfigError):
             raise
         raise _damage(path, error) from None

@@ -30,6 +30,7 @@ from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Swee
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document, dump, parse
+from dorylax.user_code.trust import FolderCode
 
 _PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
 _COMPARE = ("baseline", "margin", "target", "over")
@@ -45,42 +46,45 @@ def load(path: Path) -> Sweep:
     return read(read_text(path), str(path), path.stem)
 
 
-def read(text: str, source: str, name: str) -> Sweep:
+def read(text: str, source: str, name: str, code: FolderCode | None = None) -> Sweep:
     """Expands the text of a sweep file.
 
     Args:
         text: of the file.
         source: what errors call it.
         name: of the sweep.
+        code: see `expand`.
 
     Raises:
         ConfigError: the file is wrong; see `expand`.
     """
-    return dataclasses.replace(expand(parse(text, source), name), text=text)
+    return dataclasses.replace(expand(parse(text, source), name, code), text=text)
 
 
-def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int]) -> Sweep:
+def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code: FolderCode | None = None) -> Sweep:
     """The sweep of one configuration over seeds.
 
     Args:
         name: of the sweep.
         given: keys of the configuration, dotted; `train.seed` does not count.
         seeds: of its runs.
+        code: see `expand`.
 
     Raises:
         ConfigError: a seed or the configuration is wrong.
     """
     base = {key: value for key, value in given.items() if key != SEED}
     text = dump({"base": base, "seeds": list(seeds)})
-    return read(text, name, name)
+    return read(text, name, name, code)
 
 
-def expand(document: Document, name: str) -> Sweep:
+def expand(document: Document, name: str, code: FolderCode | None = None) -> Sweep:
     """From a sweep file to its runs.
 
     Args:
         document: the file.
         name: of the sweep.
+        code: what a folder says about code that the file names, where it comes from one (`RunConfig.resolve`).
 
     Raises:
         ConfigError: an unknown part, key, model or optimizer; a value of the wrong type or out of bounds; an option
@@ -112,7 +116,7 @@ def expand(document: Document, name: str) -> Sweep:
                 hits[k] += 1
             if excluded:
                 continue
-            run = Run(_resolved(document, base, setting, seed), setting)
+            run = Run(_resolved(document, base, setting, seed, code), setting)
             if run.key in runs:
                 raise ConfigError(
                     f"{document.where(_home(content, keys[-1])[0])}: ({run.label}) is the same run as "
@@ -344,9 +348,11 @@ def _check_baselines(document: Document, comparison: Comparison, runs: Sequence[
             raise ConfigError(f"{place}: ({run.label}) has no run to be compared with")
 
 
-def _resolved(document: Document, base: Mapping[str, Any], setting: Setting, seed: int) -> RunConfig:
+def _resolved(
+    document: Document, base: Mapping[str, Any], setting: Setting, seed: int, code: FolderCode | None
+) -> RunConfig:
     try:
-        return RunConfig.resolve(base, setting, {SEED: seed})
+        return RunConfig.resolve(base, setting, {SEED: seed}, code=code)
     except ConfigError as error:
         key = error.key
         if key is None or key not in setting:

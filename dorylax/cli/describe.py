@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dorylax.cli.overrides import collect
+from dorylax.cli.overrides import collect, config_option, trust_option
 from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import choose, close
@@ -19,7 +19,8 @@ from dorylax.settings.errors import ConfigError
 @click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
 @click.option("--model", metavar="NAME", help="As for `dorylax train`.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
-@click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@config_option
+@trust_option
 @click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Also draw the tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -29,6 +30,7 @@ def describe(
     model: str | None,
     settings: tuple[str, ...],
     file: Path | None,
+    trust: bool,
     passes: str,
     svg: Path | None,
     as_json: bool,
@@ -39,7 +41,7 @@ def describe(
     its sizes, its shapes and what is known about its graph. An asynchronous pipeline's program may gather before a product
     where a synchronous one gathers after it, so that fewer rows are stale.
     """
-    given = collect(file, {"data.name": data, "model.name": model}, settings)
+    given, code = collect(file, {"data.name": data, "model.name": model}, settings, trust=trust)
     _check_svg(svg)
 
     check_process()
@@ -50,7 +52,7 @@ def describe(
     from dorylax.program.view.describe import description
     from dorylax.trainer.from_config import build_model, prepare_data
 
-    config = RunConfig.resolve(given)
+    config = RunConfig.resolve(given, code=code)
     applied = PASSES if config.pipeline is None else config.pipeline.passes
     chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)

@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 
 from dorylax.cli.overrides import collect as overrides
+from dorylax.cli.overrides import config_option, trust_option
 from dorylax.config import RunConfig
 from dorylax.memory.limit import physical_bytes
 from dorylax.memory.process_limits import check_process
@@ -23,9 +24,12 @@ from dorylax.terminal.output import print_json, print_table
 @click.option("--data", metavar="NAME_OR_NPZ", help="Show how much memory training on this data takes instead.")
 @click.option("--model", metavar="NAME", help="As for `dorylax train`; with --data.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
-@click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@config_option
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def info(*, data: str | None, model: str | None, settings: tuple[str, ...], file: Path | None, as_json: bool) -> None:
+def info(
+    *, data: str | None, model: str | None, settings: tuple[str, ...], file: Path | None, trust: bool, as_json: bool
+) -> None:
     """Show versions, kernel, machine and folders; or the memory of a run.
 
     With --data, or a file that names the data, it shows what a run of `dorylax train` with these options would hold in
@@ -33,7 +37,8 @@ def info(*, data: str | None, model: str | None, settings: tuple[str, ...], file
     """
     check_process()
     if data is not None or file is not None:
-        config = RunConfig.resolve(overrides(file, {"data.name": data, "model.name": model}, settings))
+        given, code = overrides(file, {"data.name": data, "model.name": model}, settings, trust=trust)
+        config = RunConfig.resolve(given, code=code)
 
         from dorylax.cli.memory import show_memory
 

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from dorylax.config.check import check_value, unknown_key
-from dorylax.config.files import overrides_from_file
+from dorylax.config.files import Overrides, overrides_from_file
 from dorylax.config.schema import KEYS
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.settings.words import type_words
+
+config_option = click.option(
+    "--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file."
+)
+trust_option = click.option("--trust", is_flag=True, help="Let code run that the files of a run name.")
 
 
 def parse_value(key: str, text: str) -> Any:
@@ -45,22 +52,26 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     return key.strip(), parse_value(key.strip(), text.strip())
 
 
-def collect(file: Path | None, named: dict[str, str | None], settings: Sequence[str]) -> dict[str, Any]:
+def collect(
+    file: Path | None, named: dict[str, str | None], settings: Sequence[str], *, trust: bool = False
+) -> Overrides:
     """All that the user gave, dotted.
 
     Args:
         file: of `--config`.
         named: dotted key → text of an option of its own (`--epochs`), None where not given.
         settings: each a `key=value` of `--set`.
+        trust: whether code that the file names may run if it is a run's.
 
     Raises:
         ConfigError: a wrong key or value, or one key given by two options.
+        UntrustedCodeError: the file is a run's, names code, and is not trusted.
     """
-    given = overrides_from_file(file) if file else {}
     flags = {key: parse_value(key, text) for key, text in named.items() if text is not None}
     for setting in settings:
         key, value = parse_setting(setting)
         if key in flags:
             raise ConfigError(f"{key} is given twice on the command line")
         flags[key] = value
-    return given | flags
+    given, code = overrides_from_file(file, trust=trust, overridden=flags) if file else Overrides({}, None)
+    return Overrides(given | flags, code)

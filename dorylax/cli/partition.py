@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from dorylax.cli.overrides import collect
+from dorylax.cli.overrides import collect, config_option, trust_option
 from dorylax.config import RunConfig
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
@@ -30,7 +30,8 @@ _NUMBER_BYTES = 4  # float32
 @click.command()
 @click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
-@click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@config_option
+@trust_option
 @click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
 @click.option(
     "--method", type=click.Choice(typing.get_args(Method)), default="metis", show_default=True, help="The partitioner."
@@ -54,6 +55,7 @@ def partition(
     data: str | None,
     settings: tuple[str, ...],
     file: Path | None,
+    trust: bool,
     servers: int,
     method: str,
     balance: str,
@@ -68,7 +70,7 @@ def partition(
     Prints what the partition costs. Bytes are what a server sends and receives per epoch for the GCN that `dorylax train`
     would train with these options: one row for each ghost and layer, forward and backward.
     """
-    given = collect(file, {"data.name": data}, settings)
+    given, code = collect(file, {"data.name": data}, settings, trust=trust)
     given_widths = _widths(widths)
 
     check_process()
@@ -80,7 +82,7 @@ def partition(
     from dorylax.graph.partition.quality import interval_balance
     from dorylax.trainer.from_config import prepare_data
 
-    config = RunConfig.resolve(given)
+    config = RunConfig.resolve(given, code=code)
     if out is not None:
         check_free(out)
     dataset = prepare_data(config.data)

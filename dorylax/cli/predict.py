@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dorylax.cli.overrides import parse_value
+from dorylax.cli.overrides import parse_value, trust_option
 from dorylax.config import RunConfig
 from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import RunDirectory
@@ -22,14 +22,15 @@ _SUFFIXES = (".npz", ".csv")
 @click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation accuracy].")
 @click.option("--data", metavar="NAME_OR_NPZ", help="Predict on data other than the run's.")
 @click.option("--out", metavar="FILE.npz|csv", type=click.Path(path_type=Path), help="Write the predictions.")
+@trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | None, as_json: bool) -> None:
+def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | None, trust: bool, as_json: bool) -> None:
     """Predict with a trained model: the parameters of its best epoch, without dropout."""
     if out is not None and out.suffix not in _SUFFIXES:
         raise ConfigError(f"--out must end in .npz or .csv, got {str(out)!r}")
     check_process()
     path = choose_run(folder, seed)
-    config = _config(path)
+    config = _config(path, trust=trust)
     if data is not None:
         config = _on_other_data(config, parse_value("data.name", data))
 
@@ -95,7 +96,7 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
     return seeds[max(seeds, key=merit)]
 
 
-def _config(path: Path) -> RunConfig:
+def _config(path: Path, *, trust: bool) -> RunConfig:
     """The configuration in a run directory."""
     content = RunDirectory.open(path).config
     if "class" in content.get("model", {}):
@@ -103,7 +104,7 @@ def _config(path: Path) -> RunConfig:
             f"{path} is a run of a model made in Python ({content['model']['class']}): "
             "predict with Trainer(…, run_directory=…).predict() there"
         )
-    return RunConfig.load(path / "config.yaml")
+    return RunConfig.load(path / "config.yaml", trust=trust)
 
 
 def _on_other_data(config: RunConfig, name: str) -> RunConfig:
@@ -112,4 +113,4 @@ def _on_other_data(config: RunConfig, name: str) -> RunConfig:
     kept = {section: values for section, values in config.to_dict().items() if section != "pipeline"}
     # When to stop does not matter here, and would ask for validation vertices.
     changes = {"data.name": name, "data.size": size, "train.target_accuracy": None, "train.patience": None}
-    return type(config).resolve(kept, changes)
+    return type(config).resolve(kept, changes, code=config.code)

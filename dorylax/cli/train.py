@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dorylax.cli.overrides import collect
+from dorylax.cli.overrides import collect, config_option, trust_option
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
 from dorylax.durable import write_json
@@ -30,7 +30,8 @@ from dorylax.terminal.output import print_json
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
-@click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@config_option
+@trust_option
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Run directory [default: runs/<time>-…].")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @click.option("--no-save", is_flag=True, help="Write no run directory.")
@@ -43,6 +44,7 @@ def train(
     seeds: str | None,
     settings: tuple[str, ...],
     file: Path | None,
+    trust: bool,
     out: Path | None,
     resume: bool,
     no_save: bool,
@@ -59,15 +61,16 @@ def train(
         raise ConfigError("--no-save and --out exclude each other")
     if data is not None and data.endswith(".npz") and Path(data).is_file():
         data = str(Path(data).absolute())  # so that `dorylax predict` finds it from any folder
-    given = collect(file, {"data.name": data, "model.name": model, "train.epochs": epochs}, settings)
+    named = {"data.name": data, "model.name": model, "train.epochs": epochs}
+    given, code = collect(file, named, settings, trust=trust)
     checked = given.get("single.memory") != "ignore"
     if checked:
         check_process()
     count = _seed_count(seeds)
-    config = RunConfig.resolve(given)
+    config = RunConfig.resolve(given, code=code)
     first, name = config.train.seed, f"{data_name(config)}-{config.model.name}"
     check_value(SEED, first + count - 1)
-    sweep = one_setting(name, given, range(first, first + count))
+    sweep = one_setting(name, given, range(first, first + count), code)
     folder = None if no_save else (out or _default_folder(name))
     if folder is not None:
         _check_folder(folder, resume)

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, InstanceOf
 
 from dorylax.config.check import check_value, flatten, known
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
@@ -33,6 +33,7 @@ from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import dump
 from dorylax.user_code.references import UserCodeError, is_reference, options_of
+from dorylax.user_code.trust import FolderCode
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
 _MODEL_DEFAULTS: dict[str, Any] = {
@@ -74,6 +75,8 @@ class RunConfig(BaseModel):
         single: how one machine computes an epoch.
         pipeline: how training is spread over servers and intervals, and where its tensor tasks run; None where no key of it
             or of `tensor` is given: there is no pipeline.
+        code: where the code is that the configuration names, and whether it may run, if a folder that a run has left behind
+            names it; None where no folder does. No part of the run's identity.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,19 +87,44 @@ class RunConfig(BaseModel):
     train: TrainConfig
     single: SingleConfig
     pipeline: PipelineConfig | None = None
+    code: InstanceOf[FolderCode] | None = None
 
     @property
     def tensor(self) -> TensorConfig | None:
         """Where a pipeline's tensor tasks run; None where there is no pipeline."""
         return None if self.pipeline is None else self.pipeline.tensor
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The references to code of the user's own."""
+        return tuple(name for name in (self.model.name, self.optimizer.name) if is_reference(name))
+
+    def located(self, name: str) -> str:
+        """The name of a model or an optimizer, to load it by: of code that a folder names, wherever its file is now.
+
+        Raises:
+            UntrustedCodeError, UserCodeError: as `FolderCode.located`.
+        """
+        return name if self.code is None else self.code.located(name)
+
+    def own_options(self) -> dict[str, dict[str, Any]]:
+        """For each of `references` the options that it takes, with their defaults.
+
+        Raises:
+            ConfigError, UntrustedCodeError: as `resolve`.
+        """
+        model, optimizer = self.model.name, self.optimizer.name
+        found = {model: _model(model, self.code)[0], optimizer: _tuned(optimizer, self.code)}
+        return {name: dict(found[name]) for name in self.references}
+
     @classmethod
-    def resolve(cls, *overrides: Mapping[str, Any]) -> RunConfig:
+    def resolve(cls, *overrides: Mapping[str, Any], code: FolderCode | None = None) -> RunConfig:
         """Fill in what is not given from the data set's needs, the model's recipe, then the general defaults.
 
         Args:
             overrides: what the user gave, dotted (`{"train.epochs": 5}`) or nested (`{"train": {"epochs": 5}}`); of
                 several mappings a later one wins.
+            code: what a folder says about the code that is named, where a folder names it.
 
         Returns:
             A configuration in which every key that the chosen model and optimizer use has a value.
@@ -104,6 +132,7 @@ class RunConfig(BaseModel):
         Raises:
             ConfigError: an unknown key, model or optimizer, a value of the wrong type or out of bounds, an option
                 that the chosen model or optimizer does not use, or a pipeline that cannot be.
+            UntrustedCodeError: code that a folder names would have to run to know its options, and is not trusted.
         """
         given: dict[str, Any] = {}
         for mapping in overrides:
@@ -117,9 +146,9 @@ class RunConfig(BaseModel):
             if field.default is not None and not key.startswith(("pipeline.", "tensor."))
         }
         name = given.get("model.name", values["model.name"])
-        used, recipe = _model(name)
+        used, recipe = _model(name, code)
         optimizer = ({**values, **recipe} | given)["optimizer.name"]
-        tuned = _tuned(optimizer)
+        tuned = _tuned(optimizer, code)
         # What a recipe says for its own optimizer means nothing to one that has no such option.
         foreign = {f"optimizer.{option}" for option in _OPTIMIZER_OPTIONS - tuned.keys()}
         values.update({f"model.{option}": default for option, default in used.items()})
@@ -142,19 +171,32 @@ class RunConfig(BaseModel):
             train=TrainConfig(**_section("train", values)),
             single=SingleConfig(**_section("single", values)),
             pipeline=_pipeline(values),
+            code=code if code is not None and any(map(code.names, filter(is_reference, (name, optimizer)))) else None,
         )
         check_together(config.train, config.single, config.pipeline)
         return config
 
     @classmethod
-    def from_yaml(cls, text: str, name: str = "the configuration") -> RunConfig:
-        """Read a YAML document; `name` is what errors call it. Raises ConfigError as `resolve` does."""
-        return cls.resolve(overrides_from_yaml(text, name))
+    def from_yaml(cls, text: str, name: str = "the configuration", *, trust: bool = False) -> RunConfig:
+        """Read a YAML document; `name` is what errors call it. Everything else is as of `load`."""
+        given, code = overrides_from_yaml(text, name, trust=trust)
+        return cls.resolve(given, code=code)
 
     @classmethod
-    def load(cls, path: Path) -> RunConfig:
-        """Read a YAML file, for instance a run directory's `config.yaml`. Raises ConfigError as `resolve` does."""
-        return cls.resolve(overrides_from_file(path))
+    def load(cls, path: Path, *, trust: bool = False) -> RunConfig:
+        """Read a YAML file, for instance a run directory's `config.yaml`.
+
+        Args:
+            path: the file.
+            trust: whether code that it names may run, if dorylax has written it (docs/command-line.md#trust). A file that
+                you have written may name yours.
+
+        Raises:
+            ConfigError: as `resolve`.
+            UntrustedCodeError: dorylax has written it, it names code of somebody's own, and `trust` is not given.
+        """
+        given, code = overrides_from_file(path, trust=trust)
+        return cls.resolve(given, code=code)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """The configuration as nested dicts of plain values, without options that are not used."""
@@ -173,7 +215,7 @@ class RunConfig(BaseModel):
         return flatten(self.to_dict())
 
     def to_yaml(self) -> str:
-        """The configuration as YAML that `from_yaml` reads back to an equal one."""
+        """The configuration as YAML that `from_yaml` reads back to one with the same values."""
         return dump({"schema": SCHEMA, **self.to_dict()})
 
     def key(self) -> str:
@@ -193,28 +235,41 @@ class RunConfig(BaseModel):
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _model(name: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _model(name: Any, code: FolderCode | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The options that a model uses, with their defaults, and its recipe with dotted keys."""
     if is_reference(name):
-        return _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS), {}
+        return _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS, code), {}
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
     return {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_OPTIONS}, spec.recipe
 
 
-def _tuned(name: Any) -> Mapping[str, Any]:
+def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
     """The options that an optimizer uses besides those of every optimizer, with their defaults."""
     if is_reference(name):
         usual = {option: value for spec in OPTIMIZERS.values() for option, value in spec.options.items()}
-        return _own("optimizer.name", name, ("learning_rate",), usual)
+        return _own("optimizer.name", name, ("learning_rate",), usual, code)
     return OPTIMIZERS[known("optimizer.name", name, OPTIMIZERS)].options
 
 
-def _own(key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of something of the user's own: by the defaults of its signature where a configuration can hold them."""
+def _own(
+    key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any], code: FolderCode | None
+) -> dict[str, Any]:
+    """The options of something of the user's own: by the defaults of its signature where a configuration can hold them.
+
+    Where a folder says what they are, nothing is executed to know it.
+    """
+    if code is not None and code.options is not None and code.names(name):
+        if name not in code.options:
+            raise ConfigError(
+                f"{key} = {name!r}: {code.named_by} does not say which options it has, since an earlier version wrote it: "
+                "give the command that made the folder once more, which repeats no run that is done",
+                key,
+            )
+        return {option: value for option, value in code.options[name].items() if option in usual}
     try:
-        found = options_of(name, given, usual)
+        found = options_of(name if code is None else code.located(name), given, usual)
     except UserCodeError as error:
         raise ConfigError(f"{key} = {error}", key) from None
     return {

@@ -159,6 +159,8 @@ SECTIONS: dict[str, type[Section]] = {
     model.section: model
     for model in (DataConfig, ModelConfig, OptimizerConfig, TrainConfig, SingleConfig, PipelineConfig, TensorConfig)
 }
+REFERENCES = ("model.name", "optimizer.name")
+"""Keys that may name code of the user's own."""
 NULL_SAYS_SOMETHING = ("data", "train", "pipeline", "tensor")
 """Sections in which null is a value like others; in the rest it means that an option is not used."""
 

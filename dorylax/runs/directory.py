@@ -21,6 +21,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, final
 
 import yaml
@@ -30,7 +31,7 @@ from dorylax.errors import DorylaxError
 from dorylax.folder_lock import LOCK, FolderHeldError, locked
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.digest import DigestError, digest_of, sealed, unsealed
-from dorylax.runs.environment import environment
+from dorylax.runs.environment import UserCode, environment
 from dorylax.settings.strict_yaml import dump
 
 SCHEMA = 1
@@ -157,8 +158,12 @@ class RunDirectory:
                 )
         return run
 
-    def write_start(self, config: Mapping[str, Any]) -> None:
+    def write_start(self, config: Mapping[str, Any], user_code: UserCode = MappingProxyType({})) -> None:
         """Makes the directory, clears what a killed process left half-written, writes config.yaml, environment.json.
+
+        Args:
+            config: as of `create`.
+            user_code: for environment.json.
 
         Raises:
             RunDirectoryAccessError: the file system refuses.
@@ -167,7 +172,7 @@ class RunDirectory:
         for entry in filter(is_leftover, _entries(self.path)):
             _guarded(entry.unlink, missing_ok=True)
         write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
-        _guarded(durable.write_json, self.environment_path, sealed({"schema": SCHEMA, **environment()}))
+        _guarded(durable.write_json, self.environment_path, sealed({"schema": SCHEMA, **environment(user_code)}))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
@@ -250,6 +255,21 @@ class RunDirectory:
             RunDirectoryError: missing, unreadable, or of a newer schema.
         """
         return _read_json(self.environment_path)
+
+    @property
+    def user_code(self) -> UserCode:
+        """The files of the user's own code that ran, from environment.json; none where that cannot be read."""
+        try:
+            noted = self.environment.get("user_code")
+        except RunDirectoryError:
+            return {}
+        files = noted.items() if isinstance(noted, dict) else ()
+        wanted = ("file", "sha256")
+        return {
+            place: {name: fields[name] for name in wanted}
+            for place, fields in files
+            if isinstance(fields, dict) and all(isinstance(fields.get(name), str) for name in wanted)
+        }
 
     @property
     def complete(self) -> bool:

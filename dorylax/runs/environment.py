@@ -6,15 +6,24 @@ import importlib.metadata
 import os
 import platform
 import sys
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from dorylax.version import __version__
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
+UserCode: TypeAlias = Mapping[str, Mapping[str, str]]
+"""`FILE.py`, as a configuration names it → `file`, its path, and `sha256` of what was executed."""
 
-def environment() -> dict[str, Any]:
-    """What this process runs on, as JSON values; docs/run-directory.md documents them."""
+
+def environment(user_code: UserCode = MappingProxyType({})) -> dict[str, Any]:
+    """What this process runs on, as JSON values; docs/run-directory.md documents them.
+
+    Args:
+        user_code: of the run, if it runs some.
+    """
     return {
         "dorylax": __version__,
         "kernel": _kernel(),
@@ -24,6 +33,7 @@ def environment() -> dict[str, Any]:
         "cpu_count": os.cpu_count(),
         "jax_backend": sys.modules["jax"].default_backend() if "jax" in sys.modules else None,
         "packages": {name: _installed(name) for name in _PACKAGES},
+        **({"user_code": dict(user_code)} if user_code else {}),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import optax
@@ -15,8 +16,10 @@ from dorylax.graph import datasets
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import registry
+from dorylax.runs.environment import UserCode
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer.options import free_settings
+from dorylax.user_code.references import executed_sha256, place_of
 
 
 def prepare_data(config: DataConfig) -> Dataset:
@@ -37,6 +40,7 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
 
     Raises:
         ConfigError: the labels are targets, or it is no model, or has no such options.
+        UntrustedCodeError: a folder names it, which is not trusted.
     """
     if data.num_classes is None:
         raise ConfigError(
@@ -46,14 +50,34 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
     options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
     seed = config.train.seed
     rngs = nnx.Rngs(params=seed, dropout=seed)
-    model: nnx.Module = registry.build(config.model.name, data.num_features, data.num_classes, options, rngs)
+    model: nnx.Module = registry.build(
+        config.located(config.model.name), data.num_features, data.num_classes, options, rngs
+    )
     return model
 
 
+def build_optimizer(config: RunConfig) -> optax.GradientTransformation:
+    """The optimizer of the `optimizer` section: one object for equal sections, so that compiled steps are shared.
+
+    Raises:
+        UntrustedCodeError: a folder names it, which is not trusted.
+    """
+    return _optimizer(config.optimizer.model_copy(update={"name": config.located(config.optimizer.name)}))
+
+
 @functools.lru_cache(maxsize=64)
-def build_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """The optimizer of the `optimizer` section: one object for equal sections, so that compiled steps are shared."""
+def _optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     return make_optimizer(config)
+
+
+def user_code(config: RunConfig) -> UserCode:
+    """The files of the user's own code that model and optimizer, once built, have come from."""
+    files = {place_of(name): place_of(config.located(name)) for name in config.references}
+    return {
+        place: {"file": str(Path(file).absolute()), "sha256": sha256}
+        for place, file in files.items()
+        if (sha256 := executed_sha256(file)) is not None
+    }
 
 
 def settings(config: RunConfig) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.directory import RunDirectory, held
+from dorylax.runs.environment import UserCode
 from dorylax.runs.result import TrainingError, TrainResult
 from dorylax.trainer import from_config
 from dorylax.trainer.loop import TrainingLoop
@@ -162,6 +163,7 @@ class Trainer:
         self._keep_checkpoints = keep_checkpoints
         self._observers = tuple(observers)
         self._config: dict[str, Any] | None = None
+        self._user_code: UserCode = {}
         self._optimizer = optimizer
         self._pipeline = pipeline
         free = free_settings(pipeline)
@@ -215,12 +217,13 @@ class Trainer:
 
         Raises:
             ValueError, OSError: as `Trainer` and loading data do.
+            UntrustedCodeError: a folder names the model or the optimizer, and is not trusted.
         """
         loaded = from_config.prepare_data(config.data) if data is None else data
         trainer = cls(
             from_config.build_model(config, loaded),
             loaded,
-            optimizer=from_config.build_optimizer(config.optimizer),
+            optimizer=from_config.build_optimizer(config),
             **config.train.to_dict(),
             keep_checkpoints=keep_checkpoints,
             run_directory=run_directory,
@@ -231,6 +234,7 @@ class Trainer:
         )
         trainer._config = config.to_dict()
         trainer._settings = from_config.settings(config)
+        trainer._user_code = from_config.user_code(config)
         return trainer
 
     @user_line_noted()
@@ -244,7 +248,7 @@ class Trainer:
 
         Warns:
             UserWarning: the model cannot be split, and trains as plain jit; once for a trainer. With a pipeline it is an
-                error.
+                error. Or a file of the user's own code has changed since the run that is resumed last ran it.
 
         Returns:
             What the run reached; the model now holds the parameters of the best epoch.
@@ -271,6 +275,7 @@ class Trainer:
                     self.run_directory,
                     self._written_config(),
                     self._describe(fresh),
+                    user_code=self._user_code,
                     free=free_settings(self._pipeline),
                     keep=self._keep_checkpoints,
                     resume=self._resume,
@@ -327,7 +332,7 @@ class Trainer:
             raise ValueError(f'predict(epoch=…) must be "best" or "last", got {epoch!r}')
         if self._trained is None and self.run_directory is not None:
             fresh = self._fresh()
-            files = RunFiles(RunDirectory.open(self.run_directory), self._describe(fresh))
+            files = RunFiles(RunDirectory.open(self.run_directory), self._describe(fresh), user_code=self._user_code)
             self._trained = files.restore(fresh, to_predict=True)
         if self._trained is None:
             raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")

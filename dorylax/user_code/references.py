@@ -1,7 +1,8 @@
 """References to models and optimizers that the user wrote: `my_models.py:MyGNN` or `package.module:MyGNN`.
 
 A file is executed once in a process, as a module of its own that cloudpickle ships by value, so that an optimizer reaches
-servers that have no such file.
+servers that have no such file. It is read once, and what is executed is what was read: not the bytecode that may lie beside
+it, which can be of something else. References that a folder names are `dorylax.user_code.trust`'s.
 """
 
 from __future__ import annotations
@@ -25,9 +26,28 @@ class UserCodeError(DorylaxError, ValueError):
     """A reference that leads nowhere, or to what cannot be used."""
 
 
+_SHA256: dict[str, str] = {}
+"""Of what was executed of files, by the names of their modules."""
+
+
 def is_reference(name: object) -> bool:
     """Whether a name is a reference to something of the user's own."""
     return isinstance(name, str) and ":" in name
+
+
+def place_of(reference: str) -> str:
+    """What a reference names something in: `FILE.py` or `MODULE`."""
+    return reference.rpartition(":")[0]
+
+
+def is_file(place: str) -> bool:
+    """Whether a place is a file, and not a module."""
+    return place.endswith(".py")
+
+
+def executed_sha256(place: str) -> str | None:
+    """Of what this process has executed of a file, in hexadecimal digits; None where it has not, and for a module."""
+    return _SHA256.get(_module_name(Path(place).resolve())) if is_file(place) else None
 
 
 def load_reference(reference: str) -> Any:
@@ -43,11 +63,9 @@ def load_reference(reference: str) -> Any:
     place, _, name = reference.rpartition(":")
     try:
         with user_line_noted():
-            module = _from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except FileNotFoundError:
-        raise UserCodeError(f"{reference!r}: there is no file {place} in {Path.cwd()}") from None
+            module = _from_file(reference, Path(place)) if is_file(place) else importlib.import_module(place)
     except Exception as error:
-        if user_line(error) is not None:  # it is the user's own code that fails
+        if isinstance(error, UserCodeError) or user_line(error) is not None:  # it is the user's own code that fails
             raise
         raise UserCodeError(f"{reference!r} cannot be imported: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
@@ -87,22 +105,31 @@ def options_of(reference: str, given: Collection[str], known: Collection[str]) -
     return {name: default for name, default in named.items() if name in known}
 
 
-def _from_file(path: Path) -> ModuleType:
+def _from_file(reference: str, path: Path) -> ModuleType:
     import cloudpickle
 
-    path = path.resolve(strict=True)
-    name = f"dorylax_own_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UserCodeError(f"{path} is not a Python file")
+    try:
+        file = path.resolve(strict=True)
+        name = _module_name(file)
+        if name in sys.modules:
+            return sys.modules[name]
+        content = file.read_bytes()
+    except FileNotFoundError:
+        raise UserCodeError(f"{reference!r}: there is no file {path} in {Path.cwd()}") from None
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None  # of every file that ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        # Not by the module's loader, which would rather take bytecode, and reads the file once more.
+        exec(compile(content, file, "exec", dont_inherit=True), vars(module))
     except BaseException:
         del sys.modules[name]
         raise
+    _SHA256[name] = hashlib.sha256(content).hexdigest()
     cloudpickle.register_pickle_by_value(module)
     return module
+
+
+def _module_name(file: Path) -> str:
+    return f"dorylax_own_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}_{file.stem}"

@@ -11,13 +11,13 @@ from dorylax.config.files import overrides_from_file, overrides_from_yaml
 
 
 def test_nested_and_dotted_are_the_same() -> None:
-    nested = overrides_from_yaml("schema: 1\nmodel:\n  name: gat\n  heads: 4\ntrain:\n  epochs: 3\n", "f")
-    assert nested == overrides_from_yaml("model.name: gat\nmodel.heads: 4\ntrain.epochs: 3\n", "f")
+    nested = overrides_from_yaml("schema: 1\nmodel:\n  name: gat\n  heads: 4\ntrain:\n  epochs: 3\n", "f").values
+    assert nested == overrides_from_yaml("model.name: gat\nmodel.heads: 4\ntrain.epochs: 3\n", "f").values
     assert nested == {"model.name": "gat", "model.heads": 4, "train.epochs": 3}
 
 
 def test_an_empty_file_gives_nothing() -> None:
-    assert overrides_from_yaml("# nothing yet\n", "f") == {}
+    assert overrides_from_yaml("# nothing yet\n", "f") == ({}, None)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import threading
@@ -86,6 +87,21 @@ def flip(path: Path) -> None:
 
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
+
+
+def test_a_record_that_is_none_is_damage_even_if_its_checksum_is_right(tmp_path):
+    path = Checkpoints(tmp_path).save(1, ARRAYS, RECORD)
+    for content in (b"\x80\x04", b"{"):
+        (path / "record.json").write_bytes(content)
+        manifest = json.loads((path / "manifest.json").read_text())
+        sealed = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        manifest["files"]["record.json"] = sealed
+        (path / "manifest.json").write_text(json.dumps(manifest))
+        with (
+            pytest.warns(CheckpointWarning, match="its record cannot be read"),
+            pytest.raises(CheckpointError, match="every checkpoint in"),
+        ):
+            Checkpoints(tmp_path).restore()
 
 
 def test_any_damage_to_any_file_is_found(tmp_path):

@@ -153,7 +153,9 @@ def test_a_setting_is_added_as_one_field(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(schema.KEYS, "train.warmup", Longer.options()["warmup"])
     assert Longer(warmup=3).to_dict()["warmup"] == 3
     assert (
-        overrides_from_yaml("train: {warmup: 3}", "f") == {"train.warmup": 3} == dict([parse_setting("train.warmup=3")])
+        overrides_from_yaml("train: {warmup: 3}", "f").values
+        == {"train.warmup": 3}
+        == dict([parse_setting("train.warmup=3")])
     )
     with pytest.raises(ConfigError, match=r"^f:2: train\.warmup must be ≥ 1, got 0$"):
         overrides_from_yaml("train:\n  warmup: 0\n", "f")

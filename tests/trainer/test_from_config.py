@@ -60,8 +60,8 @@ def test_row_normalisation_is_prepared_once():
 
 
 def test_equal_sections_share_an_optimizer():
-    one, two = (RunConfig.resolve({**SMALL, "train.seed": seed}).optimizer for seed in (0, 1))
-    other = RunConfig.resolve({**SMALL, "optimizer.learning_rate": 0.5}).optimizer
+    one, two = (RunConfig.resolve({**SMALL, "train.seed": seed}) for seed in (0, 1))
+    other = RunConfig.resolve({**SMALL, "optimizer.learning_rate": 0.5})
     assert build_optimizer(one) is build_optimizer(two)
     assert build_optimizer(one) is not build_optimizer(other)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import py_compile
 import re
 import sys
 from pathlib import Path
@@ -10,7 +13,7 @@ import pytest
 
 from dorylax.config import ConfigError, RunConfig
 from dorylax.trainer import Trainer
-from dorylax.user_code.references import UserCodeError, is_reference, load_reference, options_of
+from dorylax.user_code.references import UserCodeError, executed_sha256, is_reference, load_reference, options_of
 
 _FILE = """\
 import jax.numpy as jnp
@@ -154,5 +157,33 @@ def test_it_trains_and_goes_on(there: Path) -> None:
     first = Trainer.from_config(RunConfig.resolve(given), run_directory=there / "run")
     assert first.model.hidden_features == 8
     first.fit()
-    again = Trainer.from_config(RunConfig.load(there / "run" / "config.yaml"), run_directory=there / "run", resume=True)
+    saved = RunConfig.load(there / "run" / "config.yaml", trust=True)
+    again = Trainer.from_config(saved, run_directory=there / "run", resume=True)
     assert len(again.fit().history) == 2
+
+
+def test_bytecode_beside_a_file_is_not_executed(there: Path) -> None:
+    """It can be of anything: Python takes it without a look at the file where its header says so."""
+    (there / "evil.py").write_text("def make(): return 'evil'\n")
+    (there / "good.py").write_text("def make(): return 'good'\n")
+    cached = importlib.util.cache_from_source(str(there / "good.py"))
+    py_compile.compile(
+        str(there / "evil.py"), cfile=cached, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    assert load_reference("good.py:make")() == "good"
+
+
+def test_what_is_executed_is_hashed(there: Path) -> None:
+    assert executed_sha256("mine.py") is None
+    load_reference("mine.py:Own")
+    sha256 = hashlib.sha256(_FILE.encode()).hexdigest()
+    (there / "mine.py").write_text("1 / 0\n")
+    load_reference("mine.py:Own")  # executed once
+    assert executed_sha256("mine.py") == executed_sha256(str(there / "mine.py")) == sha256
+    assert executed_sha256("none.py") is executed_sha256("pathlib") is None
+
+
+def test_a_file_that_the_users_own_does_not_find_is_not_taken_for_it(there: Path) -> None:
+    (there / "reads.py").write_text("open('weights.txt')\n")
+    with pytest.raises(FileNotFoundError, match=r"weights\.txt"):
+        load_reference("reads.py:make")

@@ -66,7 +66,7 @@ def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
         late = like.compiled is None and time.perf_counter() - begin + found.seconds > _TRIAL_SECONDS
         if key in settled or late:
             continue
-        other = estimate(config.resolve(config.to_dict(), change), like)
+        other = estimate(config.resolve(config.to_dict(), change, code=config.code), like)
         if other is not None and other.peak.total < found.peak.total and (other.fits or key in _PARTIAL):
             settled.add(key)
             shown = str(value).lower() if isinstance(value, bool) else value
@@ -119,7 +119,7 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
     """With the shape as this model reads it."""
     data = abstract_data(shape)
     parts = take_apart(build_model(config, data))
-    functions = step_functions(parts.structure, build_optimizer(config.optimizer))
+    functions = step_functions(parts.structure, build_optimizer(config))
     reads = check_model(functions, parts, data).edge_ids
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
 

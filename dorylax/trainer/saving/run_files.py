@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, final
 
 from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.runs.environment import UserCode
 from dorylax.runs.result import TrainResult
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
@@ -22,12 +25,21 @@ class RunFiles:
     Args:
         directory: the run's directory.
         run: what the run is (`describe_run`), to be compared with checkpoints.
+        user_code: files of the user's own code that run now.
         keep: how many checkpoints stay.
     """
 
-    def __init__(self, directory: RunDirectory, run: Mapping[str, Any], *, keep: int = 2) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        run: Mapping[str, Any],
+        *,
+        user_code: UserCode = MappingProxyType({}),
+        keep: int = 2,
+    ) -> None:
         self.directory = directory
         self._run = run
+        self._user_code = user_code
         self._checkpoints = Checkpoints(directory.checkpoints_path, keep=keep)
         self._saved: int | None = None
 
@@ -38,6 +50,7 @@ class RunFiles:
         config: Mapping[str, Any],
         run: Mapping[str, Any],
         *,
+        user_code: UserCode,
         free: Collection[str],
         keep: int,
         resume: bool,
@@ -48,6 +61,7 @@ class RunFiles:
             path: the directory.
             config: for config.yaml.
             run: as for `RunFiles`.
+            user_code: as for `RunFiles`.
             free: dotted keys in which the configuration that is there may differ.
             keep: as for `RunFiles`.
             resume: whether the directory may hold epochs.
@@ -56,7 +70,7 @@ class RunFiles:
             RunDirectoryError: as `RunDirectory.claim`; or it already holds epochs, and `resume` is False.
         """
         directory = RunDirectory.claim(path, config, free=free, resume=resume)
-        files = cls(directory, run, keep=keep)
+        files = cls(directory, run, user_code=user_code, keep=keep)
         if not resume and (directory.metrics_path.exists() or files._checkpoints.epochs()):
             raise RunDirectoryError(
                 f"{path} already holds epochs of this run: continue it (resume), or choose another run directory"
@@ -65,7 +79,7 @@ class RunFiles:
 
     def start(self, config: Mapping[str, Any]) -> None:
         """Makes the directory and writes what describes the run; see `RunDirectory.write_start`."""
-        self.directory.write_start(config)
+        self.directory.write_start(config, self._user_code)
 
     def restore(self, fresh: LoopState, *, to_predict: bool = False) -> LoopState | None:
         """The state in the newest whole checkpoint; None where there is no checkpoint.
@@ -74,6 +88,9 @@ class RunFiles:
             fresh: a state of this run, for structure.
             to_predict: see `from_checkpoint`.
 
+        Warns:
+            UserWarning: a file of the user's own code is not what the run last ran.
+
         Raises:
             CheckpointError: none can be read, or it belongs to another run.
         """
@@ -81,6 +98,15 @@ class RunFiles:
         if checkpoint is None:
             return None
         self._saved = checkpoint.epochs
+        for place, then in self.directory.user_code.items():
+            now = self._user_code.get(place)
+            if now is not None and now["sha256"] != then["sha256"]:
+                warnings.warn(
+                    f"{now['file']} is not what {self.directory.path} was trained with: its SHA-256 was {then['sha256']!r} "
+                    f"and is {now['sha256']!r}",
+                    UserWarning,
+                    stacklevel=2,
+                )
         return from_checkpoint(checkpoint, fresh, self._run, to_predict=to_predict)
 
     def save(self, loop: LoopState) -> None:
