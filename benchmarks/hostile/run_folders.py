@@ -54,8 +54,8 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
         first = server.run((*options, "--out", str(whole)))
         if first.code != 0:
             raise RuntimeError(f"the run that is to be damaged has failed: {first.said}")
-        yield _flipped_files(whole, bits=200 if tiny else 20_000)
-        yield _flipped_checkpoints(whole, bits=40 if tiny else 2_000)
+        yield _flipped_files(whole, bits=100 if tiny else 2_500)
+        yield _flipped_checkpoints(whole, bits=20 if tiny else 500)
         yield _resumed(server, whole, options, tiny=tiny)
         yield _killed(server, whole, options, tiny=tiny)
     yield _address_space(folder, tiny=tiny)
