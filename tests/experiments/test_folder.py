@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dorylax import folder_lock
 from dorylax.config import ConfigError
 from dorylax.experiments.folder import check_folder, locked, read_study, write_sweep
 from dorylax.experiments.runner import fail
@@ -57,6 +58,16 @@ def test_a_folder_that_is_locked_is_made_and_stays_if_anything_comes_into_it(tmp
     with locked(folder):  # one that was there, empty or not, stays
         (folder / "results.csv").unlink()
     assert folder.is_dir()
+
+
+def test_a_full_disk_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folder_lock, "locked", full)
+    with pytest.raises(OSError, match="No space left on device") as caught, locked(tmp_path):
+        pass
+    assert caught.value.filename == str(tmp_path)
 
 
 def test_what_was_selected_is_selected_again(tmp_path: Path) -> None:

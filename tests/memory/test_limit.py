@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -47,3 +49,72 @@ def test_resident_bytes_grow_with_an_array() -> None:
     before = limit.resident_bytes()
     array = np.ones(2**23)
     assert limit.resident_bytes() - before > 0.9 * array.nbytes
+
+
+def _limited(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+    """Limits of a process: `as`, `nproc`, `stack`; the others are those of no limit."""
+    numbers = {getattr(resource, f"RLIMIT_{name.upper()}"): value for name, value in limits.items()}
+    monkeypatch.setattr(
+        resource, "getrlimit", lambda number: (numbers.get(number, resource.RLIM_INFINITY), resource.RLIM_INFINITY)
+    )
+
+
+def test_the_address_space_leaves_what_libraries_do_not_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit, "cores", lambda: 2)
+    assert limit.address_space_needed(0) == 2048 * 2**20
+    _limited(monkeypatch, **{"as": 3 * 2**30, "stack": 8 * 2**20})
+    assert limit.address_space_bytes() == 3 * 2**30
+    assert limit.memory_limit(tmp_path) == (1424 * 2**20, "address space")
+    _limited(monkeypatch, **{"as": 2**30})
+    assert limit.memory_limit(tmp_path) == (0, "address space")
+    _limited(monkeypatch)
+    assert limit.address_space_bytes() is None
+    _limited(monkeypatch, stack=64 * 2**20)
+    assert limit.address_space_needed(10) == (2048 + 10 * 56) * 2**20
+
+
+_NOTHING = "CapEff:\t0000000000000000\n"
+
+
+def _processes(root: Path, *processes: tuple[int, int], capabilities: str = _NOTHING) -> Path:
+    for number, (user, threads) in enumerate(processes, start=10):
+        folder = root / f"proc/{number}"
+        folder.mkdir(parents=True)
+        (folder / "status").write_text(f"Name:\tx\nUid:\t{user}\t0\t0\t0\nThreads:\t{threads}\n")
+    (root / "proc/self").mkdir(parents=True, exist_ok=True)
+    (root / "proc/self/status").write_text(capabilities)
+    return root
+
+
+def test_threads_left_to_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    root = _processes(tmp_path, (1000, 7), (0, 50), (1000, 5))
+    _limited(monkeypatch, nproc=30)
+    assert limit.thread_limit(root) == (18, "user")
+    _limited(monkeypatch, nproc=10)
+    assert limit.thread_limit(root) == (0, "user")
+    _limited(monkeypatch)
+    assert limit.thread_limit(root) is None
+
+
+@pytest.mark.parametrize("capabilities", ["CapEff:\t0000000001000000\n", "CapEff:\t0000000000200000\n"])
+def test_users_limits_do_not_bind_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capabilities: str) -> None:
+    _limited(monkeypatch, nproc=3)
+    root = _processes(tmp_path, (0, 7), capabilities=capabilities)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert limit.thread_limit(root) is None
+    (root / "proc/self/status").write_text(_NOTHING)
+    assert limit.thread_limit(root) == (3, "user")
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert limit.thread_limit(root) is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_threads_left_to_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    _limited(monkeypatch)
+    cgroup, folder = ("0::/a/b\n", "a") if version == 2 else ("3:pids:/a/b\n", "pids/a")
+    files = {"b/pids.max": "max\n", "b/pids.current": "3\n", "pids.max": "50\n", "pids.current": "20\n"}
+    root = _machine(tmp_path, cgroup, {f"sys/fs/cgroup/{folder}/{name}": text for name, text in files.items()})
+    assert limit.thread_limit(root) == (30, "cgroup")
+    (root / f"sys/fs/cgroup/{folder}/pids.current").write_text("60")
+    assert limit.thread_limit(root) == (0, "cgroup")

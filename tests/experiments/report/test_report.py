@@ -81,6 +81,21 @@ def test_figures_have_no_colour_of_their_own(folder: Path) -> None:
     assert set(re.findall(r"(?:fill|stroke): (#\w+)", drawn)) <= {"#000000"}  # of matplotlib's style sheet
 
 
+def test_a_full_disk_leaves_the_report_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only = [("model.name", "gcn"), ("train.seed", "0")]
+    written_study(tmp_path, only=only)
+    write_report([read_study(tmp_path)], tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def full(*_: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(figures, "png", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_report([read_study(tmp_path)], tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_with_nothing_done_there_are_only_tables(tmp_path: Path) -> None:
     written_study(tmp_path)
     for path in (tmp_path / "runs").glob("*/summary.json"):

@@ -138,11 +138,12 @@ def test_a_summary_that_was_not_written_or_is_damaged_is_written_from_the_checkp
     trainer(**options).fit()
     run = RunDirectory.open(tmp_path)
     before = run.summary
+    assert before["pipeline"]["mode"] == "pipe"
     assert before["pipeline"]["bill"]["dollars"] > 0
     if damage == "removed":
         run.summary_path.unlink()
     else:
-        run.summary_path.write_text(run.summary_path.read_text().replace('"servers": 2', '"servers": 3'))
+        run.summary_path.write_text(run.summary_path.read_text().replace('"mode": "pipe"', '"mode": "pipf"'))
     trainer(**options).fit()
     after = run.summary
     assert after | {"timings": None} == before | {"timings": None}
