@@ -32,7 +32,7 @@ def fit(folder: Path, epochs: int, **options: Any) -> None:
         DATA,
         optimizer=optimizer(),
         epochs=epochs,
-        checkpoint_every=4,
+        checkpoint_every=3,
         run_directory=folder,
         resume=True,
         pipeline=PipelineConfig(**given | options),
@@ -41,23 +41,23 @@ def fit(folder: Path, epochs: int, **options: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"mode": "no-pipe"}, {"mode": "pipe"}, {"mode": "async", "staleness": 2, "oscillation_limit": 1}],
+    [{"mode": "pipe"}, {"mode": "async", "staleness": 2, "oscillation_limit": 1}],
     ids=lambda options: options["mode"],
 )
 def test_in_virtual_time_that_of_a_resumed_run_is_that_of_one_that_never_stopped(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    fit(tmp_path / "whole", 8, **options)
-    for epochs in (4, 8):
+    fit(tmp_path / "whole", 6, **options)
+    for epochs in (3, 6):
         fit(tmp_path / "resumed", epochs, **options)
     whole, resumed = (tmp_path / name / "trace.json" for name in ("whole", "resumed"))
     assert resumed.read_bytes() == whole.read_bytes()
     epochs = {event["args"]["epoch"] for event in read(whole) if event["ph"] == "X"}
-    assert epochs == set(range(-1, 8))
+    assert epochs == set(range(-1, 6))
 
 
 def test_in_real_time_nothing_overlaps_in_a_lane_whichever_process_it_is_of(tmp_path: Path) -> None:
-    for epochs in (4, 8):
+    for epochs in (3, 5):
         fit(tmp_path, epochs, clock="real", mode="async", staleness=1)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -70,11 +70,10 @@ def test_in_real_time_nothing_overlaps_in_a_lane_whichever_process_it_is_of(tmp_
         assert all(one[1] <= other[0] for one, other in itertools.pairwise(sorted(spans)))
 
 
-@pytest.mark.parametrize("kind", ["off", "full"])
-def test_what_is_traced_changes_nothing_of_what_is_trained(tmp_path: Path, kind: str) -> None:
-    fit(tmp_path / "sample", 3, mode="async")
-    fit(tmp_path / kind, 3, mode="async", trace=kind)
-    one, other = (RunDirectory.open(tmp_path / name) for name in ("sample", kind))
+def test_what_is_traced_changes_nothing_of_what_is_trained(tmp_path: Path) -> None:
+    for kind in ("sample", "off"):
+        fit(tmp_path / kind, 2, mode="async", trace=kind)
+    one, other = (RunDirectory.open(tmp_path / kind) for kind in ("sample", "off"))
     assert one.metrics_path.read_bytes() == other.metrics_path.read_bytes()
     assert (one.summary or {})["pipeline"] == (other.summary or {})["pipeline"]
-    assert other.trace_path.exists() == (kind == "full")
+    assert not other.trace_path.exists()
