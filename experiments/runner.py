@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from dorylax.config import ConfigError, DataConfig, RunConfig
+from dorylax.config.resolve import NO_IDENTITY
 from dorylax.durable import write_file
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
@@ -70,10 +71,10 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     try:
         if (path / "config.yaml").is_file():
             found = RunDirectory.open(path)
-            changed = differences(found.config, run.config.to_dict())
+            changed = differences(found.config, run.config.to_dict()).keys() - set(NO_IDENTITY)
             if changed and run.setting:
                 raise RunDirectoryError(
-                    f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it"
+                    f"{path} holds another run than its name says ({min(changed)} differs): delete it"
                 )
             if found.complete and not changed:
                 metrics.of_run(found)  # so that one that is damaged is written anew, too

@@ -60,8 +60,8 @@ _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != 
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
 _QUIET = ("single", "pipeline", "tensor")
-_NO_PART = "single.memory"
-"""Says whether a run begins, and nothing about the run."""
+NO_IDENTITY = ("single.memory", "pipeline.trace")
+"""Say whether a run begins, and what it tells of itself, and nothing about what it trains."""
 
 
 class RunConfig(BaseModel):
@@ -223,7 +223,7 @@ class RunConfig(BaseModel):
 
         Keys that are null are left out, so that a key added later with null as its default changes no identity. For the same
         reason so are those of `single`, `pipeline` and `tensor` at their defaults, but for `pipeline.mode`, which says that
-        there is a pipeline. `single.memory` is no part of it.
+        there is a pipeline. `single.memory` and `pipeline.trace` are no part of it.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
@@ -280,7 +280,7 @@ def _own(
 
 def _distinguishes(key: str, value: Any) -> bool:
     """Whether a key with this value is part of a run's identity."""
-    if key == _NO_PART:
+    if key in NO_IDENTITY:
         return False
     quiet = key.partition(".")[0] in _QUIET and key != "pipeline.mode"
     return not (quiet and value == KEYS[key].default)

@@ -103,6 +103,8 @@ def test_key_does_not_know_of_how_a_machine_computes_unless_told() -> None:
     assert RunConfig.resolve({"single.order": "given"}).key() != config.key()
     assert RunConfig.resolve({"single.gathered": "bfloat16"}).key() != config.key()
     assert RunConfig.resolve({"single.memory": "ignore"}).key() == config.key()
+    pipeline = RunConfig.resolve({"pipeline.mode": "pipe"})
+    assert RunConfig.resolve({"pipeline.mode": "pipe", "pipeline.trace": "off"}).key() == pipeline.key()
 
 
 @pytest.mark.parametrize("other", [{"single.optimize": False}, {"pipeline.servers": 2}, {"tensor.slots": 2}])

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.experiments.runner import DataCache, error_file, run_one
+from dorylax.experiments.runner import DataCache, directory, error_file, inspect, run_one
 from dorylax.experiments.sweep_file import read
 from dorylax.memory.limit import Limit
+from dorylax.runs.directory import RunDirectory
 from dorylax.trainer.footprint import of_config
 
 
@@ -20,6 +21,16 @@ class Silent:
     def epoch(self, *_: object) -> None: ...
 
     def finished(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("section", [{"trace": "off"}, {}], ids=["off", "of before there was the key"])
+def test_a_run_is_done_whatever_it_has_traced(tmp_path: Path, section: dict[str, str]) -> None:
+    (run,) = read("base: {train.epochs: 1, pipeline.mode: pipe}\ngrid: {data.size: [tiny]}\n", "s.yaml", "s").runs
+    config = run.config.to_dict()
+    del config["pipeline"]["trace"]
+    found = RunDirectory.create(directory(tmp_path, run), {**config, "pipeline": {**config["pipeline"], **section}})
+    found.write_summary({"stopped": "epochs", "epochs": 1})
+    assert inspect(tmp_path, run).status == "done"
 
 
 def test_a_run_that_does_not_fit_fails_before_its_data_are_loaded(

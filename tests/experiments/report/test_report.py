@@ -14,7 +14,7 @@ from dorylax.experiments.folder import read_study
 from dorylax.experiments.report import figures, theme, write_report
 from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.page import NARROW, WIDE
-from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds
+from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory
 
@@ -72,6 +72,13 @@ def test_what_is_text_stays_text(folder: Path) -> None:
     assert "compare: {baseline: {pipeline.mode: pipe}}" in html  # the sweep's file
     assert "interval_step_scaling: true" in html  # a default, in the whole configuration
     assert "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<rdf:RDF.*?</rdf:RDF>', "", html, flags=re.DOTALL)
+
+
+def test_of_traces_that_do_not_hold_all_epochs_it_is_said(folder: Path) -> None:
+    html = (folder / "report.html").read_text(encoding="utf-8")
+    said = "(traces are samples: they hold 3 of the 12 epochs of pipe, 3 of the 12 epochs of async S=0)"
+    for sentence in ("functions together", "for pipe, async S=0"):
+        assert f"{sentence} {said}." in html
 
 
 def test_figures_have_no_colour_of_their_own(folder: Path) -> None:
@@ -137,6 +144,25 @@ def test_an_epoch_of_usual_length() -> None:
     assert ("network", "network 0") in kinds
     assert (IN_VAIN, "tensor 0") in kinds
     assert ("WU", "parameters 0") in kinds
+
+
+def test_where_a_sample_leaves_epochs_out_an_epoch_does_not_last_until_the_next_that_is_there() -> None:
+    """Epochs 0 and 1 take a second each, as does 50, whose tasks in an asynchronous run lie beside those of 51."""
+    times = {0: (0, 1), 1: (1, 4), 50: (50, 51), 51: (51, 54), 80: (80, 83), 90: (90, 93)}
+    tasks = [
+        {
+            "name": "GA",
+            "pid": 0,
+            "tid": 0,
+            "ts": 1e6 * start,
+            "dur": 1e6 * (end - start),
+            "args": {"epoch": epoch, "kind": "graph"},
+        }
+        for epoch, (start, end) in times.items()
+    ]
+    trace = Trace(tasks, {(0, 0): "graph 0"})
+    assert max(task.end for task in one_epoch(trace)) == pytest.approx(1.0)
+    assert traced_epochs(trace) == 6
 
 
 def test_seconds_of_tasks_per_epoch() -> None:
