@@ -23,7 +23,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dorylax.durable import leftover_of, remove_folder, write_folder, write_json
+from dorylax.durable import leftover_of, make_folder, remove_folder, write_folder, write_json
 from dorylax.errors import DorylaxError
 from dorylax.runs.digest import sealed, unsealed
 
@@ -123,8 +123,8 @@ class Checkpoints:
         """
         target = self.path(epochs)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._clear_unfinished()
+            make_folder(self._folder)
+            self.clear_unfinished()
             write_folder(target, lambda folder: _write(folder, epochs, arrays, record))
         # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
         except (OSError, ValueError, RuntimeError) as error:
@@ -137,6 +137,12 @@ class Checkpoints:
         self._damaged.discard(epochs)
         self._prune(epochs)
         return target
+
+    def clear_unfinished(self) -> None:
+        """Removes what a process left half-written or half-removed that was killed, or that the file system refused."""
+        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+            if _NAME.fullmatch(leftover_of(path) or ""):
+                shutil.rmtree(path, ignore_errors=True)
 
     def restore(self) -> Checkpoint | None:
         """Reads the newest checkpoint that is whole.
@@ -177,14 +183,9 @@ class Checkpoints:
             with contextlib.suppress(OSError):  # it only takes room; the next save tries again
                 remove_folder(self.path(number))
 
-    def _clear_unfinished(self) -> None:
-        for path in self._folder.iterdir():
-            if _NAME.fullmatch(leftover_of(path) or ""):
-                shutil.rmtree(path, ignore_errors=True)
-
 
 def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any]) -> None:
-    import orbax.checkpoint as ocp  # late: slow to import, and only runs with checkpoints need it
+    from dorylax.runs import orbax_arrays  # late: slow to import, and only runs with checkpoints need it
 
     host = {group: {name: np.asarray(array) for name, array in named.items()} for group, named in arrays.items()}
     shapes = {
@@ -194,8 +195,7 @@ def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any])
     stored = {  # Orbax refuses arrays of size zero; their shape says everything
         group: {name: array for name, array in named.items() if array.size} for group, named in host.items()
     }
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        checkpointer.save(folder / "arrays", args=ocp.args.PyTreeSave(stored))
+    orbax_arrays.write(folder / "arrays", stored)
     write_json(folder / "record.json", {"schema": SCHEMA, "epochs": epochs, "arrays": shapes, "record": dict(record)})
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     listing = {
@@ -205,7 +205,7 @@ def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any])
 
 
 def _read(folder: Path, epochs: int) -> Checkpoint:
-    import orbax.checkpoint as ocp
+    from dorylax.runs import orbax_arrays
 
     _verify(folder)
     content = json.loads((folder / "record.json").read_text(encoding="utf-8"))
@@ -213,14 +213,10 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
         raise _DamagedError(f"it is of {content['epochs']} epochs, not of {epochs}: its folder was renamed")
     shapes = content["arrays"]
     stored = {
-        group: {
-            name: ocp.RestoreArgs(restore_type=np.ndarray) for name, spec in named.items() if 0 not in spec["shape"]
-        }
-        for group, named in shapes.items()
+        group: [name for name, spec in named.items() if 0 not in spec["shape"]] for group, named in shapes.items()
     }
     try:
-        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-            read = checkpointer.restore(folder / "arrays", args=ocp.args.PyTreeRestore(restore_args=stored))
+        read = orbax_arrays.read(folder / "arrays", stored)
     except (OSError, ValueError, KeyError) as error:
         raise _DamagedError(f"its arrays cannot be read: {error}") from error
     arrays = {
