@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import re
@@ -31,6 +32,8 @@ SCHEMA = 1
 
 Arrays = Mapping[str, Mapping[str, Any]]
 
+# Errors that a whole file can give: taken for damage, it would be dropped by the next save.
+_SAYS_NOTHING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM}
 _NAME = re.compile(r"epoch-(\d{8,})")
 
 
@@ -154,7 +157,7 @@ class Checkpoints:
             CheckpointWarning: for each damaged one that was passed over, by its path.
 
         Raises:
-            CheckpointError: there are checkpoints and every one is damaged.
+            CheckpointError: there are checkpoints and every one is damaged, or this process cannot read files now.
         """
         damaged: set[int] = set()
         while left := [number for number in self.epochs() if number not in damaged]:
@@ -218,7 +221,7 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
     try:
         read = orbax_arrays.read(folder / "arrays", stored)
     except (OSError, ValueError, KeyError) as error:
-        raise _DamagedError(f"its arrays cannot be read: {error}") from error
+        raise _unread(folder, "its arrays", error) from error
     arrays = {
         group: {
             name: np.zeros(spec["shape"], spec["dtype"]) if 0 in spec["shape"] else np.asarray(read[group][name])
@@ -239,7 +242,7 @@ def _verify(folder: Path) -> None:
             raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
         files = {str(name): (spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _DamagedError(f"its manifest cannot be read: {error}") from error
+        raise _unread(folder, "its manifest", error) from error
     if "record.json" not in files:
         raise _DamagedError("its manifest does not list record.json")
     for name, (size, digest) in files.items():
@@ -251,7 +254,14 @@ def _verify(folder: Path) -> None:
             if _sha256(path) != digest:
                 raise _DamagedError(f"{name} does not have the SHA-256 that was recorded")
         except OSError as error:
-            raise _DamagedError(f"{name} cannot be read: {error}") from error
+            raise _unread(folder, name, error) from error
+
+
+def _unread(folder: Path, what: str, error: Exception) -> CheckpointError | _DamagedError:
+    """What follows from an error in reading: damage, or no more than that this process cannot read now."""
+    if isinstance(error, OSError) and error.errno in _SAYS_NOTHING:
+        return CheckpointError(f"checkpoint {folder} cannot be read: {error}")
+    return _DamagedError(f"{what} cannot be read: {error}")
 
 
 def _sha256(path: Path) -> str:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import resource
 import threading
 from pathlib import Path
@@ -10,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dorylax.runs import checkpoint
+from dorylax.runs import checkpoint, orbax_arrays
 from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, Checkpoints, CheckpointWarning
 from dorylax.runs.digest import DIGEST, sealed
 
@@ -196,6 +198,26 @@ def test_a_manifest_without_the_record_is_damage(tmp_path):
     with pytest.warns(CheckpointWarning, match=r"does not list record\.json"), pytest.raises(CheckpointError) as caught:
         store.restore()
     assert not caught.value.user_error
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("where", ["_sha256", "json", "orbax_arrays"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
+def test_what_this_process_cannot_read_now_is_no_damage(tmp_path, monkeypatch, where, number):
+    store = Checkpoints(tmp_path)
+    for epochs in (1, 2):
+        store.save(epochs, ARRAYS, {"which": epochs})
+
+    def fail(*args):
+        raise OSError(number, os.strerror(number), "file")
+
+    with monkeypatch.context() as patch:
+        of = {"_sha256": (checkpoint, "_sha256"), "json": (Path, "read_text"), "orbax_arrays": (orbax_arrays, "read")}
+        patch.setattr(*of[where], fail)
+        with pytest.raises(CheckpointError, match=f"epoch-00000002 cannot be read: .*{os.strerror(number)}: 'file'"):
+            store.restore()
+    store.save(3, ARRAYS, {"which": 3})
+    assert store.epochs() == [2, 3]  # nothing else was dropped than what is too many
 
 
 def test_all_damaged_is_an_error(tmp_path):
