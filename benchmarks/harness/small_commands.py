@@ -44,6 +44,7 @@ class Command:
         words: its program and arguments, in a folder.
         result: what it has made in the folder, so that two can be compared: times left out.
         resume: what is added to `words` to go on where something is there already.
+        before: a command that has run in the folder before, undisturbed.
         prepare: puts what it reads into a folder of its own, beside the one that is watched.
         tries: how many of its operations fail, in all; each of them once if it has fewer.
         resumes: whether it goes on with what is in its folder, and clears what was left there half-written.
@@ -54,6 +55,7 @@ class Command:
     words: Sequence[str]
     result: Callable[[Path], Any]
     resume: Sequence[str] = ()
+    before: Sequence[str] = ()
     prepare: Callable[[WarmProcess, Path], None] = lambda *_: None
     tries: int = 50
     resumes: bool = False
@@ -205,9 +207,15 @@ def commands(address: str) -> list[Command]:
     predict = (DORYLAX, "predict", "--run", "../given/trained", "--out")
     settings = [word for setting in PIPELINE for word in ("--set", setting)]
     sha256 = hashlib.sha256(_BODY).hexdigest()
+    train = (*TRAIN, "--model", "gcn", "--out", "run")
     return [
+        Command("train", train, train_result, ("--resume",), tries=200, resumes=True),
         Command(
-            "train", (*TRAIN, "--model", "gcn", "--out", "run"), train_result, ("--resume",), tries=200, resumes=True
+            "train, resumed for more epochs",
+            (*train, "--epochs", "3", "--resume"),
+            train_result,
+            before=train,
+            resumes=True,
         ),
         Command("train, a pipeline", (*TRAIN, *settings, "--out", "run"), train_result, ("--resume",), resumes=True),
         Command(

@@ -58,6 +58,10 @@ class Judge:
         self._work, self._works = folder / "work-0", 0
         self._given.mkdir(parents=True)
         command.prepare(process, self._given)
+        self._begin = folder / "begin"
+        self._begin.mkdir()
+        if command.before:
+            process.run(command.before, self._begin)
         for _ in range(2):  # the first one compiles
             ended = self._run(command.words, fresh=True)
             if ended.code != 0:
@@ -70,7 +74,7 @@ class Judge:
             shutil.rmtree(self._work, ignore_errors=True)
             self._works += 1  # never the same: threads of a failed command may still be writing
             self._work = self._work.with_name(f"work-{self._works}")
-            self._work.mkdir()
+            shutil.copytree(self._begin, self._work)
         self._log.unlink(missing_ok=True)
         return self._process.run(words, self._work, Watch(self._work, self._log, number, fault))
 
@@ -157,7 +161,7 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
         process = stack.enter_context(WarmProcess(folder / "process"))
         address = stack.enter_context(server())
         chosen = commands(address)
-        for place, command in enumerate([chosen[0], chosen[3], chosen[5]] if tiny else chosen):
+        for place, command in enumerate([chosen[0], chosen[4], chosen[6]] if tiny else chosen):
             judge = Judge(command, process, folder / str(place))
             planned = judge.plan(seed=0)
             found: Counter[str] = Counter()

@@ -119,16 +119,15 @@ class Judge:
         command: it.
         process: that runs it.
         folder: free; for its files.
-        earlier: what has been run in the folder before, and is on disk.
     """
 
-    def __init__(self, command: Command, process: WarmProcess, folder: Path, earlier: Sequence[str] = ()) -> None:
+    def __init__(self, command: Command, process: WarmProcess, folder: Path) -> None:
         self.command, self._process = command, process
         self._given, self._log, self._count, self._folder = folder / "given", folder / "log", 0, folder
         self._given.mkdir(parents=True)
         command.prepare(process, self._given)
         work = self._free()
-        for words in (earlier, command.words):
+        for words in (command.before, command.words):
             begin = _read(work)
             self._log.unlink(missing_ok=True)
             if words and (ended := process.run(words, work, Watch(work, self._log))).code != 0:
@@ -225,13 +224,8 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     with ExitStack() as stack:
         process = stack.enter_context(WarmProcess(folder / "process"))
         chosen = commands(stack.enter_context(server()))
-        train = chosen[0]
-        longer = dataclasses.replace(
-            train, name="train, resumed for more epochs", words=(*train.words, "--epochs", "3", "--resume"), resume=()
-        )
-        jobs = [(one, ()) for one in chosen] + [(longer, train.words)]
-        for place, (command, earlier) in enumerate([jobs[0], jobs[-1]] if tiny else jobs):
-            judge = Judge(command, process, folder / str(place), earlier)
+        for place, command in enumerate(chosen[:2] if tiny else chosen):
+            judge = Judge(command, process, folder / str(place))
             crashes = list(judge.recording.crashes())
             read, again = (60, 3) if tiny else (300, 30)
             found: Counter[str] = Counter()
@@ -251,7 +245,7 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
                     if seen[kind] <= 2:
                         print(f"    {crash.before}: {textwrap.shorten(wrong, 500)}", flush=True)
             yield Line(
-                f"{command.name}: states of the disk ({len(going)} gone on with)",
+                f"{command.name}: states of the disk ({len(reading)} read, {len(going)} gone on with)",
                 found.total(),
                 found["survived"],
                 found["lost"],
