@@ -57,7 +57,7 @@ class Command:
     resume: Sequence[str] = ()
     before: Sequence[str] = ()
     prepare: Callable[[WarmProcess, Path], None] = lambda *_: None
-    tries: int = 50
+    tries: int = 40
     resumes: bool = False
     cached: bool = False
 
@@ -209,7 +209,7 @@ def commands(address: str) -> list[Command]:
     sha256 = hashlib.sha256(_BODY).hexdigest()
     train = (*TRAIN, "--model", "gcn", "--out", "run")
     return [
-        Command("train", train, train_result, ("--resume",), tries=200, resumes=True),
+        Command("train", train, train_result, ("--resume",), tries=120, resumes=True),
         Command(
             "train, resumed for more epochs",
             (*train, "--epochs", "3", "--resume"),
