@@ -1,12 +1,14 @@
 """Files and folders that come into being whole: a reader, or a crash, sees the old content or the new, never a part.
 
 Everything is written beside its place, flushed to disk and renamed. Where that fails, the old content stays and nothing
-else is left; only a process that is killed leaves something behind, under a name that `leftover_of` knows.
+else is left; only a process that is killed, or a disk that refuses everything, leaves something behind, under a name that
+`leftover_of` knows. (If the last step fails, which puts the new name on disk, the new content is there already.)
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -17,6 +19,21 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 _LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{8}")
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder that outlasts a crash, and those above it; one that is there stays as it is.
+
+    Raises:
+        OSError: the file system refuses, or there is a file; it names `path`.
+    """
+    with _named(path):
+        made = [one for one in path.parents if not one.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        # That of `path` always: a process that was killed may have made it, and not come to this.
+        for one in (path, *made):
+            with contextlib.suppress(PermissionError):  # one may make folders where one may not look
+                _sync(one.parent)
 
 
 def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
@@ -76,10 +93,11 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
         with _named(path):
             beside.mkdir()
             new.mkdir()
-        fill(new)
-        with _named(path):
+        with _named(path, new):
+            fill(new)
             for entry in (new, *new.rglob("*")):
                 _sync(entry)
+        with _named(path):
             if path.exists():
                 os.replace(path, old)
             try:
@@ -91,6 +109,44 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
             _sync(path.parent)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def move_file(source: Path, path: Path) -> None:
+    """Gives a complete file its name, in place of one that may be there, once its content is on disk.
+
+    Args:
+        source: of the file; in the folder of `path`.
+        path: the name.
+
+    Raises:
+        OSError: the file system refuses; it names `path`.
+    """
+    with _named(path):
+        _sync(source)
+        os.replace(source, path)
+        _sync(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Puts on disk what was appended to a file.
+
+    Raises:
+        OSError: the file system refuses; it names `path`.
+    """
+    with _named(path):
+        _sync(path)
+        _sync(path.parent)
+
+
+def remove_file(path: Path) -> None:
+    """Removes a file so that no crash brings it back; one that is not there is none to remove.
+
+    Raises:
+        OSError: the file system refuses; it names `path`.
+    """
+    with _named(path), contextlib.suppress(FileNotFoundError):
+        path.unlink()
+        _sync(path.parent)
 
 
 def remove_folder(path: Path) -> None:
@@ -125,11 +181,15 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Lets errors name the file that the user knows."""
+def _named(path: Path, new: Path | None = None) -> Iterator[None]:
+    """Lets errors name the file that the user knows: of one in `new` that where it is to come in `path`, else `path`."""
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # NumPy's, which are a text alone
-            raise
+        if error.errno is None:  # NumPy's, which are a text alone: "100 requested and 36 written"
+            raise OSError(errno.EIO, str(error), str(path)) from error
+        if new is not None and isinstance(error.filename, str):
+            if not Path(error.filename).is_relative_to(new):  # something that is read
+                raise
+            path /= Path(error.filename).relative_to(new)
         raise OSError(error.errno, error.strerror, str(path)) from error

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, final
 
+from dorylax.durable import make_folder
 from dorylax.errors import DorylaxError
 
 LOCK = ".lock"
@@ -56,8 +57,8 @@ def locked(folder: Path) -> Iterator[None]:
         OSError: the folder cannot be made or written.
     """
     made = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        make_folder(folder)
         with _file(folder) as file:
             try:
                 file.write(_Holder.this().to_line())

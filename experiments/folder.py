@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, final
 
 from dorylax import folder_lock
 from dorylax.config import ConfigError
-from dorylax.durable import write_json
+from dorylax.durable import leftover_of, write_json
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
@@ -28,6 +28,8 @@ from dorylax.runs.directory import SCHEMA
 from dorylax.user_code.trust import FolderCode
 
 _FILE = "sweep.json"
+_LOCKED = (_FILE, "results.csv", "timings.csv")
+"""Files that are written only by who has the lock."""
 
 
 class Study(NamedTuple):
@@ -79,6 +81,10 @@ def locked(folder: Path) -> Iterator[None]:
             ) from error
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(folder)) from error  # a full disk comes without a name
+        for path in folder.iterdir():
+            if leftover_of(path) in _LOCKED:
+                with contextlib.suppress(OSError):  # it only takes room
+                    path.unlink()
         yield
 
 

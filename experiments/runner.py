@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, final
 
 from dorylax.config import ConfigError, DataConfig, RunConfig
 from dorylax.config.resolve import NO_IDENTITY
-from dorylax.durable import write_file
+from dorylax.durable import make_folder, write_file
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import RunObserver, Watcher
@@ -181,7 +181,7 @@ def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:
     """Records why a run has failed; the last line is what tables and messages say."""
     if folder is not None:
         path = error_file(folder, run)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_file(path, text)
     return RunOutcome(run, "failed", error=_last_line(text))
 

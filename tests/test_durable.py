@@ -11,7 +11,17 @@ from typing import BinaryIO, NoReturn
 import pytest
 
 from dorylax import durable
-from dorylax.durable import leftover_of, remove_folder, write_file, write_folder, write_json
+from dorylax.durable import (
+    leftover_of,
+    make_folder,
+    move_file,
+    remove_file,
+    remove_folder,
+    sync_file,
+    write_file,
+    write_folder,
+    write_json,
+)
 
 
 def refuse(*args: object, **options: object) -> NoReturn:
@@ -34,6 +44,25 @@ def half_a_folder(folder: Path) -> None:
     refuse()
 
 
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is synced and renamed from now on."""
+    found: list[str] = []
+    for name in ("fsync", "replace"):
+        call = getattr(os, name)
+        monkeypatch.setattr(durable.os, name, lambda *args, n=name, c=call: (found.append(n), c(*args))[1])
+    return found
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """What is put on disk from now on."""
+    found: list[Path] = []
+    sync = durable._sync
+    monkeypatch.setattr(durable, "_sync", lambda path: (found.append(path), sync(path))[1])
+    return found
+
+
 @pytest.mark.parametrize("content", ["grün\n", "grün\n".encode(), lambda file: file.write("grün\n".encode())])
 def test_a_file_is_replaced(tmp_path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
     path = tmp_path / "file"
@@ -54,11 +83,7 @@ def test_the_mode_is_that_of_any_file(tmp_path: Path) -> None:
     assert modes == {"file": 0o640, "folder": 0o750, "a": 0o640, "deep": 0o750, "b": 0o640}
 
 
-def test_everything_is_on_disk_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    for name in ("fsync", "replace"):
-        call = getattr(os, name)
-        monkeypatch.setattr(durable.os, name, lambda *args, n=name, c=call: (done.append(n), c(*args))[1])
+def test_everything_is_on_disk_before_it_is_renamed(tmp_path: Path, done: list[str]) -> None:
     write_file(tmp_path / "file", "content")
     assert done == ["fsync", "replace", "fsync"]
     del done[:]
@@ -95,12 +120,13 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
     assert str(caught.value) == f"[Errno 21] Is a directory: '{tmp_path / 'folder'}'"
 
 
-def test_an_error_that_is_only_a_text_stays_one(tmp_path: Path) -> None:
+def test_an_error_that_is_only_a_text_is_told_of_the_file(tmp_path: Path) -> None:
     def short(file: BinaryIO) -> None:
         raise OSError("100 requested and 36 written")
 
-    with pytest.raises(OSError, match=r"^100 requested and 36 written$"):
+    with pytest.raises(OSError, match="100 requested and 36 written") as caught:
         write_file(tmp_path / "file", short)
+    assert (caught.value.strerror, caught.value.filename) == ("100 requested and 36 written", str(tmp_path / "file"))
     assert not list(tmp_path.iterdir())
 
 
@@ -159,3 +185,72 @@ def test_leftovers_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.
         write_file(tmp_path / "config.yaml", half)
     assert [leftover_of(path) for path in tmp_path.iterdir()] == ["config.yaml"]
     assert [leftover_of(Path(name)) for name in ("config.yaml", ".bashrc", ".config.yaml", "a.0123abcd")] == [None] * 4
+
+
+def test_a_new_folder_is_on_disk_with_those_above_it(tmp_path: Path, synced: list[Path]) -> None:
+    make_folder(tmp_path / "a" / "b" / "c")
+    assert sorted(synced) == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+    del synced[:]
+    make_folder(tmp_path / "a" / "b" / "c")  # it may be another process's, which was killed before it came to this
+    assert synced == [tmp_path / "a" / "b"]
+
+
+def test_a_folder_is_made_where_one_may_not_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*args: object) -> NoReturn:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(durable.os, "open", forbidden)
+    make_folder(tmp_path / "a")
+    assert (tmp_path / "a").is_dir()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError) as caught:
+        make_folder(tmp_path / "file")
+    assert caught.value.filename == str(tmp_path / "file")
+    with pytest.raises(NotADirectoryError) as caught_below:
+        make_folder(tmp_path / "file" / "a" / "b")
+    assert caught_below.value.filename == str(tmp_path / "file" / "a" / "b")
+
+
+def test_a_removed_file_stays_removed(tmp_path: Path, synced: list[Path]) -> None:
+    (tmp_path / "file").touch()
+    remove_file(tmp_path / "file")
+    assert synced == [tmp_path]
+    remove_file(tmp_path / "file")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_was_appended_is_put_on_disk(tmp_path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    sync_file(path)
+    assert synced == [path, tmp_path]
+    monkeypatch.setattr(durable.os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        sync_file(path)
+    assert caught.value.filename == str(path)
+
+
+def test_a_file_gets_its_name_when_its_content_is_on_disk(tmp_path: Path, done: list[str]) -> None:
+    (tmp_path / "part").write_text("new")
+    (tmp_path / "file").write_text("old")
+    move_file(tmp_path / "part", tmp_path / "file")
+    assert done == ["fsync", "replace", "fsync"]
+    assert _content(tmp_path) == {"file": "new"}
+
+
+def test_an_error_in_a_new_folder_names_the_file_where_it_is_to_come(tmp_path: Path) -> None:
+    def deep(folder: Path) -> None:
+        (folder / "none" / "file").touch()
+
+    with pytest.raises(FileNotFoundError) as caught:
+        write_folder(tmp_path / "folder", deep)
+    assert caught.value.filename == str(tmp_path / "folder" / "none" / "file")
+    with pytest.raises(OSError, match="No space left on device") as unnamed:
+        write_folder(tmp_path / "folder", lambda new: refuse())
+    assert unnamed.value.filename == str(tmp_path / "folder")
+    with pytest.raises(FileNotFoundError) as other:
+        write_folder(tmp_path / "folder", lambda new: (tmp_path / "input").read_bytes())
+    assert other.value.filename == str(tmp_path / "input")

@@ -125,3 +125,17 @@ def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         locked(tmp_path),
     ):
         assert (tmp_path / LOCK).is_file()
+
+
+def test_folders_that_could_not_all_be_made_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = os.mkdir
+
+    def full(path: Path, mode: int = 0o777) -> None:
+        if Path(path).name == "c":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", full)
+    with pytest.raises(OSError, match="No space left on device"), locked(tmp_path / "a" / "b" / "c"):
+        pass
+    assert not list(tmp_path.iterdir())

@@ -23,6 +23,7 @@ LAZY = {
     "dorylax.experiments": "as above, and `load` without Matplotlib",
     "dorylax.pipeline.config": "settings are checked without JAX",
     "dorylax.pipeline.tensor_calls": "only some backends need ZeroMQ or boto3",
+    "dorylax.runs.checkpoint": "Orbax takes seconds to load, and only checkpoints need it",
     "dorylax.runs.environment": "what reads a run's directory needs no kernels",
     "dorylax.serverless.backends.local.worker": "JAX takes a second, in which the end of the input must be seen",
     "dorylax.trainer.runners.pipelined": "one machine needs no pipeline",

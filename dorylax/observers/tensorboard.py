@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
+from dorylax.durable import sync_file
 from dorylax.errors import DorylaxError
 from dorylax.runs.directory import RunDirectoryAccessError
 
@@ -60,7 +61,7 @@ class TensorBoard:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._library = load_library()
-        self._folder = Path(folder)
+        self._folder = self._file = Path(folder)
         self._writer: Any = None
         self._flushed = 0.0
 
@@ -88,6 +89,7 @@ class TensorBoard:
             self._folder.mkdir(parents=True, exist_ok=True)
             # An absolute path is never taken for one of a cloud's stores ("s3:…").
             self._writer = library.writer(str(self._folder.absolute() / name))
+        self._file = self._folder / name
         self._write(library.event(wall_time=time.time(), file_version="brain.Event:2"))
         start = library.session_log(status=library.session_log.START)
         self._write(library.event(wall_time=time.time(), step=first_epoch, session_log=start))
@@ -112,7 +114,7 @@ class TensorBoard:
         self._write_scalars(record.epoch, scalars)
 
     def finished(self, result: TrainResult) -> None:
-        """Writes the final accuracies and closes the file.
+        """Writes the final accuracies, closes the file and puts it on disk.
 
         Raises:
             RunDirectoryAccessError: the file system refuses.
@@ -122,6 +124,8 @@ class TensorBoard:
         scalars = {f"final/{name}": getattr(result, name) for name in names}
         self._write_scalars(len(result.history), scalars)
         self.close()
+        with self._guarded():
+            sync_file(self._file)
 
     def close(self) -> None:
         """Closes the file; harmless when there is none.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import re
@@ -23,7 +24,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dorylax.durable import leftover_of, remove_folder, write_folder, write_json
+from dorylax.durable import leftover_of, make_folder, remove_folder, write_folder, write_json
 from dorylax.errors import DorylaxError
 from dorylax.runs.digest import sealed, unsealed
 
@@ -31,6 +32,8 @@ SCHEMA = 1
 
 Arrays = Mapping[str, Mapping[str, Any]]
 
+# Errors that a whole file can give: taken for damage, it would be dropped by the next save.
+_SAYS_NOTHING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM}
 _NAME = re.compile(r"epoch-(\d{8,})")
 
 
@@ -123,8 +126,8 @@ class Checkpoints:
         """
         target = self.path(epochs)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._clear_unfinished()
+            make_folder(self._folder)
+            self.clear_unfinished()
             write_folder(target, lambda folder: _write(folder, epochs, arrays, record))
         # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
         except (OSError, ValueError, RuntimeError) as error:
@@ -138,6 +141,12 @@ class Checkpoints:
         self._prune(epochs)
         return target
 
+    def clear_unfinished(self) -> None:
+        """Removes what a process left half-written or half-removed that was killed, or that the file system refused."""
+        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+            if _NAME.fullmatch(leftover_of(path) or ""):
+                shutil.rmtree(path, ignore_errors=True)
+
     def restore(self) -> Checkpoint | None:
         """Reads the newest checkpoint that is whole.
 
@@ -148,7 +157,7 @@ class Checkpoints:
             CheckpointWarning: for each damaged one that was passed over, by its path.
 
         Raises:
-            CheckpointError: there are checkpoints and every one is damaged.
+            CheckpointError: there are checkpoints and every one is damaged, or this process cannot read files now.
         """
         damaged: set[int] = set()
         while left := [number for number in self.epochs() if number not in damaged]:
@@ -177,14 +186,9 @@ class Checkpoints:
             with contextlib.suppress(OSError):  # it only takes room; the next save tries again
                 remove_folder(self.path(number))
 
-    def _clear_unfinished(self) -> None:
-        for path in self._folder.iterdir():
-            if _NAME.fullmatch(leftover_of(path) or ""):
-                shutil.rmtree(path, ignore_errors=True)
-
 
 def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any]) -> None:
-    import orbax.checkpoint as ocp  # late: slow to import, and only runs with checkpoints need it
+    from dorylax.runs import orbax_arrays  # late: slow to import, and only runs with checkpoints need it
 
     host = {group: {name: np.asarray(array) for name, array in named.items()} for group, named in arrays.items()}
     shapes = {
@@ -194,8 +198,7 @@ def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any])
     stored = {  # Orbax refuses arrays of size zero; their shape says everything
         group: {name: array for name, array in named.items() if array.size} for group, named in host.items()
     }
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        checkpointer.save(folder / "arrays", args=ocp.args.PyTreeSave(stored))
+    orbax_arrays.write(folder / "arrays", stored)
     write_json(folder / "record.json", {"schema": SCHEMA, "epochs": epochs, "arrays": shapes, "record": dict(record)})
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     listing = {
@@ -205,7 +208,7 @@ def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any])
 
 
 def _read(folder: Path, epochs: int) -> Checkpoint:
-    import orbax.checkpoint as ocp
+    from dorylax.runs import orbax_arrays
 
     _verify(folder)
     try:
@@ -216,16 +219,12 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
         raise _DamagedError(f"it is of {content['epochs']} epochs, not of {epochs}: its folder was renamed")
     shapes = content["arrays"]
     stored = {
-        group: {
-            name: ocp.RestoreArgs(restore_type=np.ndarray) for name, spec in named.items() if 0 not in spec["shape"]
-        }
-        for group, named in shapes.items()
+        group: [name for name, spec in named.items() if 0 not in spec["shape"]] for group, named in shapes.items()
     }
     try:
-        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-            read = checkpointer.restore(folder / "arrays", args=ocp.args.PyTreeRestore(restore_args=stored))
+        read = orbax_arrays.read(folder / "arrays", stored)
     except (OSError, ValueError, KeyError) as error:
-        raise _DamagedError(f"its arrays cannot be read: {error}") from error
+        raise _unread(folder, "its arrays", error) from error
     arrays = {
         group: {
             name: np.zeros(spec["shape"], spec["dtype"]) if 0 in spec["shape"] else np.asarray(read[group][name])
@@ -246,7 +245,7 @@ def _verify(folder: Path) -> None:
             raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
         files = {str(name): (spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _DamagedError(f"its manifest cannot be read: {error}") from error
+        raise _unread(folder, "its manifest", error) from error
     if "record.json" not in files:
         raise _DamagedError("its manifest does not list record.json")
     for name, (size, digest) in files.items():
@@ -258,7 +257,14 @@ def _verify(folder: Path) -> None:
             if _sha256(path) != digest:
                 raise _DamagedError(f"{name} does not have the SHA-256 that was recorded")
         except OSError as error:
-            raise _DamagedError(f"{name} cannot be read: {error}") from error
+            raise _unread(folder, name, error) from error
+
+
+def _unread(folder: Path, what: str, error: Exception) -> CheckpointError | _DamagedError:
+    """What follows from an error in reading: damage, or no more than that this process cannot read now."""
+    if isinstance(error, OSError) and error.errno in _SAYS_NOTHING:
+        return CheckpointError(f"checkpoint {folder} cannot be read: {error}")
+    return _DamagedError(f"{what} cannot be read: {error}")
 
 
 def _sha256(path: Path) -> str:

@@ -168,7 +168,7 @@ class RunDirectory:
         Raises:
             RunDirectoryAccessError: the file system refuses.
         """
-        _guarded(self.path.mkdir, parents=True, exist_ok=True)
+        _guarded(durable.make_folder, self.path)
         for entry in filter(is_leftover, _entries(self.path)):
             _guarded(entry.unlink, missing_ok=True)
         write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
@@ -281,9 +281,21 @@ class RunDirectory:
         """Writes summary.json: the schema number, these fields, their digest. The last file of a run: it says complete."""
         _guarded(durable.write_json, self.summary_path, sealed({"schema": SCHEMA, **fields}))
 
+    def remove_outdated_summary(self, config: Mapping[str, Any]) -> None:
+        """Takes the summary away if the run, by the configuration to be written, does not end where it says.
+
+        Before `write_start`: a process that is killed after it would else leave a run that seems complete.
+        """
+        try:
+            there = self.config if self.config_path.is_file() else {}
+        except RunDirectoryError:  # damaged: nothing says where it was to end
+            there = {}
+        if there.get("train") != _plain(config).get("train"):
+            self.remove_summary()
+
     def remove_summary(self) -> None:
         """Takes an earlier summary away, when the run goes on."""
-        _guarded(self.summary_path.unlink, missing_ok=True)
+        _guarded(durable.remove_file, self.summary_path)
 
 
 @contextlib.contextmanager

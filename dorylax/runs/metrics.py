@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
+from dorylax.durable import sync_file
 from dorylax.runs.digest import DigestError, sealed, unsealed
 from dorylax.runs.directory import (
     DamagedFileError,
@@ -54,8 +55,16 @@ class MetricsWriter:
         except OSError as error:
             raise RunDirectoryAccessError(f"{self._path} cannot be written: {error}") from error
 
-    def finished(self, result: TrainResult) -> None:
-        """Nothing: every line is already out."""
+    def finished(self, result: TrainResult) -> None:  # noqa: ARG002
+        """Puts the lines on disk.
+
+        Raises:
+            RunDirectoryAccessError: the file system refuses.
+        """
+        try:
+            sync_file(self._path)
+        except OSError as error:
+            raise RunDirectoryAccessError(f"{self._path} cannot be written: {error}") from error
 
 
 def of_run(run: RunDirectory) -> list[EpochRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dorylax.durable import write_file, write_folder
+from dorylax.durable import make_folder, write_file, write_folder
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.folder import Study
@@ -66,7 +66,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         files=[file for study in studies for file in _files(study.sweep)],
         environment=[(name, str(environment[name])) for name in _HOST if environment.get(name) is not None],
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_folder(folder / "figures", lambda images: _draw(sections, images))
     write_file(folder / "report.md", _markdown(report))
     path = folder / "report.html"

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -87,6 +88,11 @@ def lacks_something(name: str) -> bool:
             find_emulator(os.environ)
         except ConfigError:
             return True
+    if name == "faults":
+        sys.path.insert(0, str(FOLDER))
+        from harness.disk_shim import lacking
+
+        return lacking() is not None
     compilers = ("c++", "g++", "clang++")
     if name == "gather" and not any(map(shutil.which, (os.environ.get("CXX", ""), *compilers))):
         return True

@@ -21,6 +21,7 @@ from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.datasets import load
 from dorylax.observers.progress import ProgressBar
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
+from dorylax.trainer.saving.run_files import RunFiles
 
 _FILES = {"results.json", "results.csv", "timings.csv", "sweep.json"}
 TINY = ("--set", "data.size=tiny", "--epochs", "2")
@@ -296,6 +297,26 @@ def test_a_run_killed_before_it_wrote_anything_can_be_resumed(dorylax, tmp_path:
     assert code == 2
     assert "holds no run to continue" in err
     assert dorylax("train", *TINY, "--resume", "--out", str(tmp_path / "none")).code == 2
+
+
+def test_a_run_that_dies_before_it_goes_on_is_not_taken_for_done(
+    dorylax, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    words = ("train", *TINY, "--seeds", "2", "--epochs", "3", "--resume", "--json", "--out", str(folder))
+
+    def dies(files: RunFiles, config: dict[str, object]) -> None:
+        start(files, config)
+        raise KeyboardInterrupt
+
+    start = RunFiles.start
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFiles, "start", dies)
+        assert dorylax(*words).code == 130
+    code, out, _ = dorylax(*words)
+    assert code == 0
+    assert json.loads(out)["epochs"] == [3, 3]
 
 
 def test_ctrl_c_while_data_load(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,19 @@ def test_a_full_disk_names_the_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     assert caught.value.filename == str(tmp_path)
 
 
+def test_what_a_disk_has_left_half_written_is_cleared(tmp_path: Path) -> None:
+    for name in (
+        ".results.csv.0123abcd",
+        ".sweep.json.0123abcd",
+        ".timings.csv.0123abcd",
+        ".mine.0123abcd",
+        "results.csv",
+    ):
+        (tmp_path / name).touch()
+    with locked(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {".mine.0123abcd", "results.csv", ".lock"}
+
+
 def test_what_was_selected_is_selected_again(tmp_path: Path) -> None:
     conditions = [("model.name", "gat"), ("optimizer.learning_rate", "1e-2"), ("train.seed", "1")]
     selected = select(_sweep(), conditions)

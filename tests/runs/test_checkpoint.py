@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import resource
 import threading
 from pathlib import Path
@@ -11,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dorylax.runs import checkpoint
+from dorylax.runs import checkpoint, orbax_arrays
 from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, Checkpoints, CheckpointWarning
 from dorylax.runs.digest import DIGEST, sealed
 
@@ -214,6 +216,26 @@ def test_a_manifest_without_the_record_is_damage(tmp_path):
     assert not caught.value.user_error
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("where", ["_sha256", "json", "orbax_arrays"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
+def test_what_this_process_cannot_read_now_is_no_damage(tmp_path, monkeypatch, where, number):
+    store = Checkpoints(tmp_path)
+    for epochs in (1, 2):
+        store.save(epochs, ARRAYS, {"which": epochs})
+
+    def fail(*args):
+        raise OSError(number, os.strerror(number), "file")
+
+    with monkeypatch.context() as patch:
+        of = {"_sha256": (checkpoint, "_sha256"), "json": (Path, "read_text"), "orbax_arrays": (orbax_arrays, "read")}
+        patch.setattr(*of[where], fail)
+        with pytest.raises(CheckpointError, match=f"epoch-00000002 cannot be read: .*{os.strerror(number)}: 'file'"):
+            store.restore()
+    store.save(3, ARRAYS, {"which": 3})
+    assert store.epochs() == [2, 3]  # nothing else was dropped than what is too many
+
+
 def test_all_damaged_is_an_error(tmp_path):
     store = Checkpoints(tmp_path)
     store.save(1, ARRAYS, {})
@@ -250,6 +272,22 @@ def test_unfinished_saves_are_ignored_and_cleared(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000001"]
 
 
+def test_unfinished_saves_are_cleared_without_a_save(tmp_path):
+    Checkpoints(tmp_path / "none").clear_unfinished()
+    (tmp_path / ".epoch-00000009.0123abcd" / "new" / "arrays").mkdir(parents=True)
+    (tmp_path / ".other.0123abcd").mkdir()
+    Checkpoints(tmp_path).clear_unfinished()
+    assert [path.name for path in tmp_path.iterdir()] == [".other.0123abcd"]
+
+
+def test_the_folder_is_on_disk_before_a_checkpoint_is_acknowledged(tmp_path, monkeypatch):
+    made = []
+    make_folder = checkpoint.make_folder
+    monkeypatch.setattr(checkpoint, "make_folder", lambda path: (made.append(path), make_folder(path)))
+    Checkpoints(tmp_path / "run" / "checkpoints").save(1, ARRAYS, {})
+    assert made == [tmp_path / "run" / "checkpoints"]
+
+
 def test_a_leftover_that_cannot_be_removed_stops_nobody(tmp_path):
     leftover = tmp_path / ".epoch-00000009.0123abcd"
     leftover.write_text("no folder")
@@ -264,10 +302,14 @@ def test_real_write_failure_keeps_the_one_before(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # a write past this fails as on a full disk
     try:
-        with pytest.raises(CheckpointError, match=r"after 2 epochs could not be written.*untouched: .*epoch-00000001"):
+        with pytest.raises(CheckpointError) as caught:
             store.save(2, {"params": {"noise": noise}}, {})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value) == (
+        f"the checkpoint after 2 epochs could not be written to {tmp_path}: [Errno 27] File too large: "
+        f"'{store.path(2) / 'arrays'}'. The one before is untouched: {store.path(1)}"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000001"]
     assert store.restore().record == {"which": 1}
 

@@ -69,6 +69,23 @@ def test_summary(tmp_path, stopped, complete):
     assert run.summary is None
 
 
+def test_a_summary_goes_before_a_configuration_that_ends_the_run_elsewhere(tmp_path):
+    config = {"train": {"epochs": 2, "seed": 0}, "single": {"memory": 1}}
+    run = RunDirectory(tmp_path / "run")
+    run.remove_outdated_summary(config)  # there is nothing
+    run.write_start(config)
+    run.write_summary({"stopped": "epochs"})
+    run.remove_outdated_summary(config | {"single": {"memory": 2}})
+    assert run.complete
+    longer = config | {"train": {"epochs": 3, "seed": 0}}
+    run.remove_outdated_summary(longer)
+    assert not run.complete
+    run.write_summary({"stopped": "epochs"})
+    run.config_path.write_text("{")
+    run.remove_outdated_summary(config)
+    assert not run.complete
+
+
 def test_json_is_strict(tmp_path):
     run = RunDirectory.create(tmp_path, CONFIG)
     run.write_summary({"final_loss": 1.0})

@@ -6,8 +6,8 @@ import pytest
 
 from dorylax.runs import metrics
 from dorylax.runs.digest import sealed
-from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryError
-from dorylax.runs.result import EpochRecord
+from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryAccessError, RunDirectoryError
+from dorylax.runs.result import EpochRecord, Timings, TrainResult
 
 RECORDS = [EpochRecord(i, 1 / (i + 3), 0.5, None, 1 / 3, 0.001) for i in range(4)]
 
@@ -41,6 +41,20 @@ def test_each_line_is_out_at_once(tmp_path):
     writer.started(10, 0)
     writer.epoch(RECORDS[0])
     assert metrics.read(tmp_path / "metrics.jsonl") == RECORDS[:1]
+
+
+def test_the_lines_are_on_disk_when_the_run_ends(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(metrics, "sync_file", synced.append)
+    path = written(tmp_path / "metrics.jsonl")
+    assert synced == []
+    writer, result = metrics.MetricsWriter(path), TrainResult([], {}, {}, None, "epochs", Timings())
+    writer.finished(result)
+    assert synced == [path]
+    monkeypatch.undo()
+    path.unlink()
+    with pytest.raises(RunDirectoryAccessError, match=r"metrics\.jsonl cannot be written: .*No such file"):
+        writer.finished(result)
 
 
 def test_resumed_file_holds_the_history(tmp_path):

@@ -273,6 +273,14 @@ def test_more_epochs_continue_a_finished_run(trainer, tmp_path, same):
     assert same(trainer(epochs=20, **options).fit().last_params, trainer(epochs=20).fit().last_params)
 
 
+def test_what_a_disk_has_left_half_written_goes_where_nothing_is_left_to_train(trainer, tmp_path):
+    options = {"run_directory": tmp_path, "resume": True, "epochs": 3}
+    trainer(**options).fit()
+    (tmp_path / "checkpoints" / ".epoch-00000003.0123abcd" / "new").mkdir(parents=True)
+    trainer(**options).fit()
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-00000003"]
+
+
 @pytest.mark.parametrize("short", [3, 5, 7])
 @pytest.mark.parametrize("empty", [False, True])
 def test_more_epochs_evaluate_as_a_straight_run(trainer, data, tmp_path, same, timeless, *, short, empty):

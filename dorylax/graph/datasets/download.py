@@ -2,7 +2,8 @@
 
 A download goes to `<file>.part` and is renamed when it is whole and its SHA-256 is right, so that a file under its own
 name is a complete one. What an interruption, a cut connection or a full disk leaves in `<file>.part` is continued by
-the next call with a Range request. What is in the files is the business of the modules of the formats.
+the next call with a Range request, and downloaded anew if that proves damaged. What is in the files is the business of
+the modules of the formats.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dorylax.durable import move_file, write_file
 from dorylax.graph.datasets.base import DatasetError, Source
 
 _LOG = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
 
 def _download(source: Source, file: Path) -> None:
     part = file.with_name(file.name + ".part")
+    continued = part.exists() and source.sha256 is not None
     if source.sha256 is None:
         part.unlink(missing_ok=True)  # halves of two versions of a file could not be told apart
     have = -1
@@ -80,8 +83,15 @@ def _download(source: Source, file: Path) -> None:
             failure = error
     else:
         raise failure
-    _verify(part, source, file)
-    part.replace(file)
+    try:
+        _verify(part, source, file)
+    except DatasetError:
+        if not continued:
+            raise
+        # What an earlier process has left may be damaged (the power failed, say), and is gone now.
+        _download(source, file)
+        return
+    move_file(part, file)
 
 
 def _transfer(url: str, part: Path, have: int) -> None:
@@ -123,7 +133,7 @@ def _verify(file: Path, source: Source, final: Path) -> None:
     record = final.with_name(final.name + ".sha256")
     expected = source.sha256 or (record.read_text("ascii").strip() if record.is_file() else None)
     if expected is None:
-        record.write_text(found + "\n", "ascii")
+        write_file(record, found + "\n")
     elif found != expected:
         file.unlink()
         told = (

@@ -10,7 +10,6 @@ never a half-written partition (`dorylax.durable`).
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dorylax.durable import write_folder
+from dorylax.durable import make_folder, write_folder
 from dorylax.graph.partition.errors import PartitionError
 
 FORMAT = "dorylax-partition"
@@ -58,17 +57,14 @@ def write(folder: Path, parts: np.ndarray, fields: Mapping[str, Any]) -> None:
         OSError: the file system refuses.
     """
     check_free(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
 
     def fill(new: Path) -> None:
         np.save(new / _PARTS, parts, allow_pickle=False)
         record = {"format": FORMAT, "version": VERSION, "num_vertices": len(parts), **fields}
         (new / _RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
-    try:
-        write_folder(folder, fill)
-    except OSError as error:  # NumPy's have no name, and perhaps no number
-        raise OSError(error.errno or errno.ENOSPC, error.strerror or str(error), str(folder)) from error
+    write_folder(folder, fill)
 
 
 def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:

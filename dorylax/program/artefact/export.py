@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from dorylax.durable import write_file
+from dorylax.durable import make_folder, write_file
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, is_key, symbols_of, without_locations
 from dorylax.program.artefact.canonical import ROWS, share
 from dorylax.program.artefact.stage_file import SUFFIX, StageFileError, StageReference, read_artefact, sha256_of
@@ -113,7 +113,7 @@ def save(stage_set: StageSet, directory: str | os.PathLike[str]) -> None:
         OSError: the file system refuses.
     """
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for sha256, content in stage_set.artefacts.items():
         path = folder / (sha256 + SUFFIX)
         if not path.is_file() or path.read_bytes() != content:

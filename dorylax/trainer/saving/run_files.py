@@ -79,7 +79,9 @@ class RunFiles:
 
     def start(self, config: Mapping[str, Any]) -> None:
         """Makes the directory and writes what describes the run; see `RunDirectory.write_start`."""
+        self.directory.remove_outdated_summary(config)
         self.directory.write_start(config, self._user_code)
+        self._checkpoints.clear_unfinished()
 
     def restore(self, fresh: LoopState, *, to_predict: bool = False) -> LoopState | None:
         """The state in the newest whole checkpoint; None where there is no checkpoint.

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -75,9 +75,24 @@ def test_a_part_that_is_already_whole_is_used(server: Any, cache: Path) -> None:
     assert fetch(source(server))["a.bin"].read_bytes() == BODY
     part.write_bytes(BODY + b"!")  # longer than the file: not it
     (cache / "family" / "a.bin").unlink()
-    with pytest.raises(DatasetError, match="damaged"):
-        fetch(source(server))
+    assert fetch(source(server))["a.bin"].read_bytes() == BODY
+    assert server.requests[-1] == ("/a.bin", None)
     assert not part.exists()
+
+
+def test_a_part_that_is_damaged_is_downloaded_anew(server: Any, cache: Path) -> None:
+    part = cache / "family" / "a.bin.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(bytes(3000))
+    assert fetch(source(server))["a.bin"].read_bytes() == BODY
+    assert server.requests == [("/a.bin", "bytes=3000-"), ("/a.bin", None)]
+    (cache / "family" / "a.bin").unlink()
+    part.write_bytes(bytes(3000))
+    wanted = source(server)
+    server.files["/a.bin"] = BODY[:-1] + b"!"
+    with pytest.raises(DatasetError, match="damaged"):
+        fetch(wanted)
+    assert server.requests[2:] == [("/a.bin", "bytes=3000-"), ("/a.bin", None)]
 
 
 def test_a_wrong_hash_deletes_the_file_and_says_so(server: Any, cache: Path) -> None:
@@ -169,6 +184,35 @@ def test_a_full_disk_keeps_the_part(server: Any, cache: Path, monkeypatch: pytes
     assert (cache / "family" / "a.bin.part").read_bytes() == BODY[:100]
     assert fetch(source(server))["a.bin"].read_bytes() == BODY
     assert server.requests[-1] == ("/a.bin", "bytes=100-")
+
+
+def test_a_full_disk_leaves_no_half_record(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the hash of a file whose hash is not published, to which all later ones would be compared."""
+    unknown = source(server, known=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", _full)
+        patch.setattr(Path, "write_text", lambda path, text, *_: (path.touch(), _full()))
+        with pytest.raises(DatasetError, match="No space left on device"):
+            fetch(unknown)
+    assert not (cache / "family" / "a.bin.sha256").exists()
+    assert fetch(unknown)["a.bin"].read_bytes() == BODY
+
+
+def _full(*_: object) -> NoReturn:
+    raise OSError(28, os.strerror(28))
+
+
+def test_a_file_is_on_disk_before_it_has_its_name(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    for name in ("fsync", "replace"):
+        call = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *args, n=name, c=call: (done.append(n), c(*args))[1])
+    fetch(source(server))
+    assert done == ["fsync", "replace", "fsync"]
+    del done[:]
+    (cache / "family" / "a.bin").unlink()
+    fetch(source(server, known=False))
+    assert done == ["fsync", "replace", "fsync"] * 2  # the record of its hash first
 
 
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
