@@ -81,7 +81,8 @@ class Run:
     def __init__(self, data: Dataset, settings: argparse.Namespace, mode: Mapping[str, Any]) -> None:
         self.pipeline = pipeline(data, settings, mode)
         parts = self.pipeline.parts
-        self.run = self.pipeline.start(parts.params, None, parts.state)
+        self._spans: list[Span] = []
+        self.run = self.pipeline.start(parts.params, None, parts.state, trace=self._spans.append)
         self._units = {"graph": settings.graph_threads, "tensor": settings.workers}
         self._data, self._intervals = data, settings.intervals
         self.cold: list[float] = []
@@ -99,9 +100,10 @@ class Run:
             self.cold.append(found.seconds)
 
     def _epoch(self) -> Epoch:
-        shipped, recorded = self._shipped(), len(self.run.spans)
+        shipped = self._shipped()
+        self._spans.clear()
         seconds = self.run.run_epoch().seconds
-        spans = self.run.spans[recorded:]
+        spans = list(self._spans)
         busy: dict[str, float] = defaultdict(float)
         for span in spans:
             resource = span.resource if span.resource in self._units else f"{span.resource} {span.server}"

@@ -26,6 +26,7 @@ from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.trainer import EpochRecord, Trainer, TrainResult
 from harness.command_line import parsed, parser_of
@@ -112,13 +113,13 @@ def overhead(epochs: int) -> None:
     for intervals in (1, 16):
         parts = take_apart(gcn(data, 16))
         pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(mode="no-pipe", intervals=intervals))
-        run = pipeline.start(parts.params, None, parts.state)
+        spans: list[Span] = []
+        run = pipeline.start(parts.params, None, parts.state, trace=spans.append)
         run.run_epoch()
         inside, around = [], []
         for _ in range(epochs):
-            before = len(run.spans)
+            spans.clear()
             seconds = run.run_epoch().seconds
-            spans = run.spans[before:]
             busy = sum(span.end - span.start for span in spans)
             inside.append(1e6 * busy / len(spans))
             around.append(1e6 * (seconds - busy) / len(spans))

@@ -10,8 +10,7 @@ the means of the first tenth and of the last tenth of the time after the warm-up
 through all samples after it. In the end SIGTERM comes: the run has to end by itself, with its last epoch saved and nothing
 left behind.
 
-The exit status is 1 if anything grew by more than 5 %, or the end was another one. Linux only. Traces are left out:
-they are kept in memory until a run ends.
+The exit status is 1 if anything grew by more than 5 %, or the end was another one. Linux only.
 """
 
 from __future__ import annotations
@@ -36,14 +35,6 @@ MOST_GROWTH = 0.05
 _TENTH = 10
 _MIB = 2**20
 _END_SECONDS = 120.0
-# The command, whose timeline records nothing.
-_TRAINER = """
-import sys
-from dorylax.pipeline.engine import Pipeline
-Pipeline.start.__kwdefaults__["trace"] = False
-from dorylax.cli import main
-sys.exit(main())
-"""
 
 Sample = Mapping[str, float]
 """What was held at a time, by name; sizes in MiB."""
@@ -141,7 +132,7 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[list[float], list[S
         "train.checkpoint_every": options.checkpoint_every,
     }
     words = [f"{key}={value}" for key, value in settings.items()] + options.settings
-    command = [sys.executable, "-c", _TRAINER, "train", "--epochs=100000", f"--out={run}"]
+    command = [sys.executable, "-m", "dorylax", "train", "--epochs=100000", f"--out={run}"]
     command += [word for setting in words for word in ("--set", setting)]
     said = folder / "errors"
     with said.open("wb") as errors:

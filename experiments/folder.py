@@ -23,6 +23,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
+from dorylax.runs.digest import sealed, unsealed
 from dorylax.runs.directory import SCHEMA
 
 _FILE = "sweep.json"
@@ -51,7 +52,7 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
         conditions: by which its runs were selected.
     """
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
-    write_json(folder / _FILE, content)
+    write_json(folder / _FILE, sealed(content))
 
 
 @contextlib.contextmanager
@@ -72,6 +73,8 @@ def locked(folder: Path) -> Iterator[None]:
                 f"{folder} is in use by {error.holder}, which runs a sweep there: "
                 "wait for it, or give another folder by --out"
             ) from error
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from error  # a full disk comes without a name
         yield
 
 
@@ -110,15 +113,24 @@ def _noted(folder: Path) -> tuple[str, str, list[Condition]]:
             f"{folder} is not the folder of a sweep (it has no {_FILE}): give one that experiments/run.py or dorylax train "
             "has made"
         ) from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
+    except ValueError as error:
+        raise _damage(path, error) from None
     try:
+        content = unsealed(content, without=SCHEMA)
         schema = content["schema"]
         if schema > SCHEMA:
             raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
         conditions = [(str(key), str(value)) for key, value in content["only"]]
         return str(content["name"]), str(content["text"]), conditions
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path} is damaged: delete it, and start the sweep again") from None
+        raise _damage(path, error) from None
+
+
+def _damage(path: Path, reason: Exception) -> ConfigError:
+    return ConfigError(
+        f"{path} is damaged ({reason}): start the sweep, or dorylax train with --resume, again, which writes it anew"
+    )

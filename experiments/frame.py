@@ -96,9 +96,7 @@ def _epochs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame
     import pandas
 
     done = [member for member in members if member[1].status == "done"]
-    histories = [
-        metrics.read(RunDirectory.open(directory(study.folder, outcome.run)).metrics_path) for study, outcome in done
-    ]
+    histories = [metrics.of_run(RunDirectory.open(directory(study.folder, outcome.run))) for study, outcome in done]
     runs = pandas.DataFrame(_identities(done, keys))
     repeated = runs.loc[runs.index.repeat([len(history) for history in histories])].reset_index(drop=True)
     records = list(itertools.chain.from_iterable(histories))

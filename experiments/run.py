@@ -26,6 +26,7 @@ from dorylax.experiments.runner import RunOptions, check_data, error_file
 from dorylax.experiments.sweep import CONFIGS, Run, Sweep, select
 from dorylax.experiments.sweep_file import load
 from dorylax.experiments.table import print_summary
+from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.progress import duration
 from dorylax.observers.tensorboard import load_library
@@ -82,6 +83,7 @@ def command(
     Each run has a directory under DIR/runs. Finished runs are not repeated, so an interrupted sweep resumes when you
     start it again. DIR/results.csv has one row per run, DIR/report.html shows them.
     """
+    check_process()
     if show_list:
         _list()
         return 0
@@ -164,6 +166,8 @@ def _run(sweep: Sweep, folder: Path, jobs: int | None, options: RunOptions, *, w
     known = known_outcomes(sweep, folder)
     todo = [outcome.run for outcome in known.values() if outcome.status != "done"]
     at_a_time = _jobs(todo, jobs)
+    for pipeline in {run.config.pipeline for run in todo if run.config.single.memory == "check"}:
+        check_process(pipeline, at_a_time=at_a_time)
     took = known_seconds(known.values())
     seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, took)) is not None}
     with SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress:

@@ -22,6 +22,7 @@ from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.watcher import RunObserver, Watcher
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
+from dorylax.runs import metrics
 from dorylax.runs.differences import differences
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.user_code.lines import in_one_sentence, user_line
@@ -75,6 +76,7 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
                     f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it"
                 )
             if found.complete and not changed:
+                metrics.of_run(found)  # so that one that is damaged is written anew, too
                 return RunOutcome(run, "done", found.summary or {}, environment=found.environment)
     except RunDirectoryError as error:
         return RunOutcome(run, "failed", error=str(error))

@@ -19,6 +19,7 @@ Update = Literal["per_epoch", "per_interval"]
 FreshnessOf = Literal["all", "server"]
 Prediction = Literal["none", "linear", "optimizer"]
 ClockKind = Literal["real", "virtual"]
+TraceKind = Literal["off", "sample", "full"]
 
 ASYNC_DEFAULTS = {"staleness": 1, "freshness": 0.8, "predict_weights": "optimizer"}
 """What is filled in with `async`; in the other modes these settings say nothing and stay null."""
@@ -129,6 +130,11 @@ class PipelineConfig(Section):
         default=None,
         description="continue synchronously once validation accuracy is at most this far below `train.target_accuracy` "
         "(0.01: one point; async only); null: never",
+    )
+    trace: TraceKind = Field(
+        default="sample",
+        description="which epochs' tasks are in the run directory's trace.json; sample: all at first, then fewer and fewer, "
+        "in 128 MiB at most; full: all, however many bytes that takes; off: none",
     )
     tensor: InstanceOf[TensorConfig] = TensorConfig()
 

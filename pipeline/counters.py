@@ -22,7 +22,7 @@ class Counters:
         retries: calls of tensor tasks that failed.
         rows_by_lag: different rows that intervals have read through edges, in epochs after the first, by how many epochs
             they were behind their reader: "0" for rows of its own epoch, "-1" for such of the next.
-        relaunches: tensor tasks that were called once more beside a call that was late.
+        relaunches: calls of tensor tasks that were begun beside one that was late, without those that were throttled.
         late: answers that came when there was one already.
         throttled: calls that were refused because there were too many at a time, and were made again.
         pulls_held: pulls of weights that waited for the newest ones, because gradients oscillated or were too few to tell.

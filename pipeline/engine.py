@@ -29,7 +29,7 @@ from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.parameters.workers import ParameterWorkers
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.progress import Progress
-from dorylax.pipeline.recorder import Recorder
+from dorylax.pipeline.recorder import Recorder, Trace
 from dorylax.pipeline.resources import Resources, cores, shares
 from dorylax.pipeline.run import PipelineRun, drain_calls
 from dorylax.pipeline.saved import Saved, remembered, restore_buffers, restore_controller, steadiness
@@ -135,7 +135,7 @@ class Pipeline:
         *,
         epoch: int = 0,
         saved: Saved | None = None,
-        trace: bool = True,
+        trace: Trace | None = None,
     ) -> PipelineRun:
         """Makes the servers, computes what is computed once, and puts every interval before the gate.
 
@@ -146,7 +146,8 @@ class Pipeline:
             epoch: the first that is trained.
             saved: what `PipelineRun.save` gave at that epoch; without it, an asynchronous run fills its ghosts by a
                 synchronous epoch.
-            trace: keep what every task did, for `PipelineRun.trace_events`.
+            trace: called with the span of every task, about in the order in which they end. With `saved`, what is computed
+                once is left out, which the process before has traced, and times go on from there.
 
         Returns:
             The run, to be closed by whoever asked for it.
@@ -162,7 +163,8 @@ class Pipeline:
         sizes = stage_sizes(self.pieces, config.edge_chunk)
         # Compiled before the clock starts: bills are read from it.
         functions = self.prepared.functions(sizes, of_workers=config.tensor.backend == "inline")
-        recorder = Recorder({step.index: step.label for step in self.prepared.plan.steps}, trace=trace)
+        labels = {step.index: step.label for step in self.prepared.plan.steps}
+        recorder = Recorder(labels, trace if saved is None else None)
         with contextlib.ExitStack() as unfinished:
             # Closed last: tasks may use the backend until the clock has ended them.
             backends = unfinished.enter_context(contextlib.ExitStack())
@@ -219,7 +221,10 @@ class Pipeline:
             if saved is not None:
                 if saved.record["synchronous"]:
                     progress.synchronise(parameters.synchronise)
-                seconds_before = _restore(saved, clock, hosts, recorder)
+                seconds_before = _restore(saved, clock, hosts)
+                recorder.go_on(
+                    saved.record["counters"], trace, seconds_before
+                )  # what is computed once was counted then
             for host in hosts:
                 host.begin(driver, epoch)
             return PipelineRun(
@@ -315,9 +320,8 @@ class Pipeline:
         return Driver(self.prepared.plan, self.prepared.driver, free, streams=streams, seed=self.seed)
 
 
-def _restore(saved: Saved, clock: Clock, hosts: Sequence[GraphHost], recorder: Recorder) -> float:
+def _restore(saved: Saved, clock: Clock, hosts: Sequence[GraphHost]) -> float:
     """Brings back what was saved; gives the seconds of the processes before this one, less what the clock shows."""
-    recorder.counters.restore(saved.record["counters"])  # what is computed once was counted then
     servers = [host.server for host in hosts]
     restore_buffers(saved, servers)
     for server, record in zip(servers, saved.record["controllers"], strict=True):

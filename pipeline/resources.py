@@ -1,4 +1,4 @@
-"""How many threads, slots and processes a pipeline uses: what is given, or this machine's cores, or the cluster's."""
+"""How many threads, slots and processes a run uses: what is given, or this machine's cores, or the cluster's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from dorylax.pipeline.config import PipelineConfig
 
 _FUNCTIONS = 100
 """Of AWS Lambda at a time: with what Dorylus begins (OSDI '21, section 6)."""
+
+
+# Threads that a run on tiny data has at its peak, of XLA, of the storage of checkpoints, and of Python: 24 on one core and
+# 31 on two, 5 more with a pipeline; in each worker process 17 and 19. One fewer is an abort inside XLA.
+_THREADS, _THREADS_PER_CORE = 20, 8
+_WORKER_THREADS, _WORKER_THREADS_PER_CORE = 18, 2
+_PIPELINE_THREADS = 4
 
 
 class Resources(NamedTuple):
@@ -47,6 +54,25 @@ class Resources(NamedTuple):
         threads = config.graph_threads or max(1, rest // config.servers)
         slots = tensor.slots or max(1, -(-workers // config.servers) if workers else cores // config.servers)
         return cls(threads, slots, workers)
+
+
+def most_threads(config: PipelineConfig | None) -> int:
+    """How many threads a run may have at a time, with those of its worker processes.
+
+    Args:
+        config: of its pipeline; None where one machine trains.
+    """
+    here = cores()
+    most = _THREADS + _THREADS_PER_CORE * here
+    if config is None:
+        return most
+    most += _PIPELINE_THREADS
+    if config.clock == "virtual":  # all its threads of servers are simulated
+        return most
+    found = Resources.of(config, None, here)
+    most += config.servers * (found.graph_threads + found.slots) + found.workers
+    processes = 0 if config.tensor.backend == "aws" else found.workers
+    return most + processes * (_WORKER_THREADS + _WORKER_THREADS_PER_CORE * here)
 
 
 def shares(room: int, servers: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
 from dorylax.clock import Clock
 from dorylax.cost import Bill, Cluster
@@ -15,7 +15,6 @@ from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_known
-from dorylax.pipeline.timeline import Span
 from dorylax.program.model.base import Tree
 
 
@@ -51,7 +50,7 @@ class PipelineRun:
         hosts: of the graph servers, in order.
         parameters: the parameter servers.
         progress: what has been done, and what may be.
-        recorder: what was counted and traced.
+        recorder: what was counted.
         prices: what the run is billed as; None where it costs nothing.
         epoch: the first that is trained.
         begun: the clock's seconds when it began: 0 if the time for what is computed once is included.
@@ -143,15 +142,6 @@ class PipelineRun:
         arrays = {} if synchronous else save_buffers(servers) | save_known(self._parameters.newest())
         self._parameters.forget()  # as the run does that goes on from what is saved
         return Saved(arrays, record)
-
-    def trace_events(self) -> list[dict[str, Any]]:
-        """Chrome trace events of all tasks since the start."""
-        return self._recorder.timeline.events()
-
-    @property
-    def spans(self) -> list[Span]:
-        """The same as spans."""
-        return self._recorder.timeline.spans
 
     def counters(self) -> dict[str, float | int]:
         """How much the run has done: `Counters`, and in virtual time its seconds."""

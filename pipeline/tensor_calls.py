@@ -48,11 +48,12 @@ def make_backend(
 def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepared, clock: Clock) -> Backend:
     """A backend outside this process."""
     # Late: runs without workers need no sockets.
-    from dorylax.pipeline.invokers import make_data_server, make_invoker
+    from dorylax.pipeline.invokers import check_descriptors, make_data_server, make_invoker
     from dorylax.serverless.backends.remote import RemoteBackend
     from dorylax.serverless.data.keys import RunKeys
 
     tensor, stages = config.tensor, prepared.artefacts
+    check_descriptors(tensor, resources.workers, servers=config.servers, parameter_servers=config.parameter_servers)
     locate = _publish(tensor, stages.artefacts)
     keys = RunKeys.make()
     with contextlib.ExitStack() as unfinished:

@@ -10,6 +10,7 @@ import click
 
 from dorylax.cli.overrides import collect
 from dorylax.durable import write_file
+from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
 
@@ -40,6 +41,8 @@ def describe(
     """
     given = collect(file, {"data.name": data, "model.name": model}, settings)
     _check_svg(svg)
+
+    check_process()
 
     from dorylax.config import RunConfig
     from dorylax.program import PASSES, DataSpec, optimise, trace

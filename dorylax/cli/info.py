@@ -12,6 +12,7 @@ from rich.table import Table
 from dorylax.cli.overrides import collect as overrides
 from dorylax.config import RunConfig
 from dorylax.memory.limit import physical_bytes
+from dorylax.memory.process_limits import check_process
 from dorylax.pipeline.resources import cores
 from dorylax.runs.environment import environment
 from dorylax.settings.errors import ConfigError
@@ -30,6 +31,7 @@ def info(*, data: str | None, model: str | None, settings: tuple[str, ...], file
     With --data, or a file that names the data, it shows what a run of `dorylax train` with these options would hold in
     memory, phase by phase, and whether that fits. Nothing is loaded, generated or trained.
     """
+    check_process()
     if data is not None or file is not None:
         config = RunConfig.resolve(overrides(file, {"data.name": data, "model.name": model}, settings))
 

@@ -16,6 +16,7 @@ from dorylax.cli.overrides import collect
 from dorylax.config import RunConfig
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
+from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_json, print_table
 
@@ -69,6 +70,8 @@ def partition(
     """
     given = collect(file, {"data.name": data}, settings)
     given_widths = _widths(widths)
+
+    check_process()
 
     from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make

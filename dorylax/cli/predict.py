@@ -9,6 +9,7 @@ import click
 
 from dorylax.cli.overrides import parse_value
 from dorylax.config import RunConfig
+from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import RunDirectory
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import percent, print_json
@@ -26,6 +27,7 @@ def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | Non
     """Predict with a trained model: the parameters of its best epoch, without dropout."""
     if out is not None and out.suffix not in _SUFFIXES:
         raise ConfigError(f"--out must end in .npz or .csv, got {str(out)!r}")
+    check_process()
     path = choose_run(folder, seed)
     config = _config(path)
     if data is not None:

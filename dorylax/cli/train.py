@@ -17,6 +17,7 @@ from dorylax.experiments.names import data_name, title
 from dorylax.experiments.sweep import SEED
 from dorylax.experiments.sweep_file import one_setting
 from dorylax.folder_lock import LOCK
+from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import is_leftover
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
@@ -59,6 +60,9 @@ def train(
     if data is not None and data.endswith(".npz") and Path(data).is_file():
         data = str(Path(data).absolute())  # so that `dorylax predict` finds it from any folder
     given = collect(file, {"data.name": data, "model.name": model, "train.epochs": epochs}, settings)
+    checked = given.get("single.memory") != "ignore"
+    if checked:
+        check_process()
     count = _seed_count(seeds)
     config = RunConfig.resolve(given)
     first, name = config.train.seed, f"{data_name(config)}-{config.model.name}"
@@ -67,6 +71,9 @@ def train(
     folder = None if no_save else (out or _default_folder(name))
     if folder is not None:
         _check_folder(folder, resume)
+
+    if checked:
+        check_process(config.pipeline)
 
     from dorylax.cli.seeds import results, train_seeds
     from dorylax.experiments.table import print_summary

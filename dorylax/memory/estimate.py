@@ -99,7 +99,11 @@ class Estimate:
         }
 
 
-_OWNERS = {"machine": "this machine", "cgroup": "the control group of this process"}
+_OWNERS = {
+    "machine": "this machine",
+    "cgroup": "the control group of this process",
+    "address space": "the address space of this process (ulimit -v)",
+}
 
 
 def gibibytes(size: int) -> str:

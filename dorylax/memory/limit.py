@@ -1,10 +1,27 @@
-"""What this process may use: the machine's memory, or its control group's where that is less; and what it uses now."""
+"""What this process may use: the machine's memory, its control group's or its address space where that is less; threads.
+
+And what it uses now.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 from pathlib import Path
 from typing import NamedTuple
+
+from dorylax.pipeline.resources import cores
+
+# What a run on tiny data maps at its peak, and fails without, by an abort inside XLA: 1,723 MiB on one core and 1,838 on
+# two; with a pipeline 85 more. Of that 425 MiB are resident.
+_MAPPED_BYTES = 1792 * 2**20
+_MAPPED_BYTES_PER_CORE = 128 * 2**20
+_LIBRARIES_BYTES = 400 * 2**20
+_USUAL_STACK_BYTES = 8 * 2**20
+
+# Capabilities that the limit of a user's processes does not bind, as bits of CapEff in /proc/self/status.
+_SYS_ADMIN, _SYS_RESOURCE = 21, 24
 
 
 class Limit(NamedTuple):
@@ -12,7 +29,8 @@ class Limit(NamedTuple):
 
     Attributes:
         bytes: how much.
-        source: "machine": all there is; "cgroup": a container's or a job's share.
+        source: "machine": all there is; "cgroup": a container's or a job's share; "address space": what a limit of the
+            process (`ulimit -v`) leaves beside what libraries and threads map and do not hold.
     """
 
     bytes: int
@@ -20,7 +38,7 @@ class Limit(NamedTuple):
 
 
 def memory_limit(root: Path = Path("/")) -> Limit | None:
-    """The least of physical memory and the limits of the process' control group and those above it.
+    """The least of physical memory, the limits of the process' control group and those above it, and its address space.
 
     Args:
         root: where `proc` and `sys` lie.
@@ -31,6 +49,8 @@ def memory_limit(root: Path = Path("/")) -> Limit | None:
     found = [Limit(physical, "machine")] if (physical := physical_bytes()) is not None else []
     if (group := cgroup_bytes(root)) is not None:
         found.append(Limit(group, "cgroup"))
+    if (space := address_space_bytes()) is not None:
+        found.append(Limit(max(0, space - address_space_needed(0) + _LIBRARIES_BYTES), "address space"))
     return min(found, key=lambda limit: limit.bytes, default=None)
 
 
@@ -47,8 +67,79 @@ def cgroup_bytes(root: Path = Path("/")) -> int | None:
 
     Version 1 says "no limit" by a number near 2⁶³, which physical memory is below.
     """
-    limits = [limit for file in _limit_files(root) if (limit := _number(file)) is not None]
-    return min(limits, default=None)
+    files = _limit_files(root, "memory", "memory.max", "memory.limit_in_bytes")
+    return min((limit for file in files if (limit := _number(file)) is not None), default=None)
+
+
+def address_space_bytes() -> int | None:
+    """The limit of this process' address space (`ulimit -v`); None where there is none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def address_space_needed(threads: int) -> int:
+    """What a process that computes with JAX maps at least.
+
+    Args:
+        threads: of the process; stacks count where they are larger than usual (`ulimit -s`).
+    """
+    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    # An unlimited stack is one of 2 MiB for a thread.
+    larger = 0 if stack == resource.RLIM_INFINITY else max(0, stack - _USUAL_STACK_BYTES)
+    return _MAPPED_BYTES + _MAPPED_BYTES_PER_CORE * cores() + threads * larger
+
+
+class ThreadLimit(NamedTuple):
+    """Threads that may still be started.
+
+    Attributes:
+        left: how many.
+        source: "user": of all this user's processes; "cgroup": of a container or a job.
+    """
+
+    left: int
+    source: str
+
+
+def thread_limit(root: Path = Path("/")) -> ThreadLimit | None:
+    """What is left of the user's limit (`ulimit -u`) or of the control groups' (`pids.max`), where that is less.
+
+    Args:
+        root: where `proc` and `sys` lie.
+
+    Returns:
+        The least; None where nothing limits threads.
+    """
+    found = []
+    for file in _limit_files(root, "pids", "pids.max", "pids.max"):
+        most, now = _number(file), _number(file.with_name("pids.current"))
+        if most is not None and now is not None:
+            found.append(ThreadLimit(max(0, most - now), "cgroup"))
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if soft != resource.RLIM_INFINITY and not _above_the_users_limit(root):
+        found.append(ThreadLimit(max(0, soft - _threads_of_user(root)), "user"))
+    return min(found, key=lambda limit: limit.left, default=None)
+
+
+def _above_the_users_limit(root: Path) -> bool:
+    if os.getuid() == 0:
+        return True
+    capabilities = int(_status(root / "proc/self/status").get("CapEff", "0"), 16)
+    return bool(capabilities >> _SYS_ADMIN & 1 or capabilities >> _SYS_RESOURCE & 1)
+
+
+def _threads_of_user(root: Path) -> int:
+    """Of all processes that run as this one's real user."""
+    every = (_status(path) for path in (root / "proc").glob("[0-9]*/status"))
+    mine = (one for one in every if one.get("Uid", "").split()[:1] == [str(os.getuid())])
+    return sum(int(one.get("Threads", "1")) for one in mine)
+
+
+def _status(path: Path) -> dict[str, str]:
+    with contextlib.suppress(OSError):  # it has just ended
+        lines = path.read_text("utf-8", "replace").splitlines()
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {}
 
 
 def resident_bytes() -> int:
@@ -60,8 +151,15 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _limit_files(root: Path) -> list[Path]:
-    """Where limits may be: in the group of each line of /proc/self/cgroup, and in all groups above it."""
+def _limit_files(root: Path, controller: str, name_now: str, name_before: str) -> list[Path]:
+    """Where limits may be: in the group of each line of /proc/self/cgroup, and in all groups above it.
+
+    Args:
+        root: where `proc` and `sys` lie.
+        controller: of version 1.
+        name_now: of the file in version 2.
+        name_before: in version 1.
+    """
     try:
         lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
     except OSError:
@@ -70,9 +168,9 @@ def _limit_files(root: Path) -> list[Path]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            mount, name = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            mount, name = root / "sys/fs/cgroup", name_now
+        elif controller in controllers.split(","):
+            mount, name = root / "sys/fs/cgroup" / controller, name_before
         else:
             continue
         group = mount / path.strip("/")

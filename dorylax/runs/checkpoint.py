@@ -2,7 +2,7 @@
 
     checkpoints/epoch-00000012/arrays/        Orbax: every array, by group and name
     checkpoints/epoch-00000012/record.json    plain values beside them, and each array's shape and dtype
-    checkpoints/epoch-00000012/manifest.json  size and SHA-256 of every file above
+    checkpoints/epoch-00000012/manifest.json  size and SHA-256 of every file above, and its own digest
 
 A checkpoint comes into being by one rename, after everything in it is on disk. One whose files do not match its
 manifest is refused and the one before is used. What is saved, and whether it fits a model, is the trainer's business.
@@ -25,6 +25,7 @@ import numpy as np
 
 from dorylax.durable import leftover_of, remove_folder, write_folder, write_json
 from dorylax.errors import DorylaxError
+from dorylax.runs.digest import sealed, unsealed
 
 SCHEMA = 1
 
@@ -128,8 +129,9 @@ class Checkpoints:
         # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
         except (OSError, ValueError, RuntimeError) as error:
             left = [str(self.path(number)) for number in self.epochs() if number not in self._damaged]
+            reason = " ".join(str(error).split())  # those of storage backends may have many lines
             raise CheckpointError(
-                f"the checkpoint after {epochs} epochs could not be written to {self._folder}: {error}. "
+                f"the checkpoint after {epochs} epochs could not be written to {self._folder}: {reason}. "
                 + (f"The one before is untouched: {left[-1]}" if left else "There is no earlier one")
             ) from error
         self._damaged.discard(epochs)
@@ -199,7 +201,7 @@ def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any])
     listing = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files
     }
-    write_json(folder / "manifest.json", {"schema": SCHEMA, "files": listing})
+    write_json(folder / "manifest.json", sealed({"schema": SCHEMA, "files": listing}))
 
 
 def _read(folder: Path, epochs: int) -> Checkpoint:
@@ -207,6 +209,8 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
 
     _verify(folder)
     content = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+    if content["epochs"] != epochs:
+        raise _DamagedError(f"it is of {content['epochs']} epochs, not of {epochs}: its folder was renamed")
     shapes = content["arrays"]
     stored = {
         group: {
@@ -232,13 +236,14 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
 def _verify(folder: Path) -> None:
     """Raises `_DamagedError` unless every file is exactly as it was written."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        files = {str(name): (spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
+        # Its digest first: whatever is wrong in a manifest that was not written so is damage, not another version.
+        manifest = unsealed(json.loads((folder / "manifest.json").read_text(encoding="utf-8")), without=SCHEMA)
         schema = manifest["schema"]
+        if schema != SCHEMA:
+            raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
+        files = {str(name): (spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _DamagedError(f"its manifest cannot be read: {error}") from error
-    if schema != SCHEMA:
-        raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
     if "record.json" not in files:
         raise _DamagedError("its manifest does not list record.json")
     for name, (size, digest) in files.items():

@@ -4,7 +4,7 @@
     RUN/environment.json   what it ran on
     RUN/metrics.jsonl      one line per epoch (`dorylax.runs.metrics`)
     RUN/summary.json       the results, once it has ended
-    RUN/trace.json         the tasks of a pipeline, once it has ended
+    RUN/trace.json         the tasks of a pipeline (`dorylax.runs.trace`)
     RUN/checkpoints/       `dorylax.runs.checkpoint`
     RUN/.lock              while a process trains there (`dorylax.folder_lock`)
 
@@ -17,7 +17,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -27,12 +29,14 @@ from dorylax import durable
 from dorylax.errors import DorylaxError
 from dorylax.folder_lock import LOCK, FolderHeldError, locked
 from dorylax.runs.differences import differences, listed
+from dorylax.runs.digest import DigestError, digest_of, sealed, unsealed
 from dorylax.runs.environment import environment
 from dorylax.settings.strict_yaml import dump
 
 SCHEMA = 1
 
 _COMPLETE = ("epochs", "target", "patience")
+_DIGEST_LINE = re.compile(r"[^\n]*digest ([0-9a-f]{16})")
 _FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json", "trace.json", "results.json")
 
 
@@ -51,6 +55,26 @@ class RunDirectoryAccessError(RunDirectoryError):
     """The file system refuses to read or write: a full disk, a folder without permission."""
 
     user_error: ClassVar[bool] = False
+
+
+@final
+class DamagedFileError(RunDirectoryError):
+    """A file whose content is not what was written. Going on with the run writes it anew."""
+
+    user_error: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, path: Path, reason: object) -> DamagedFileError:
+        """For a file that the checkpoint of its run knows all of."""
+        return cls(
+            f"{path} is damaged ({_one_line(reason)}): go on with the run, which writes it anew from its checkpoint "
+            "(the same command with --resume, or the same sweep again)"
+        )
+
+
+@final
+class RunDirectoryWarning(UserWarning):
+    """A file of a run was edited or damaged, and the run goes on without it."""
 
 
 @final
@@ -84,9 +108,24 @@ class RunDirectory:
 
     @classmethod
     def claim(
-        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, free: Collection[str] = ()
+        cls,
+        path: str | os.PathLike[str],
+        config: Mapping[str, Any],
+        *,
+        free: Collection[str] = (),
+        resume: bool = False,
     ) -> RunDirectory:
         """The first half of `create`: all its checks, and nothing changed; `write_start` is the second.
+
+        Args:
+            path: as for `create`.
+            config: as for `create`.
+            free: as for `create`.
+            resume: whether the caller compares the run with its checkpoint, if there is one: a configuration that was
+                edited or damaged is then passed over.
+
+        Warns:
+            RunDirectoryWarning: it was passed over.
 
         Raises:
             RunDirectoryError: there is something else at the path, or a run of another configuration.
@@ -98,7 +137,19 @@ class RunDirectory:
                 raise RunDirectoryError(
                     f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
                 )
-            changed = differences(run.config, _plain(config))
+            try:
+                there = run.config
+            except DamagedFileError:
+                if not resume or not run.checkpoints_path.is_dir():
+                    raise
+                warnings.warn(
+                    f"{run.config_path} is not as it was written, and is written anew from the settings given now: its run "
+                    f"is known by its checkpoint. (To train with other settings, give a copy of it by --config.)",
+                    RunDirectoryWarning,
+                    stacklevel=2,
+                )
+                return run
+            changed = differences(there, _plain(config))
             if changed.keys() - set(free):
                 raise RunDirectoryError(
                     f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
@@ -115,8 +166,8 @@ class RunDirectory:
         _guarded(self.path.mkdir, parents=True, exist_ok=True)
         for entry in filter(is_leftover, _entries(self.path)):
             _guarded(entry.unlink, missing_ok=True)
-        write_text(self.config_path, dump({"schema": SCHEMA, **_plain(config)}))
-        _guarded(durable.write_json, self.environment_path, {"schema": SCHEMA, **environment()})
+        write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
+        _guarded(durable.write_json, self.environment_path, sealed({"schema": SCHEMA, **environment()}))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
@@ -165,30 +216,37 @@ class RunDirectory:
         """The configuration in config.yaml, without its schema number.
 
         Raises:
+            DamagedFileError: edited or damaged.
             RunDirectoryError: unreadable, or of a newer schema.
         """
         try:
-            content = yaml.safe_load(self.config_path.read_text(encoding="utf-8"))
+            text = self.config_path.read_text(encoding="utf-8")
+            written = _DIGEST_LINE.match(text)
+            content = yaml.safe_load(text)
         except OSError as error:
             raise RunDirectoryAccessError(f"{self.config_path} cannot be read: {error}") from error
         except (ValueError, yaml.YAMLError) as error:
-            raise RunDirectoryError(f"{self.config_path} cannot be read: {' '.join(str(error).split())}") from error
+            raise _config_damage(self.config_path, error) from error
+        if written is not None and (not isinstance(content, dict) or written[1] != _digest(content)):
+            raise _config_damage(self.config_path, "its digest is of other values")
         return _checked(content, self.config_path)
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """The results in summary.json, without its schema number; None while the run has not ended.
+        """The results in summary.json, without schema number and digest; None while the run has not ended.
 
         Raises:
+            DamagedFileError: its content is not what was written.
             RunDirectoryError: unreadable, or of a newer schema.
         """
         return _read_json(self.summary_path) if self.summary_path.is_file() else None
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the run ran on, from environment.json, without its schema number.
+        """What the run ran on, from environment.json, without schema number and digest.
 
         Raises:
+            DamagedFileError: its content is not what was written.
             RunDirectoryError: missing, unreadable, or of a newer schema.
         """
         return _read_json(self.environment_path)
@@ -200,18 +258,8 @@ class RunDirectory:
         return summary is not None and summary.get("stopped") in _COMPLETE
 
     def write_summary(self, fields: Mapping[str, Any]) -> None:
-        """Writes summary.json: the schema number, then these fields."""
-        _guarded(durable.write_json, self.summary_path, {"schema": SCHEMA, **fields})
-
-    def write_trace(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Writes trace.json: events of Chrome's trace format, a line each, as Perfetto opens them.
-
-        Raises:
-            ValueError: a value that JSON does not know (NaN, infinity).
-            RunDirectoryAccessError: the file system refuses.
-        """
-        lines = ",\n".join(json.dumps(event, allow_nan=False, separators=(",", ":")) for event in events)
-        write_text(self.trace_path, f'{{"schema": {SCHEMA}, "displayTimeUnit": "ms", "traceEvents": [\n{lines}\n]}}\n')
+        """Writes summary.json: the schema number, these fields, their digest. The last file of a run: it says complete."""
+        _guarded(durable.write_json, self.summary_path, sealed({"schema": SCHEMA, **fields}))
 
     def remove_summary(self) -> None:
         """Takes an earlier summary away, when the run goes on."""
@@ -278,7 +326,12 @@ def _read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
     except ValueError as error:
-        raise RunDirectoryError(f"{path} cannot be read: {error}") from error
+        raise DamagedFileError.of(path, error) from error
+    if isinstance(content, dict):
+        try:
+            content = unsealed(content, without=SCHEMA)
+        except DigestError as error:
+            raise DamagedFileError.of(path, error) from None
     return _checked(content, path)
 
 
@@ -291,6 +344,33 @@ def _checked(content: Any, path: Path) -> dict[str, Any]:
             f"{path} has schema {content['schema']}, this version of dorylax reads up to {SCHEMA}: update dorylax"
         )
     return {key: value for key, value in content.items() if key != "schema"}
+
+
+def _config_text(content: Mapping[str, Any]) -> str:
+    """config.yaml. Its digest is in a comment, so that the file and edited copies of it are configurations for --config."""
+    return (
+        f"# Written by dorylax with the digest {digest_of(content)} of its values. Leave it as it is:\n"
+        f"# to train with other settings, edit a copy and give that by --config.\n{dump(content)}"
+    )
+
+
+def _config_damage(path: Path, reason: object) -> DamagedFileError:
+    return DamagedFileError(
+        f"{path} is not as it was written ({_one_line(reason)}): undo the edit, or go on with the run by the same command "
+        "and settings with --resume, which writes it anew; to train with other settings, give a copy of it by --config"
+    )
+
+
+def _digest(content: dict[str, Any]) -> str | None:
+    """Of what was read from YAML; None where it holds what JSON cannot (a date, say)."""
+    try:
+        return digest_of(content)
+    except (TypeError, ValueError):
+        return None
+
+
+def _one_line(reason: object) -> str:
+    return " ".join(str(reason).split())
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:

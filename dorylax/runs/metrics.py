@@ -1,7 +1,7 @@
 """metrics.jsonl: one line of strict JSON per epoch, written as it happens, read back as `EpochRecord`.
 
-Each line has `"schema": 1` and exactly the fields of `EpochRecord`. The file never holds an epoch that a resumed run
-will train again: on resume it is rewritten from the checkpoint's history.
+Each line has `"schema": 2`, exactly the fields of `EpochRecord`, and its digest; those of schema 1 had none. The file
+never holds an epoch that a resumed run will train again: on resume it is rewritten from the checkpoint's history.
 """
 
 from __future__ import annotations
@@ -11,8 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from dorylax.runs.directory import SCHEMA, RunDirectoryAccessError, RunDirectoryError, write_text
+from dorylax.runs.digest import DigestError, sealed, unsealed
+from dorylax.runs.directory import (
+    DamagedFileError,
+    RunDirectory,
+    RunDirectoryAccessError,
+    RunDirectoryError,
+    write_text,
+)
 from dorylax.runs.result import EpochRecord, TrainResult
+
+SCHEMA = 2
+_WITHOUT_DIGESTS = 1
 
 
 @final
@@ -48,32 +58,49 @@ class MetricsWriter:
         """Nothing: every line is already out."""
 
 
+def of_run(run: RunDirectory) -> list[EpochRecord]:
+    """All epochs of a run that has ended, as many as its summary says.
+
+    Raises:
+        RunDirectoryError: as `read`; or there are more or fewer.
+    """
+    records, epochs = read(run.metrics_path), (run.summary or {}).get("epochs")
+    if epochs is not None and len(records) != epochs:
+        raise DamagedFileError.of(run.metrics_path, f"{len(records)} of {epochs} epochs are there")
+    return records
+
+
 def read(path: Path) -> list[EpochRecord]:
     """The epochs in a metrics.jsonl, in order.
 
     A last line without its newline (the process was killed while writing) is left out.
 
     Raises:
-        RunDirectoryError: unreadable, a damaged line, or a newer schema; names the line.
+        RunDirectoryError: unreadable, a damaged line, an epoch missing, or a newer schema; names the line.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
     except UnicodeDecodeError as error:
-        raise RunDirectoryError(f"{path} cannot be read: {error}") from error
-    records = []
+        raise DamagedFileError.of(path, error) from error
+    records: list[EpochRecord] = []
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
-            fields = json.loads(line)
+            fields = unsealed(json.loads(line), without=_WITHOUT_DIGESTS)
             schema = fields.pop("schema")
-            if schema != SCHEMA:
-                raise ValueError(f"schema {schema}, this version of dorylax reads {SCHEMA}")
+            if schema > SCHEMA:
+                raise RunDirectoryError(
+                    f"{path}, line {number}, has schema {schema}, this version of dorylax reads up to {SCHEMA}: "
+                    "update dorylax"
+                )
             records.append(EpochRecord.from_dict(fields))
+            if records[-1].epoch != number - 1:
+                raise DigestError(f"it is of epoch {records[-1].epoch}, not {number - 1}")
         except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise RunDirectoryError(f"{path}, line {number}: {error}") from error
+            raise DamagedFileError.of(path, f"line {number}: {error}") from error
     return records
 
 
 def _line(record: EpochRecord) -> str:
-    return json.dumps({"schema": SCHEMA, **record.to_dict()}, allow_nan=False) + "\n"
+    return json.dumps(sealed({"schema": SCHEMA, **record.to_dict()}), allow_nan=False) + "\n"

@@ -96,8 +96,9 @@ def parse(text: str, name: str) -> Document:
         ConfigError: not YAML, or a key twice, or a key that is no text; with file and line.
     """
     lines: dict[Path, int] = {}
-    loader = _Loader(text)
+    loader = None
     try:
+        loader = _Loader(text)  # refuses control characters
         node = loader.get_single_node()
         if node is None:
             return Document(name, None)
@@ -107,12 +108,15 @@ def parse(text: str, name: str) -> Document:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
         raise ConfigError(f"{place}: not valid YAML: {error.problem or error.context}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: not valid YAML: it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def dump(value: Any) -> str:

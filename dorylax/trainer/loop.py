@@ -92,6 +92,7 @@ class TrainingLoop:
                 record = run_epoch(runner, evaluation, self.train, loop)
             except TrainingError as error:
                 result = self._end(loop, "diverged", first_epoch)
+                self._summarise(result)
                 raise TrainingError(str(error), result) from None
             for observer in observers:
                 observer.epoch(record)
@@ -100,16 +101,20 @@ class TrainingLoop:
                 last = runner.drain(loop.epochs) if last is None else last
                 stopped = "signal" if loop.epochs >= last else None
             if stopped is None and files is not None and self.train.saves(record.epoch):
-                loop.carried = runner.carried()
+                loop.carried, loop.report = runner.carried(), runner.report()
                 files.save(loop)
         result = self._end(loop, stopped, first_epoch)
         for observer in observers:
             observer.finished(result)
+        self._summarise(result)
         return result
 
     def _end(self, loop: LoopState, stopped: Stopped, first_epoch: int) -> TrainResult:
         """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
         runner, files = self.runner, self.files
+        report = runner.report()
+        if report is not None:  # else nothing was trained now, and the checkpoint says how the run was
+            loop.report = report
         params, state = (to_host(tree) for tree in loop.chosen)
         self.trained(loop, params, state)
         if files is not None:
@@ -125,14 +130,17 @@ class TrainingLoop:
             metric=self.functions.objective.metric,
             first_epoch=first_epoch,
             passes=runner.passes,
-            pipeline=runner.report(),
+            pipeline=loop.report,
             state=state,
         )
         if files is not None:
-            files.summarise(result, self.train.seed)
-            if (events := runner.trace()) is not None:
-                files.directory.write_trace(events)
+            runner.finish()
         return result
+
+    def _summarise(self, result: TrainResult) -> None:
+        """Writes summary.json, by which a run is complete: after everything else, what observers write included."""
+        if self.files is not None:
+            self.files.summarise(result, self.train.seed)
 
     def _stop_reason(self, loop: LoopState) -> Stopped | None:
         return stop_reason(self.train, loop.history, None if loop.best is None else loop.best.epoch)

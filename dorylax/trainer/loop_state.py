@@ -48,6 +48,7 @@ class LoopState:
         timings: seconds so far, over all processes of the run.
         diverged: the last step gave NaN or infinity; such a state can be looked at but not trained on.
         carried: what the runner had besides when this state was saved; None where it had nothing.
+        report: what a summary would have said then about how the epochs were run; None where there was nothing to say.
     """
 
     params: Tree
@@ -61,6 +62,7 @@ class LoopState:
     timings: Timings = dataclasses.field(default_factory=Timings)
     diverged: bool = False
     carried: Carried | None = None
+    report: dict[str, Any] | None = None
 
     @property
     def epochs(self) -> int:

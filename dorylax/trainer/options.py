@@ -19,6 +19,7 @@ _FREE = frozenset(
         "train.checkpoint_every",
         "single.order",
         "single.memory",
+        "pipeline.trace",
     }
 )
 # Where and how many tasks run at a time; in virtual time that is the cluster's speed. Two change how sums are formed.

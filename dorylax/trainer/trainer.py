@@ -340,7 +340,10 @@ class Trainer:
         _ = self._machine.order  # an order that cannot be is refused before anything runs
         if self._pipeline is not None:
             loss = self._functions.objective.rows
-            return PipelineRunner(self._parts, self.data, self._optimizer, self._pipeline, self.options, loss=loss)
+            trace = None if self.run_directory is None else RunDirectory(self.run_directory).trace_path
+            return PipelineRunner(
+                self._parts, self.data, self._optimizer, self._pipeline, self.options, loss=loss, trace=trace
+            )
         gradient, seconds = self._machine.choose_gradient()
         return SingleRunner(
             self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds

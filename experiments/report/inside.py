@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -64,12 +64,15 @@ def _lag_name(lag: int) -> str:
     return f"{abs(lag)} {'behind' if lag > 0 else 'ahead'}"
 
 
-def breakdown_figure(spans: dict[str, dict[str, float]], name: str) -> NamedFigure | None:
+def breakdown_figure(
+    spans: dict[str, dict[str, float]], name: str, samples: Mapping[str, tuple[int, int]]
+) -> NamedFigure | None:
     """Where each variant's task time goes, by kind of task: bars of seconds per epoch.
 
     Args:
         spans: seconds per epoch by kind of task, by variant.
         name: for its file.
+        samples: of variants whose trace does not hold all epochs, how many it holds, and how many there were.
     """
     kinds = _ordered(kind for found in spans.values() for kind in found)
     if not kinds:
@@ -102,17 +105,21 @@ def breakdown_figure(spans: dict[str, dict[str, float]], name: str) -> NamedFigu
     return NamedFigure(
         f"{name}tasks",
         "Where task time goes",
-        "Seconds of tasks per epoch, of all servers and functions together. " + "; ".join(parts),
+        f"Seconds of tasks per epoch, of all servers and functions together{_sampled(samples, spans)}. "
+        + "; ".join(parts),
         draw,
     )
 
 
-def timeline_figure(variants: dict[str, list[TimelineTask]], name: str) -> NamedFigure | None:
+def timeline_figure(
+    variants: dict[str, list[TimelineTask]], name: str, samples: Mapping[str, tuple[int, int]]
+) -> NamedFigure | None:
     """What ran when in one epoch of each variant: a row for each lane of each resource of the first server.
 
     Args:
         variants: tasks of an epoch, in seconds since it began.
         name: for its file.
+        samples: as for `breakdown_figure`.
     """
     variants = {variant: tasks for variant, tasks in variants.items() if tasks}
     if not variants:
@@ -154,9 +161,15 @@ def timeline_figure(variants: dict[str, list[TimelineTask]], name: str) -> Named
     title = "What ran when, in one epoch"
     text = (
         f"{title}: tasks of one epoch on the first graph server and the parameter servers, by resource, for "
-        f"{', '.join(variants)}. All have the same scale."
+        f"{', '.join(variants)}{_sampled(samples, variants)}. All have the same scale."
     )
     return NamedFigure(f"{name}timelines", title, text, draw)
+
+
+def _sampled(samples: Mapping[str, tuple[int, int]], shown: Iterable[str]) -> str:
+    """Which traces do not hold all epochs, as the end of a sentence."""
+    told = [f"{samples[name][0]} of the {samples[name][1]} epochs of {name}" for name in shown if name in samples]
+    return f" (traces are samples: they hold {', '.join(told)})" if told else ""
 
 
 def _ordered(kinds: Iterable[str]) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
+
+from dorylax.runs.trace import read
 
 _MICRO = 1e-6
 _PARAMETERS = "parameters"
@@ -30,31 +31,51 @@ class TimelineTask(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a trace holds: tasks, and the names of threads by (process, thread)."""
+    """What a trace holds.
 
-    tasks: Sequence[Mapping[str, Any]]
+    Attributes:
+        tasks: events of the phase "X"; may be gone through again and again.
+        lanes: the names of threads by (process, thread).
+    """
+
+    tasks: Iterable[Mapping[str, Any]]
     lanes: Mapping[tuple[int, int], str]
+
+
+@final
+class _Tasks:
+    """Of a file, which may be larger than memory: read anew each time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return (event for event in read(self._path) if event["ph"] == "X")
 
 
 def read_trace(path: Path) -> Trace | None:
     """A run's `trace.json`; None where there is none.
 
     Raises:
-        ValueError: it is not JSON.
+        RunDirectoryError: it is no trace, or cannot be read.
     """
     if not path.is_file():
         return None
-    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     lanes = {
         (event["pid"], event["tid"]): event["args"]["name"]
-        for event in events
+        for event in read(path)
         if event["ph"] == "M" and event["name"] == "thread_name"
     }
-    return Trace([event for event in events if event["ph"] == "X"], lanes)
+    return Trace(_Tasks(path), lanes)
+
+
+def traced_epochs(trace: Trace) -> int:
+    """Of how many epochs it holds tasks."""
+    return len({event["args"]["epoch"] for event in trace.tasks if event["args"]["epoch"] >= 0})
 
 
 def one_epoch(trace: Trace) -> list[TimelineTask]:
-    """The tasks of an epoch that took as long as epochs usually do.
+    """The tasks of an epoch that took as long as those that are traced usually do.
 
     It is the first graph server's, from where its first interval enters the epoch to where its first enters the next. In
     asynchronous runs these are tasks of other epochs too.
@@ -68,7 +89,12 @@ def one_epoch(trace: Trace) -> list[TimelineTask]:
             ends[epoch] = max(ends.get(epoch, 0.0), event["ts"] + event["dur"])
     if not starts:
         return []
-    lengths = {epoch: starts.get(epoch + 1, ends[epoch]) - start for epoch, start in starts.items()}
+    last = max(starts)  # of others, too, nobody knows when the next began, where a sample leaves it out
+    lengths = {
+        epoch: starts.get(epoch + 1, ends[epoch]) - start
+        for epoch, start in starts.items()
+        if epoch + 1 in starts or epoch == last
+    }
     by_length = sorted(lengths, key=lambda epoch: (lengths[epoch], epoch))
     usual = by_length[len(by_length) // 2]
     begin, end = starts[usual], starts[usual] + lengths[usual]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from dorylax.durable import write_file
+from dorylax.durable import write_file, write_folder
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.folder import Study
@@ -19,7 +18,7 @@ from dorylax.experiments.report.inside import breakdown_figure, staleness_figure
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
 from dorylax.experiments.report.tables import comparison_table, markdown, pooled_table, results_table
-from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds
+from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
 from dorylax.runs import metrics
@@ -67,18 +66,19 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         files=[file for study in studies for file in _files(study.sweep)],
         environment=[(name, str(environment[name])) for name in _HOST if environment.get(name) is not None],
     )
-    images = folder / "figures"
-    if images.is_dir():
-        shutil.rmtree(images)
-    images.mkdir(parents=True)
-    for section in sections:
-        for figure in section.figures:
-            write_file(images / f"{figure.name}.svg", figures.svg(figure.draw, WIDE))
-            write_file(images / f"{figure.name}.png", figures.png(figure.draw, WIDE))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_folder(folder / "figures", lambda images: _draw(sections, images))
     write_file(folder / "report.md", _markdown(report))
     path = folder / "report.html"
     write_file(path, render(report))
     return path
+
+
+def _draw(sections: Sequence[Section], images: Path) -> None:
+    for section in sections:
+        for figure in section.figures:
+            write_file(images / f"{figure.name}.svg", figures.svg(figure.draw, WIDE))
+            write_file(images / f"{figure.name}.png", figures.png(figure.draw, WIDE))
 
 
 def _files(sweep: Sweep) -> list[tuple[str, str]]:
@@ -99,7 +99,7 @@ def _argument(sweep: Sweep) -> str:
 
 def _history(study: Study, outcome: RunOutcome) -> RunHistory:
     path = directory(study.folder, outcome.run)
-    return RunHistory(outcome.run, metrics.read(RunDirectory.open(path).metrics_path), outcome.summary)
+    return RunHistory(outcome.run, metrics.of_run(RunDirectory.open(path)), outcome.summary)
 
 
 def _section(title: str, group: Group, study: Study, number: int | None) -> Section:
@@ -120,14 +120,17 @@ def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure 
     """Timelines and where time goes, by the first run of each variant that has a trace."""
     timelines: dict[str, list[TimelineTask]] = {}
     seconds: dict[str, dict[str, float]] = {}
+    samples: dict[str, tuple[int, int]] = {}
     for variant in group.variants:
         trace = None if not variant.runs else read_trace(_directory(folder, variant).trace_path)
         if trace is None:
             continue
         seconds[variant.name] = task_seconds(trace)
+        if (traced := traced_epochs(trace)) < (trained := variant.runs[0].summary["epochs"]):
+            samples[variant.name] = traced, trained
         if len(timelines) < _TIMELINES:
             timelines[variant.name] = one_epoch(trace)
-    return [timeline_figure(timelines, prefix), breakdown_figure(seconds, prefix)]
+    return [timeline_figure(timelines, prefix, samples), breakdown_figure(seconds, prefix, samples)]
 
 
 def _directory(folder: Path, variant: Variant) -> RunDirectory:

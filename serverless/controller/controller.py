@@ -64,7 +64,8 @@ class Controller:
     Attributes:
         limit: as given; its slots may be changed at any time, its cap is this controller's.
         stragglers: as given.
-        relaunched: how many attempts have been begun because another was a straggler.
+        relaunched: how many attempts have been begun because another was a straggler; neither those that never got a slot
+            nor those that were throttled.
 
     Raises:
         ValueError: a number out of range.
@@ -179,13 +180,15 @@ class Controller:
 
     # Beginnings: the callers of these have a slot, or ask for one.
 
-    def _begin(self, race: Race) -> None:
+    def _begin(self, race: Race, *, relaunch: bool = False) -> None:
         """Begins an attempt, which takes over the slot that its task has been given."""
         number, key = race.begun, race.task.key
         name = f"{_named(key)}, attempt {number}"
         call = self._clock.spawn(self._call(race.task, number), name=name)
-        attempt = Attempt(race, number, self._clock.now(), call)
+        attempt = Attempt(race, number, self._clock.now(), call, relaunch)
         race.begun += 1
+        race.relaunches += relaunch
+        self.relaunched += relaunch
         race.live[attempt] = None
         self._live[attempt] = None
         self._held += 1
@@ -196,22 +199,22 @@ class Controller:
         if self.stragglers is not None and race.relaunches < self._relaunches:
             self._watch(self.stragglers, key.stage).add(attempt, (*key, number, _RELAUNCH))
 
-    def _ask(self, race: Race, *, spare: bool) -> None:
+    def _ask(self, race: Race, *, spare: bool, relaunch: bool = False) -> None:
         """Begins an attempt as soon as it gets a slot."""
         if race.asking is not None:
             if spare:
                 return
             race.give_up_asking()  # nothing holds a slot any more: it may queue
         if self.limit.try_acquire():
-            self._begin(race)
+            self._begin(race, relaunch=relaunch)
         else:
             name = f"{_named(race.task.key)}, waiting for attempt {race.begun}"
-            race.asking = self._clock.spawn(self._wait(race, spare=spare), name=name)
+            race.asking = self._clock.spawn(self._wait(race, spare=spare, relaunch=relaunch), name=name)
 
-    async def _wait(self, race: Race, *, spare: bool) -> None:
+    async def _wait(self, race: Race, *, spare: bool, relaunch: bool) -> None:
         await self.limit.acquire(spare=spare)
         race.asking = None
-        self._begin(race)
+        self._begin(race, relaunch=relaunch)
 
     async def _call(self, task: TensorTask, number: int) -> TensorResult | Exception:
         """The result of an attempt, or its exception: raised on a clock, that would end the run."""
@@ -247,7 +250,7 @@ class Controller:
             race.settle(outcome)
         elif isinstance(outcome, TaskThrottledError):
             if self._give_back(attempt, "throttled"):
-                self._throttled(race, starved)
+                self._throttled(attempt, starved)
         elif isinstance(outcome, TaskFailedError):
             if self._give_back(attempt, "failed"):  # else it failed before, by its deadline
                 self._failed(race, outcome)
@@ -286,12 +289,16 @@ class Controller:
         starved.__cause__ = found
         return starved
 
-    def _throttled(self, race: Race, starved: TaskFailedError | None) -> None:
+    def _throttled(self, attempt: Attempt, starved: TaskFailedError | None) -> None:
         """Repeats an attempt that did not begin, unless the task should fail."""
+        race = attempt.race
+        race.relaunches -= attempt.relaunch
+        self.relaunched -= attempt.relaunch
         if starved is not None:
             race.settle(starved)
         elif not race.outcome.done():
-            self._ask(race, spare=race.holds_slots)
+            beside = race.holds_slots
+            self._ask(race, spare=beside, relaunch=attempt.relaunch and beside)
 
     def _abandon(self, race: Race) -> None:
         """Nobody waits for the task any more. Slots are back at once, not when the attempts have noticed."""
@@ -344,10 +351,8 @@ class Controller:
         race = attempt.race
         if race.outcome.done() or race.asking is not None or race.relaunches == self._relaunches:
             return
-        race.relaunches += 1
-        self.relaunched += 1
-        _log.info("%s takes long: called again beside attempt %d", _named(race.task.key), attempt.number)
-        self._ask(race, spare=True)
+        _log.info("%s takes long: it is to be called again beside attempt %d", _named(race.task.key), attempt.number)
+        self._ask(race, spare=True, relaunch=True)
 
 
 def _outcome(found: TensorResult | Exception) -> Outcome:

@@ -19,7 +19,7 @@ class Race:
         outcome: the answer, or what is raised instead.
         begun: how many attempts have been begun.
         failures: how many of them have failed.
-        relaunches: how many of them were begun beside a straggler.
+        relaunches: how many of them were begun beside a straggler, without those that were throttled.
         live: attempts that have not ended, whether they hold a slot or not.
         asking: waits for the slot of the next one.
     """
@@ -53,10 +53,20 @@ class Race:
 @final
 @dataclasses.dataclass(eq=False, slots=True)
 class Attempt:
-    """One call of the backend; it begins with a slot."""
+    """One call of the backend; it begins with a slot.
+
+    Attributes:
+        race: of which task.
+        number: which of its attempts, from 0.
+        start: when it began, in seconds on the clock.
+        call: it.
+        relaunch: whether it was begun beside a straggler.
+        holds_slot: whether it still has its slot.
+    """
 
     race: Race
     number: int
     start: float
     call: asyncio.Task[TensorResult | Exception]
+    relaunch: bool
     holds_slot: bool = True

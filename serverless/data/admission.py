@@ -26,8 +26,9 @@ EVENTS = (
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_MONITOR_STOPPED
 )
-"""The events of a socket that `Handshakes` needs."""
+"""The events of a socket that `Handshakes` and `watch` need."""
 
 
 def protect(socket: zmq.Socket[bytes], keys: RunKeys, transport: str) -> None:

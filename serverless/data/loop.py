@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from dorylax.serverless.data import admission, protocol
+from dorylax.serverless.data.connections import HANDSHAKE_SECONDS, Capacity
 from dorylax.serverless.data.endpoint import Endpoint, Reply
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.refusals import Refusals
+from dorylax.serverless.data.watch import Watch
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class Loop:
         host: of tcp: the interface that is listened on.
         folder: of ipc: where socket files are; removed by `stop`.
         refusals: where peers that are turned away are reported.
+        capacity: how many connections there may be.
         backlog: messages to a peer, and from it, that may wait.
         sent: called with the bytes of tensors that were sent.
     """
@@ -53,6 +55,7 @@ class Loop:
         host: str,
         folder: Path | None,
         refusals: Refusals,
+        capacity: Capacity,
         backlog: int,
         sent: Callable[[int], None],
     ) -> None:
@@ -64,6 +67,7 @@ class Loop:
         self._backlog = backlog
         self._sent = sent
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._watch = Watch(self._context, capacity, refusals)
         self._poller = zmq.Poller()
         self._readers: dict[zmq.Socket[bytes], Callable[[], None]] = {}
         self._routers: dict[zmq.Socket[bytes], Endpoint] = {}
@@ -114,22 +118,18 @@ class Loop:
             router.maxmsgsize = protocol.MAX_FRAME_BYTES
             router.sndhwm = router.rcvhwm = self._backlog
             admission.protect(router, self._keys, self._transport)
-            if self._transport == "tcp":
-                router.heartbeat_ivl = _HEARTBEAT_MS
-                address = f"tcp://{self._host}:*"
-            else:
-                address = f"ipc://{self._folder}/{number}"
-            router.bind(address)
+            router.handshake_ivl = int(HANDSHAKE_SECONDS * 1000)
+            router.heartbeat_ivl = _HEARTBEAT_MS
+            router.bind(f"tcp://{self._host}:*" if self._transport == "tcp" else f"ipc://{self._folder}/{number}")
+            address = str(router.get_string(zmq.LAST_ENDPOINT))
+            monitor = self._watch.start(router, endpoint.label, address)  # before any worker can know the address
         except BaseException:
             router.close()
             raise
-        # Before any worker can know the address.
-        monitor: zmq.Socket[bytes] = router.get_monitor_socket(admission.EVENTS)
-        handshakes = admission.Handshakes()
         self._routers[router] = endpoint
-        self._listen(router, lambda: self._read(router, endpoint))
-        self._listen(monitor, lambda: self._observe(monitor, handshakes, endpoint))
-        return str(router.get_string(zmq.LAST_ENDPOINT))
+        self._listen(router, lambda: self._read(router, endpoint, monitor))
+        self._listen(monitor, lambda: self._watch.read(monitor))
+        return address
 
     def stop(self) -> None:
         """Ends the thread and closes everything. A second call does nothing."""
@@ -164,13 +164,15 @@ class Loop:
                         except Exception:
                             # One message must not end the service for all others.
                             _LOG.exception("a message could not be handled")
+                self._watch.cut_surplus()
                 self._look()
         finally:
             self._close()
 
     def _close(self) -> None:
         for router in self._routers:
-            router.disable_monitor()
+            router.close(linger=0)
+        self._watch.close()
         for socket in (*self._readers, self._waker):
             socket.close(linger=0)
         self._context.term()
@@ -197,14 +199,9 @@ class Loop:
         if reason is not None:
             self._refusals.add("the door", reason)
 
-    def _observe(self, monitor: zmq.Socket[bytes], handshakes: admission.Handshakes, endpoint: Endpoint) -> None:
-        event = parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))
-        reason = handshakes.tell(int(event["event"]), int(event["value"]))
-        if reason is not None:
-            self._refusals.add(endpoint.label, reason)
-
-    def _read(self, router: zmq.Socket[bytes], endpoint: Endpoint) -> None:
+    def _read(self, router: zmq.Socket[bytes], endpoint: Endpoint, monitor: zmq.Socket[bytes]) -> None:
         peer, *message = router.recv_multipart(zmq.NOBLOCK, copy=False)
+        self._watch.heard(monitor, peer)
         for reply in endpoint.handle(peer.bytes, [frame.buffer for frame in message], time.monotonic()):
             if not self._send(router, endpoint, peer.bytes, reply):
                 break

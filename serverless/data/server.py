@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import tempfile
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Literal, final
 
@@ -15,11 +13,14 @@ import numpy as np
 import zmq
 
 from dorylax.serverless.data import protocol
+from dorylax.serverless.data.connections import Capacity
 from dorylax.serverless.data.counters import DataCounters
+from dorylax.serverless.data.descriptors import raise_limit
 from dorylax.serverless.data.endpoint import Deliver, Endpoint
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.loop import Loop
 from dorylax.serverless.data.refusals import Refusals
+from dorylax.serverless.data.socket_folder import make_socket_folder
 
 
 @final
@@ -40,6 +41,7 @@ class DataServer:
 
     Raises:
         ValueError: settings that cannot work, or, for tcp, keys without the servers' secret.
+        SocketFolderError: over ipc, there is no place for socket files.
     """
 
     def __init__(
@@ -71,8 +73,9 @@ class DataServer:
             keys,
             transport,
             host=host,
-            folder=_make_folder() if transport == "ipc" else None,
+            folder=make_socket_folder() if transport == "ipc" else None,
             refusals=self._refusals,
+            capacity=Capacity.of(raise_limit()),
             backlog=4 * credit + 16,
             sent=sent,
         )
@@ -163,16 +166,3 @@ class DataServer:
         except KeyError:
             known = ", ".join(self._endpoints) or "none yet"
             raise ValueError(f"no data endpoint at {address!r}: open one; there are {known}") from None
-
-
-def _make_folder() -> Path:
-    """A new folder for socket files, for this user only."""
-    folder = Path(tempfile.mkdtemp(prefix="dorylax-"))
-    longest = zmq.IPC_PATH_MAX_LEN - len("/0000")
-    if len(str(folder).encode()) > longest:
-        folder.rmdir()
-        raise ValueError(
-            f"socket files in {folder} would have too long a path, at most {longest} bytes: "
-            "set TMPDIR to a folder with a shorter one"
-        )
-    return folder

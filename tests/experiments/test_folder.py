@@ -13,6 +13,7 @@ from dorylax.experiments.folder import check_folder, locked, read_study, write_s
 from dorylax.experiments.runner import fail
 from dorylax.experiments.sweep import Sweep, select
 from dorylax.experiments.sweep_file import read
+from dorylax.runs.digest import sealed
 
 _TEXT = """\
 description: größer?
@@ -86,9 +87,42 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ConfigError) as caught:
         read_study(tmp_path)
-    assert str(caught.value).startswith(f"{path} cannot be read: ")
+    assert str(caught.value).startswith(f"{path} is damaged (")
+    assert str(caught.value).endswith("which writes it anew")
 
 
+def test_a_flipped_bit_is_damage_or_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.json"
+    write_sweep(tmp_path, _sweep(), [("train.seed", "1")])
+    content, name = path.read_bytes(), read_study(tmp_path).sweep
+    refused, messages = 0, set()
+    for bit in range(0, 8 * len(content), 5):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            assert read_study(tmp_path).sweep == name
+        except ConfigError as error:
+            messages.add(str(error))
+            refused += 1
+    assert refused > len(content)
+    assert all("is damaged" in message for message in messages)
+
+
+def test_one_of_before_there_were_digests_is_read(tmp_path: Path) -> None:
+    write_sweep(tmp_path, _sweep(), [])
+    _write(tmp_path / "sweep.json", digest=...)
+    assert read_study(tmp_path).sweep == _sweep()
+
+
+def _write(path: Path, *, seal: bool = False, **changes: Any) -> None:
+    """Changes fields, or takes them away (...)."""
+    content = {key: value for key, value in {**json.loads(path.read_text()), **changes}.items() if value is not ...}
+    content = sealed({key: value for key, value in content.items() if key != "digest"}) if seal else content
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -102,23 +136,23 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
         None,
     ],
 )
-def test_a_damaged_file(tmp_path: Path, changes: dict[str, Any] | None) -> None:
+def test_a_damaged_file(tmp_path: Path, changes: dict[str, Any] | None, *, seal: bool) -> None:
     path = tmp_path / "sweep.json"
     write_sweep(tmp_path, _sweep(), [])
-    content = [] if changes is None else {**json.loads(path.read_text()), **changes}
-    path.write_text(json.dumps(content, default=lambda _: None))
-    if changes is not None and ... in changes.values():
-        path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))
+    if changes is None:
+        path.write_text("[]")
+    else:
+        _write(path, seal=seal, **changes)
     with pytest.raises(ConfigError) as caught:
         read_study(tmp_path)
-    assert str(caught.value) == f"{path} is damaged: delete it, and start the sweep again"
-    check_folder(tmp_path, _sweep("other"))  # which is what the message says
+    assert str(caught.value).startswith(f"{path} is damaged (")
+    check_folder(tmp_path, _sweep("other"))  # it may be written anew, which is what the message says
 
 
 def test_a_newer_schema(tmp_path: Path) -> None:
     path = tmp_path / "sweep.json"
     write_sweep(tmp_path, _sweep(), [])
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 1000}))
+    _write(path, seal=True, schema=1000)
     with pytest.raises(ConfigError, match=r"has schema 1000, this version of dorylax reads up to \d+: update it"):
         read_study(tmp_path)
 
@@ -126,8 +160,7 @@ def test_a_newer_schema(tmp_path: Path) -> None:
 def test_a_text_that_is_no_sweep_any_more_says_where(tmp_path: Path) -> None:
     path = tmp_path / "sweep.json"
     write_sweep(tmp_path, _sweep(), [])
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "text": content["text"].replace("gat", "gta")}))
+    _write(path, seal=True, text=_TEXT.replace("gat", "gta"))
     with pytest.raises(ConfigError) as caught:
         read_study(tmp_path)
     assert str(caught.value).startswith(f"{path}:3: unknown model.name 'gta': did you mean gat")

@@ -30,6 +30,7 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.steps import RUN
+from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
@@ -168,12 +169,13 @@ def test_servers_send_one_message_each_where_epochs_are_synchronous() -> None:
     sent = {}
     for name, options in {"pipe": {"mode": "pipe", "update": None}, "async": {"mode": "async"}}.items():
         pipeline, parts = make_pipeline("BatchNorm", data(), asynchronous(**options))
-        started = pipeline.start(parts.params, None, parts.state)
+        spans: list[Span] = []
+        started = pipeline.start(parts.params, None, parts.state, trace=spans.append)
         try:
             started.barrier(4)
             for _ in range(4):
                 started.run_epoch()
-            sent[name] = [span for span in started.spans if span.name.startswith("GS →") and span.epoch == 3]
+            sent[name] = [span for span in spans if span.name.startswith("GS →") and span.epoch == 3]
         finally:
             started.close()
     meetings = 2  # of a BatchNorm: forwards and backwards

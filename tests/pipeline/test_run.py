@@ -14,7 +14,9 @@ from support.pipelines import compiled_once, messy_data
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.run import PipelineRun
+from dorylax.pipeline.timeline import Span
 
 GRAPH = messy_data(32, 120)
 
@@ -26,10 +28,11 @@ def one_compilation() -> Iterator[None]:
 
 
 def running(
-    epoch: int = 0, saved: Any = None, trees: Any = None, **options: Any
+    epoch: int = 0, saved: Any = None, trees: Any = None, trace: Trace | None = None, **options: Any
 ) -> contextlib.AbstractContextManager[PipelineRun]:
     given = {"mode": "async", "intervals": 3, "clock": "virtual", "edge_chunk": 40}
-    return pipelines.running("gcn", GRAPH, PipelineConfig(**given | options), epoch=epoch, trees=trees, saved=saved)
+    config = PipelineConfig(**given | options)
+    return pipelines.running("gcn", GRAPH, config, epoch=epoch, trees=trees, saved=saved, trace=trace)
 
 
 def test_the_seconds_of_epochs_add_up_to_those_of_the_run_and_are_billed() -> None:
@@ -99,13 +102,30 @@ def test_from_a_switch_on_every_epoch_is_synchronous() -> None:
     assert saved.arrays == {}
 
 
-def test_spans_are_in_the_trace_and_closing_twice_is_closing_once() -> None:
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+def test_going_on_it_tells_what_comes_then_in_the_time_of_the_run(clock: Any) -> None:
+    """What is computed once has been told by the process before."""
+    first: list[Span] = []
+    with running(mode="pipe", clock=clock, trace=first.append) as run:
+        run.barrier(1)
+        last = run.run_epoch()
+        saved = run.save()
+    assert {span.epoch for span in first} == {-1, 0}
+    trees = jax.tree.map(np.asarray, (last.params, last.opt_state, last.state))
+    second: list[Span] = []
+    with running(mode="pipe", clock=clock, epoch=1, saved=saved, trees=trees, trace=second.append) as again:
+        again.barrier(2)
+        again.run_epoch()
+    assert {span.epoch for span in second} == {-1, 1}
+    assert [span.name for span in second if span.epoch == -1] == ["WU"]
+    assert min(span.start for span in second) >= max(span.end for span in first)
+
+
+def test_closing_twice_is_closing_once() -> None:
     with running(mode="pipe") as run:
         run.barrier(1)
         run.run_epoch()
         run.close()
-        events = [event for event in run.trace_events() if event["ph"] == "X"]
-        assert len(events) == len(run.spans) > 0
         run.close()
 
 

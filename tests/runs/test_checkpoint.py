@@ -12,6 +12,7 @@ import pytest
 
 from dorylax.runs import checkpoint
 from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, Checkpoints, CheckpointWarning
+from dorylax.runs.digest import DIGEST, sealed
 
 ARRAYS = {
     "params": {
@@ -94,7 +95,7 @@ def test_any_damage_to_any_file_is_found(tmp_path):
     for path in files(store.path(2)):
         content = path.read_bytes()
         for harm in (flip, cut, Path.unlink):
-            if path.name == "manifest.json" and harm is not Path.unlink:
+            if path.name == "manifest.json" and harm is cut:  # its last byte is a newline
                 path.write_bytes(content[: len(content) // 2])
             else:
                 harm(path)
@@ -130,15 +131,60 @@ def test_one_that_is_written_again_is_whole_again(tmp_path):
     assert store.epochs() == [2, 3]
 
 
-def change(path: Path, **values: object) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+def test_any_flipped_bit_of_a_manifest_leads_to_the_one_before_or_changes_nothing(tmp_path):
+    store = Checkpoints(tmp_path)
+    for which in (1, 2):
+        store.save(which, {"params": {"w": np.arange(3.0)}}, {"which": which})
+    path = store.path(2) / "manifest.json"
+    content = path.read_bytes()
+    damaged_ones, bits = 0, range(0, 8 * len(content), 9)  # prime to 8: each of a byte's bits
+    for bit in bits:
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            checkpoint._verify(store.path(2))
+        except checkpoint._DamagedError:  # and no mismatch, which would refuse the run
+            damaged_ones += 1
+    assert damaged_ones > 0.9 * len(bits)
+    path.write_bytes(content.replace(b'"schema": 1', b'"schema": 3'))
+    with pytest.warns(CheckpointWarning, match="does not have the digest that was written with it"):
+        assert Checkpoints(tmp_path).restore().record == {"which": 1}
+
+
+def change(path: Path, *, seal: bool = True, **values: object) -> None:
+    content = {key: value for key, value in json.loads(path.read_text()).items() if key != DIGEST} | values
+    path.write_text(json.dumps(sealed(content) if seal else content))
+
+
+def test_a_folder_that_was_renamed_is_damage(tmp_path):
+    store = Checkpoints(tmp_path)
+    for which in (1, 2):
+        store.save(which, ARRAYS, {"which": which})
+    store.path(2).rename(store.path(3))
+    with pytest.warns(CheckpointWarning, match="it is of 2 epochs, not of 3: its folder was renamed"):
+        assert Checkpoints(tmp_path).restore().record == {"which": 1}
+
+
+def test_one_of_before_there_were_digests_is_read(tmp_path):
+    store = Checkpoints(tmp_path)
+    change(store.save(1, ARRAYS, {"which": 1}) / "manifest.json", seal=False)
+    assert store.restore().record == {"which": 1}
+
+
+def test_a_schema_that_was_not_written_is_damage(tmp_path):
+    store = Checkpoints(tmp_path)
+    store.save(1, ARRAYS, {"which": 1})
+    change(store.save(2, ARRAYS, {"which": 2}) / "manifest.json", seal=False, schema=3)
+    with pytest.warns(CheckpointWarning, match="its schema number is 3, and it has no digest"):
+        assert store.restore().record == {"which": 1}
 
 
 def test_another_version_s_is_no_damage(tmp_path):
     store = Checkpoints(tmp_path)
     manifest = store.save(1, ARRAYS, {}) / "manifest.json"
     assert json.loads(manifest.read_text())["schema"] == 1
-    change(manifest, schema=2)
+    change(manifest, schema=2, files=None)
     with pytest.raises(CheckpointMismatchError, match="has schema 2, this version of dorylax reads 1") as caught:
         store.restore()
     assert caught.value.user_error

@@ -16,5 +16,6 @@ def test_environment(tmp_path):
     assert environment["kernel"]["name"] in {"native", "segment"}
     assert environment["packages"]["jax"].startswith("0.")
     assert set(environment) == {
-        *("schema", "dorylax", "kernel", "python", "platform", "machine", "cpu_count", "jax_backend", "packages")
+        *("schema", "dorylax", "kernel", "python", "platform", "machine", "cpu_count", "jax_backend", "packages"),
+        "digest",
     }

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from dorylax.runs import metrics
-from dorylax.runs.directory import RunDirectoryError
+from dorylax.runs.digest import sealed
+from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryError
 from dorylax.runs.result import EpochRecord
 
 RECORDS = [EpochRecord(i, 1 / (i + 3), 0.5, None, 1 / 3, 0.001) for i in range(4)]
@@ -23,13 +24,14 @@ def test_lines(tmp_path):
     path = written(tmp_path / "metrics.jsonl")
     first = json.loads(path.read_text().splitlines()[0])
     assert first == {
-        "schema": 1,
+        "schema": 2,
         "epoch": 0,
         "loss": 1 / 3,
         "train_accuracy": 0.5,
         "val_accuracy": None,
         "test_accuracy": 1 / 3,
         "seconds": 0.001,
+        "digest": first["digest"],
     }
     assert metrics.read(path) == RECORDS
 
@@ -54,13 +56,63 @@ def test_torn_last_line_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[1]", '{"schema": 2}', '{"schema": 1, "epoch": 0}', '{"epoch": 0}', "\ufffd", ""]
+    "line", ["{", "[1]", '{"schema": 2}', '{"schema": 3}', '{"schema": 1, "epoch": 0}', '{"epoch": 0}', "\ufffd", ""]
 )
 def test_damaged_line_is_named(tmp_path, line):
     path = written(tmp_path / "metrics.jsonl", RECORDS[:1])
     path.write_text(f"{path.read_text()}{line}\n")
-    with pytest.raises(RunDirectoryError, match="line 2"):
+    with pytest.raises(DamagedFileError, match=r"metrics\.jsonl is damaged \(line 2: .*go on with the run"):
         metrics.read(path)
+
+
+def test_a_flipped_bit_is_damage_or_changes_nothing(tmp_path):
+    """Where it makes a line of the last newline, nothing says how many lines there were: that is `of_run`'s."""
+    path = written(tmp_path / "metrics.jsonl")
+    content = path.read_bytes()
+    refused, bits = 0, range(0, 8 * len(content) - 8, 5)
+    for bit in bits:
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            assert metrics.read(path) == RECORDS, bit
+        except DamagedFileError:
+            refused += 1
+    assert refused > 0.9 * len(bits)
+
+
+def test_lines_of_before_there_were_digests_are_read(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"schema": 1, **record.to_dict()}) + "\n" for record in RECORDS))
+    assert metrics.read(path) == RECORDS
+
+
+def test_a_newer_schema_is_no_damage(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps(sealed({"schema": 3, "other": 1})) + "\n")
+    with pytest.raises(RunDirectoryError, match=r"line 1, has schema 3, this version .* up to 2: update") as caught:
+        metrics.read(path)
+    assert not isinstance(caught.value, DamagedFileError)
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_lost_line_is_damage(tmp_path, lost):
+    path = written(tmp_path / "metrics.jsonl")
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:lost] + lines[lost + 1 :]))
+    with pytest.raises(DamagedFileError, match=f"line {lost + 1}: it is of epoch {lost + 1}, not {lost}"):
+        metrics.read(path)
+
+
+def test_a_run_that_has_ended_has_all_its_lines(tmp_path):
+    run = RunDirectory.create(tmp_path, {})
+    path = written(run.metrics_path)
+    assert metrics.of_run(run) == RECORDS
+    run.write_summary({"epochs": 4})
+    assert metrics.of_run(run) == RECORDS
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
+    with pytest.raises(DamagedFileError, match="3 of 4 epochs are there"):
+        metrics.of_run(run)
 
 
 def test_nan_is_not_written(tmp_path):

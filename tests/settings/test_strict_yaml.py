@@ -81,6 +81,12 @@ def test_infinities_and_nan() -> None:
             "f.yaml:1: not valid YAML: could not determine a constructor for the tag "
             "'tag:yaml.org,2002:python/object:os.system'",
         ),
+        (
+            "a: \x01\n",
+            "f.yaml: not valid YAML: unacceptable character #x0001: special characters are not allowed "
+            'in "<unicode string>", position 3',
+        ),
+        ("[" * 5000, "f.yaml: not valid YAML: it is nested too deeply"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line(text: str, message: str) -> None:

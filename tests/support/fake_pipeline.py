@@ -18,6 +18,7 @@ import pytest
 
 from dorylax.cost import DEFAULT_CLUSTER, Bill, Calls
 from dorylax.pipeline.saved import Saved
+from dorylax.pipeline.timeline import Span
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.trainer.loop_state import to_host
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
@@ -66,10 +67,10 @@ class FakePipeline:
         cls.made.append(cls(parts, data, optimizer, config, seed))
         return cls.made[-1]
 
-    def start(self, params, opt_state, state, *, epoch=0, saved=None):
+    def start(self, params, opt_state, state, *, epoch=0, saved=None, trace=None):
         assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(params))
         self.calls.append(("start", epoch, saved is not None))
-        self._carry, self._epoch = (params, opt_state, state), epoch
+        self._carry, self._epoch, self.trace = (params, opt_state, state), epoch, trace
         self._ghosts = np.float32(0) if saved is None else saved.arrays["server 0/in.ghosts"]
         if saved is not None:
             assert saved.record["epochs"] == [epoch]
@@ -87,6 +88,8 @@ class FakePipeline:
         loss, *carry = step(*self._carry, self._ghosts, inputs)
         self._carry = tuple(to_host(tree) for tree in carry)
         self._ghosts = np.float32(1e-3 * np.cos(float(loss)))
+        if self.trace is not None:
+            self.trace(Span("GA", "graph", 0, 0, self._epoch, SECONDS * self._epoch, SECONDS * (self._epoch + 1)))
         self._epoch += 1
         return FakeEpoch(self._epoch - 1, float(loss), SECONDS, *self._carry)
 
@@ -106,9 +109,6 @@ class FakePipeline:
             return None
         arrays = {"server 0/in.ghosts": np.asarray(self._ghosts), "empty": np.zeros((0, 3), bool)}
         return Saved(arrays, {"epochs": [self._epoch], "synchronous": self._ahead == 0})
-
-    def trace_events(self):
-        return [{"name": "GA", "ph": "X", "ts": 0, "dur": 1.5, "pid": 0, "tid": epoch} for epoch in range(self._epoch)]
 
     def counters(self):
         return {"tasks": self._epoch}

@@ -22,6 +22,7 @@ from dorylax.layers import Dropout, registry
 from dorylax.pipeline import engine
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.stages import StageSizes
@@ -168,10 +169,11 @@ def running(
     epoch: int = 0,
     trees: tuple[Any, Any, Any] | None = None,
     saved: Saved | None = None,
+    trace: Trace | None = None,
 ) -> Iterator[PipelineRun]:
     """One that is started, from the model's own parameters unless others are given, and closed in the end."""
     pipeline, parts = make_pipeline(name, data, config, dtype=dtype, seed=seed)
-    run = pipeline.start(*(trees or (parts.params, None, parts.state)), epoch=epoch, saved=saved)
+    run = pipeline.start(*(trees or (parts.params, None, parts.state)), epoch=epoch, saved=saved, trace=trace)
     try:
         yield run
     finally:

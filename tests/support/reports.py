@@ -15,6 +15,7 @@ from dorylax.experiments.runner import directory, fail
 from dorylax.experiments.sweep import Condition, Run, Sweep
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.directory import RunDirectory
+from dorylax.runs.trace import TraceFile, line_of
 
 TEXT = """\
 description: Does <staleness> pay & how?
@@ -85,7 +86,9 @@ def leave(folder: Path, run: Run) -> None:
         },
     }
     found.write_summary(summary)
-    found.write_trace(trace(seconds(run)))
+    file = TraceFile.create(found.trace_path)
+    file.append([line_of(event) for event in trace(seconds(run))])
+    file.close()
 
 
 def trace(epoch_seconds: float) -> list[dict[str, Any]]:

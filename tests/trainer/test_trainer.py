@@ -20,9 +20,11 @@ from dorylax.graph.graph import Graph
 from dorylax.program.model.flax_nnx import NnxStructure
 from dorylax.runs import checkpoint, metrics
 from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, CheckpointWarning
-from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.runs.digest import digest_of
+from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryError, RunDirectoryWarning
 from dorylax.trainer import Trainer, TrainingError
 from dorylax.trainer.loop_state import LoopState
+from dorylax.trainer.runners.single import SingleRunner
 from dorylax.trainer.saving.description import _digest
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
@@ -464,6 +466,24 @@ def test_damaged_checkpoint_is_passed_over(trainer, tmp_path, same):
     assert checkpoint.Checkpoints(tmp_path / "checkpoints").epochs() == [15, 20]
 
 
+def test_an_edited_configuration_is_written_anew_by_the_run_that_the_checkpoint_knows(trainer, tmp_path, same):
+    options = {"run_directory": tmp_path, "resume": True}
+    trainer(epochs=3, **options).fit()
+    path = tmp_path / "config.yaml"
+    whole = path.read_text()
+    for edited in (whole.replace("seed: 0", "seed: 1"), whole.replace(":", ": :"), whole.replace("\nschema", "schema")):
+        path.write_text(edited)
+        with pytest.raises(DamagedFileError, match="undo the edit"):
+            trainer(epochs=5, run_directory=tmp_path).fit()
+        with pytest.warns(RunDirectoryWarning), pytest.raises(CheckpointMismatchError, match="seed: 0 there, 1 here"):
+            trainer(seed=1, **options).fit()
+        assert path.read_text() == edited
+        with pytest.warns(RunDirectoryWarning, match="is written anew"):
+            resumed = trainer(epochs=5, **options).fit()
+        assert path.read_text() == whole
+    assert same(resumed.last_params, trainer(epochs=5).fit().last_params)
+
+
 def test_no_whole_checkpoint_is_an_error(trainer, tmp_path):
     options = {"run_directory": tmp_path, "resume": True}
     trainer(epochs=2, **options).fit()
@@ -589,9 +609,24 @@ def test_predict_from_a_run_directory(trainer, tmp_path):
     np.testing.assert_array_equal(trainer(run_directory=tmp_path).predict("last"), runner.predict("last"))
 
 
+def test_the_summary_is_written_last(trainer, watcher, tmp_path, monkeypatch):
+    """Whoever sees it finds everything else there, what observers write included."""
+    at_end = []
+    seen = watcher()
+    seen.finished = lambda result: at_end.append((result.stopped, (tmp_path / "summary.json").exists()))
+    monkeypatch.setattr(
+        SingleRunner, "trace", lambda _: at_end.append((tmp_path / "summary.json").exists()) or [{"ts": 0}]
+    )
+    trainer(run_directory=tmp_path, epochs=2, observers=[seen]).fit()
+    assert at_end == [False, ("epochs", False)]
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file() and path.name != LOCK}
+    assert max(written, key=written.get).name == "summary.json"
+
+
 def test_summary(trainer, tmp_path):
     result = trainer(run_directory=tmp_path, epochs=3).fit()
     summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary.pop("digest") == digest_of(summary)
     assert summary == {
         "schema": 1,
         "stopped": "epochs",

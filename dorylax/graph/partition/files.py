@@ -10,6 +10,7 @@ never a half-written partition (`dorylax.durable`).
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,7 +65,10 @@ def write(folder: Path, parts: np.ndarray, fields: Mapping[str, Any]) -> None:
         record = {"format": FORMAT, "version": VERSION, "num_vertices": len(parts), **fields}
         (new / _RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
-    write_folder(folder, fill)
+    try:
+        write_folder(folder, fill)
+    except OSError as error:  # NumPy's have no name, and perhaps no number
+        raise OSError(error.errno or errno.ENOSPC, error.strerror or str(error), str(folder)) from error
 
 
 def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dorylax.trainer.loop_state import Carried, LoopState
@@ -75,9 +74,9 @@ class EpochRunner(ABC):
         """What a summary says about how the epochs were run, as JSON values; None where there is nothing to say."""
 
     @abstractmethod
-    def trace(self) -> Sequence[dict[str, Any]] | None:
-        """The tasks that were run as events of Chrome's trace format; None where they are not recorded."""
+    def finish(self) -> None:
+        """Completes what it writes into the run's directory, after the last epoch; harmless where nothing was started."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of threads and buffers; harmless where nothing was started."""
+        """Lets go of threads, buffers and files; harmless where nothing was started."""

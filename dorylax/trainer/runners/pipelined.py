@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import optax
@@ -21,6 +22,7 @@ from dorylax.trainer.step.arrays import TrainingArrays
 
 if TYPE_CHECKING:
     from dorylax.pipeline.run import PipelineRun
+    from dorylax.pipeline.trace import TraceWriter
 
 
 @final
@@ -34,6 +36,7 @@ class PipelineRunner(EpochRunner):
         config: of the pipeline.
         train: its settings of training.
         loss: `(output, labels) -> [V]`.
+        trace: the file that shows what every task did; None: nothing does.
 
     Raises:
         SplitError: the model cannot be split.
@@ -49,6 +52,7 @@ class PipelineRunner(EpochRunner):
         train: TrainConfig,
         *,
         loss: RowFunction,
+        trace: Path | None,
     ) -> None:
         from dorylax.pipeline.engine import Pipeline  # late: runs on one machine need none of it
 
@@ -57,7 +61,9 @@ class PipelineRunner(EpochRunner):
         self._build_seconds = time.perf_counter() - begin
         self._config = config
         self._train = train
+        self._trace_path = trace
         self._run: PipelineRun | None = None
+        self._trace: TraceWriter | None = None
         self._switched = False
 
     @property
@@ -78,11 +84,17 @@ class PipelineRunner(EpochRunner):
     def start(self, loop: LoopState, arrays: TrainingArrays) -> None:  # noqa: ARG002
         """Starts the pipeline where the state stands."""
         from dorylax.pipeline.saved import Saved  # late, as the engine
+        from dorylax.pipeline.trace import TraceWriter
 
         begin = time.perf_counter()
         saved = None if loop.carried is None else Saved(arrays=loop.carried.arrays, record=loop.carried.record)
         trees = [to_host(tree) for tree in (loop.params, loop.opt_state, loop.state)]
-        run = self._run = self._pipeline.start(*trees, epoch=loop.epochs, saved=saved)
+        if self._trace_path is not None:
+            self._trace = TraceWriter.begin(
+                self._trace_path, self._config.trace, epochs=loop.epochs, continues=saved is not None
+            )
+        trace = None if self._trace is None else self._trace.add
+        run = self._run = self._pipeline.start(*trees, epoch=loop.epochs, saved=saved, trace=trace)
         for epoch in range(loop.epochs, self._train.epochs):
             if self._train.saves(epoch) or epoch + 1 == self._train.epochs:
                 run.barrier(epoch + 1)
@@ -95,6 +107,8 @@ class PipelineRunner(EpochRunner):
         self._switch_after(run, loop.history[-1:])
         epoch = run.run_epoch()
         loop.params, loop.opt_state, loop.state = epoch.params, epoch.opt_state, epoch.state
+        if self._trace is not None:
+            self._trace.flush(epoch.epoch + 1)
         bill = run.bill()
         return RanEpoch(float(epoch.loss), float(epoch.seconds), None if bill is None else bill.total)
 
@@ -105,6 +119,8 @@ class PipelineRunner(EpochRunner):
     def carried(self) -> Carried | None:
         """What the servers hold; None where intervals stand in different epochs."""
         saved = None if self._run is None else self._run.save()
+        if self._trace is not None:
+            self._trace.checkpoint(settled=saved is not None and self._config.clock == "virtual")
         return None if saved is None else Carried(saved.arrays, saved.record)
 
     def report(self) -> dict[str, Any] | None:
@@ -123,12 +139,14 @@ class PipelineRunner(EpochRunner):
             "bill": _bill(run),
         }
 
-    def trace(self) -> Sequence[dict[str, Any]] | None:
-        """Every task."""
-        return None if self._run is None else self._run.trace_events()
+    def finish(self) -> None:
+        """Closes the trace."""
+        if self._trace is not None:
+            self._trace.close()
 
     def close(self) -> None:
         """See `EpochRunner`."""
+        self.finish()
         if self._run is not None:
             self._run.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -84,9 +83,8 @@ class SingleRunner(EpochRunner):
         """Nothing."""
         return None
 
-    def trace(self) -> Sequence[dict[str, Any]] | None:
+    def finish(self) -> None:
         """Nothing."""
-        return None
 
     def close(self) -> None:
         """Nothing."""

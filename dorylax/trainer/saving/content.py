@@ -39,6 +39,7 @@ def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, di
         "best_is_last": loop.best_is_last,
         "timings": dataclasses.asdict(loop.timings),
         "diverged": loop.diverged,
+        "report": loop.report,
     }
     arrays = {group: _named(tree) for group, tree in trees.items()}
     if loop.carried is not None:
@@ -87,6 +88,7 @@ def from_checkpoint(
         timings=Timings(**record["timings"]),
         diverged=record["diverged"],
         carried=Carried(arrays.get(_CARRIED, {}), record[_CARRIED]) if _CARRIED in record else None,
+        report=record.get("report"),  # earlier versions left it to summary.json alone
     )
 
 

@@ -55,7 +55,7 @@ class RunFiles:
         Raises:
             RunDirectoryError: as `RunDirectory.claim`; or it already holds epochs, and `resume` is False.
         """
-        directory = RunDirectory.claim(path, config, free=free)
+        directory = RunDirectory.claim(path, config, free=free, resume=resume)
         files = cls(directory, run, keep=keep)
         if not resume and (directory.metrics_path.exists() or files._checkpoints.epochs()):
             raise RunDirectoryError(
@@ -103,7 +103,7 @@ class RunFiles:
         """Writes summary.json; docs/run-directory.md documents its fields."""
         pipeline = result.pipeline
         if pipeline is None:
-            # Perhaps nothing was trained now, and what is there says what was; damaged, it says nothing.
+            # Perhaps nothing was trained now, and the checkpoint is of a version that left this to the summary alone.
             with contextlib.suppress(RunDirectoryError):
                 pipeline = (self.directory.summary or {}).get("pipeline")
         first = {"stopped": result.stopped, "seed": seed}

@@ -16,7 +16,8 @@ TIMES = TimeModel(DEFAULT_CLUSTER, seed=3)
 
 
 def test_work_takes_what_the_model_says_one_after_another_on_a_server_and_beside_it_on_another() -> None:
-    recorder = Recorder({}, trace=True)
+    told: list[Span] = []
+    recorder = Recorder({}, told.append)
     clock = VirtualClock()
     workers = ParameterWorkers(2, clock, TIMES, recorder)
 
@@ -33,7 +34,7 @@ def test_work_takes_what_the_model_says_one_after_another_on_a_server_and_beside
         assert clock.run(scenario()) == ["complete", "version 9", "another"]
     finish = TIMES.update((0, 5, FINISH, 2), bytes=FEW)
     update, beside = (TIMES.update((server, 9, APPLY), bytes=MANY) for server in (0, 1))
-    spans = {(span.name, span.server): span for span in recorder.timeline.spans}
+    spans = {(span.name, span.server): span for span in told}
     first, second, other = spans["finish", 0], spans["WU", 0], spans["WU", 1]
     assert first == Span("finish", "parameters", 0, 2, 5, 0.0, finish)
     assert (second.start, second.end) == (finish, pytest.approx(finish + update))
@@ -42,7 +43,8 @@ def test_work_takes_what_the_model_says_one_after_another_on_a_server_and_beside
 
 
 def test_on_the_real_clock_work_takes_what_it_takes_and_its_error_is_the_caller_s() -> None:
-    recorder = Recorder({}, trace=True)
+    told: list[Span] = []
+    recorder = Recorder({}, told.append)
 
     def fails() -> None:
         raise ArithmeticError("no such step")
@@ -52,4 +54,4 @@ def test_on_the_real_clock_work_takes_what_it_takes_and_its_error_is_the_caller_
         assert clock.run(workers(0, "update", lambda: 7, MANY, (0, APPLY))) == 7
         with pytest.raises(ArithmeticError, match="no such step"):
             clock.run(workers(0, "update", fails, MANY, (1, APPLY)))
-    assert [span.version for span in recorder.timeline.spans] == [0]
+    assert [span.version for span in told] == [0]

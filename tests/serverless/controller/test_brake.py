@@ -122,7 +122,23 @@ def test_a_relaunch_that_is_throttled_leaves_the_straggler_alone() -> None:
         assert clock.run(asked.run(0)) == [(0, 0)]  # one call at a time is what the refusal has left
         clock.run(asked.controller.drain())
         assert [call[-1] for call in asked.outcomes] == ["throttled", "answered"]
+        assert asked.controller.relaunched == 0  # it did not begin
         assert len(asked.limit._queue) == asked.limit.taken == 0
+
+
+def test_a_relaunch_that_is_throttled_first_counts_once() -> None:
+    async def main(clock: VirtualClock, asked: Asked) -> list[Any]:
+        late = asyncio.ensure_future(asked.run(0))
+        await clock.sleep(1.5, ())
+        await asked.run(*range(1, 7))  # so many run beside the refusal, that it leaves slots
+        return await late
+
+    with VirtualClock() as clock:
+        script = {0: [Act("answer", 20.0), THROTTLE], **{k: [Act("answer", 4.0)] for k in range(1, 7)}}
+        asked = Asked(clock, script, slots=8, threshold=5.0)
+        assert clock.run(main(clock, asked)) == [(0, 2)]
+        assert [call[-1] for call in asked.outcomes if call[0] == 0] == ["throttled", "answered"]
+        assert asked.controller.relaunched == 1
 
 
 class Cloud:

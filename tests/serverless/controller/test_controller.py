@@ -207,8 +207,41 @@ def test_a_relaunch_waits_for_nothing_with_one_slot() -> None:
         asked = Asked(clock, {0: [Act("answer", 50.0)]}, slots=1, threshold=5.0)
         assert clock.run(asked.run(0, 1)) == [(0, 0), (1, 0)]
         assert asked.backend.begun == [(0, 0), (1, 0)]
+        assert asked.controller.relaunched == 0  # asked for, but never called
         assert asked.limit.taken == 0
         assert nothing_is_left(clock)
+
+
+def test_a_relaunch_counts_once_it_is_a_call() -> None:
+    async def main(clock: VirtualClock, asked: Asked) -> None:
+        tasks = [asyncio.ensure_future(asked.run(interval)) for interval in (0, 1)]
+        await clock.sleep(7.0, ())
+        assert asked.controller.relaunched == 0  # of both calls that are late, neither has found a slot
+        await tasks[1]
+        await clock.sleep(0.5, ())
+        assert asked.controller.relaunched == 1
+        await tasks[0]
+
+    with VirtualClock() as clock:
+        asked = Asked(clock, {0: [Act("answer", 50.0)], 1: [Act("answer", 8.0)]}, slots=2, threshold=5.0)
+        clock.run(main(clock, asked))
+        assert asked.backend.begun == [(0, 0), (1, 0), (0, 1)]
+
+
+def test_a_relaunch_that_never_began_is_not_one_of_those_allowed() -> None:
+    """While it waited, the straggler failed: what takes its place is a repetition, which may be late itself."""
+
+    async def main(clock: VirtualClock, asked: Asked) -> list[Any]:
+        task = asyncio.ensure_future(asked.run(0))
+        await clock.sleep(10.0, ())
+        asked.limit.set(2)
+        return await task
+
+    with VirtualClock() as clock:
+        asked = Asked(clock, {0: [Act("fail", 8.0), Act("answer", 50.0)]}, slots=1, threshold=5.0)
+        assert clock.run(main(clock, asked)) == [(0, 2)]
+        assert clock.now() == pytest.approx(14.0)  # 8 for the failure, 5 until its repetition is late, 1 for the answer
+        assert asked.controller.relaunched == 1
 
 
 def test_no_more_relaunches_than_allowed_whoever_straggles() -> None:

@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -289,15 +288,6 @@ def test_an_endpoint_that_is_none(servers, keys):
     server = servers(keys)
     with pytest.raises(ValueError, match="no data endpoint at 'x'"):
         server.offer("x", "n", [])
-
-
-def test_a_temporary_folder_with_too_long_a_path(nothing_left, keys, monkeypatch):
-    folder = nothing_left / ("x" * 100)
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    with pytest.raises(ValueError, match="set TMPDIR to a folder with a shorter one"):
-        DataServer(keys)
-    folder.rmdir()
 
 
 @pytest.mark.parametrize(

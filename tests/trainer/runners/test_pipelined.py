@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 
 import jax
@@ -19,6 +21,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.runs import metrics
 from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.runs.trace import TraceWarning
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer import TrainingError
@@ -50,6 +53,12 @@ def interrupt(number, epoch=4):
 
 def calls(pipeline, name):
     return [call for call in pipeline.calls if call[0] == name]
+
+
+def traced(folder):
+    """The epochs of the tasks in a trace, in order."""
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
+    return [event["args"]["epoch"] for event in events if event["ph"] == "X"]
 
 
 def test_history_parameters_and_seconds_are_the_pipelines(trainer, made, data, watcher):
@@ -115,11 +124,28 @@ def test_stopped_and_resumed_is_bit_identical(trainer, made, tmp_path, watcher, 
     end = 5 + (config.staleness or 0)  # epochs 0 … 4, and those that intervals had begun
     assert calls(made[0], "drain") == [("drain", 5)]
     assert len(metrics.read(tmp_path / "metrics.jsonl")) == end
-    assert len(json.loads((tmp_path / "trace.json").read_text())["traceEvents"]) == end
+    assert traced(tmp_path) == list(range(end))
     resumed = trainer(**options).fit()
+    assert traced(tmp_path) == list(range(12))
     assert made[1].calls[0] == ("start", end, True)
     straight = trainer(pipeline=config, epochs=12).fit()
     judge(resumed, straight)
+
+
+@pytest.mark.parametrize("damage", ["removed", "flipped"])
+def test_a_summary_that_was_not_written_or_is_damaged_is_written_from_the_checkpoint(trainer, tmp_path, *, damage):
+    options = {"pipeline": PipelineConfig(clock="virtual"), "epochs": 3, "run_directory": tmp_path, "resume": True}
+    trainer(**options).fit()
+    run = RunDirectory.open(tmp_path)
+    before = run.summary
+    assert before["pipeline"]["bill"]["dollars"] > 0
+    if damage == "removed":
+        run.summary_path.unlink()
+    else:
+        run.summary_path.write_text(run.summary_path.read_text().replace('"servers": 2', '"servers": 3'))
+    trainer(**options).fit()
+    after = run.summary
+    assert after | {"timings": None} == before | {"timings": None}
 
 
 def test_a_signal_that_the_last_epoch_overtakes_is_passed_on(trainer, tmp_path, watcher):
@@ -189,11 +215,60 @@ def test_files(trainer, tmp_path):
     assert run.config["tensor"] == PIPE.tensor.to_dict()
     assert run.summary["pipeline"] == result.pipeline
     trace = json.loads(run.trace_path.read_text())
-    assert (trace["schema"], len(trace["traceEvents"])) == (1, 3)
+    assert (trace["schema"], traced(tmp_path)) == (1, [0, 1, 2])
     before = run.trace_path.read_bytes()
     trainer(**options).fit()  # nothing left to train
     assert run.summary["pipeline"] == result.pipeline
     assert run.trace_path.read_bytes() == before
+
+
+@pytest.mark.parametrize("options", [{"run_directory": None}, {"pipeline": PipelineConfig(trace="off")}], ids=str)
+def test_without_a_directory_or_with_off_nothing_is_traced(trainer, made, tmp_path, options):
+    trainer(**{"pipeline": PIPE, "epochs": 2, "run_directory": tmp_path, **options}).fit()
+    assert made[0].trace is None
+    assert not (tmp_path / "trace.json").exists()
+
+
+def test_the_trace_is_whole_before_the_summary_says_that_the_run_is(trainer, tmp_path, monkeypatch):
+    seen = []
+    write = RunDirectory.write_summary
+
+    def check(directory, fields):
+        seen.append(traced(directory.path))
+        write(directory, fields)
+
+    monkeypatch.setattr(RunDirectory, "write_summary", check)
+    trainer(pipeline=PIPE, epochs=3, run_directory=tmp_path).fit()
+    assert seen == [[0, 1, 2]]
+
+
+def test_a_disk_that_has_no_room_for_the_trace_does_not_end_the_run(trainer, tmp_path, monkeypatch, judge):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    straight = trainer(pipeline=PIPE, epochs=3).fit()
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.warns(TraceWarning, match="No space left") as seen:
+        result = trainer(pipeline=PIPE, epochs=3, run_directory=tmp_path).fit()
+    assert len(seen) == 1
+    assert RunDirectory.open(tmp_path).complete
+    judge(result, straight)
+
+
+def test_a_run_that_was_killed_traces_each_epoch_once(trainer, tmp_path, watcher):
+    """After the checkpoint of two epochs it has trained two more."""
+    options = {"pipeline": PIPE, "epochs": 6, "checkpoint_every": 2, "run_directory": tmp_path, "resume": True}
+
+    def die(record):
+        if record.epoch == 4:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        trainer(observers=[watcher(die)], **options).fit()
+    shutil.rmtree(tmp_path / "checkpoints" / "epoch-00000004")
+    assert traced(tmp_path) == [0, 1, 2, 3, 4]
+    trainer(**options).fit()
+    assert traced(tmp_path) == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_may_change_when_a_run_goes_on(trainer, tmp_path):
@@ -202,7 +277,7 @@ def test_what_may_change_when_a_run_goes_on(trainer, tmp_path):
         return trainer(pipeline=config, epochs=epochs, run_directory=tmp_path / folder, resume=True).fit()
 
     go_on("real", 2)
-    assert go_on("real", 3, graph_threads=2, tensor=TensorConfig(slots=3)).first_epoch == 2
+    assert go_on("real", 3, graph_threads=2, trace="off", tensor=TensorConfig(slots=3)).first_epoch == 2
     with pytest.raises(RunDirectoryError, match=r"pipeline\.servers: 1 there, 2 here"):
         go_on("real", 4, servers=2)
     with pytest.raises(RunDirectoryError, match=r'pipeline\.clock: "real" there, null here'):

@@ -1,0 +1,51 @@
+"""The check that the limits of a process admit what is to run: what XLA lacks later ends in an abort, without a word.
+
+It loads no JAX, since that itself may be what does not fit.
+"""
+
+from __future__ import annotations
+
+from dorylax.errors import DorylaxError
+from dorylax.memory.limit import address_space_bytes, address_space_needed, thread_limit
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.resources import most_threads
+
+
+class ProcessLimitError(DorylaxError, RuntimeError):
+    """Something was not begun, because it would need more threads or address space than its process may have."""
+
+
+_GIB = 2**30
+_RAISE = {
+    "user": "of this user (ulimit -u): raise it, or end other processes",
+    "cgroup": "of the control group (pids.max): raise it (docker: --pids-limit)",
+}
+
+
+def check_process(pipeline: PipelineConfig | None = None, *, at_a_time: int = 1) -> None:
+    """Refuses what the limits of address space and threads would end.
+
+    Args:
+        pipeline: of the run; None where one machine computes.
+        at_a_time: how many such runs, each in a process of its own.
+
+    Raises:
+        ProcessLimitError: the address space is limited to less than JAX maps, or fewer threads may be started than there
+            will be.
+    """
+    threads = most_threads(pipeline)
+    space, needed = address_space_bytes(), address_space_needed(threads)
+    if space is not None and space < needed:
+        raise ProcessLimitError(
+            f"the address space of this process is limited to {space / _GIB:.2f} GiB (ulimit -v), and computing with JAX on "
+            f"this machine maps at least {needed / _GIB:.2f} GiB, most of it unused: raise the limit, or limit memory by a "
+            "control group instead"
+        )
+    limit, all_threads = thread_limit(), at_a_time * threads
+    if limit is not None and limit.left < all_threads:
+        runs = f"{at_a_time} runs at a time take" if at_a_time > 1 else "this takes"
+        fewer = ", or fewer --jobs" if at_a_time > 1 else ""
+        raise ProcessLimitError(
+            f"{runs} up to {all_threads} threads, and {limit.left} may still be started within the limit "
+            f"{_RAISE[limit.source]}{fewer}, or run on fewer cores (taskset)"
+        )

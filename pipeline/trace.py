@@ -1,0 +1,141 @@
+"""The trace of a run, written while it trains: of each epoch once it is finished, and nothing is kept longer."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from pathlib import Path
+from typing import final
+
+from dorylax.pipeline.config import TraceKind
+from dorylax.pipeline.sampling import Sampling
+from dorylax.pipeline.timeline import Lanes, Span, nanoseconds
+from dorylax.runs import trace
+from dorylax.runs.trace import Kept, TraceFile, TraceWarning
+
+
+@final
+class TraceWriter:
+    """Takes spans as they come, and writes those of an epoch once every interval has finished it.
+
+    Whatever the disk does, training goes on: after the first error there is one `TraceWarning`, the file stays as it was
+    before, and nothing more is traced.
+
+    Args:
+        path: of the file.
+        sampling: which epochs are traced; None: all.
+        epochs: that are finished: the file is cut back to them.
+        continues: whether the clock goes on where it stood then; else times continue after those in the file.
+    """
+
+    def __init__(self, path: Path, sampling: Sampling | None, *, epochs: int, continues: bool) -> None:
+        self._path, self._sampling, self._epochs = path, sampling, epochs
+        self._file: TraceFile | None = None
+        kept = Kept()
+        try:
+            self._file, kept = TraceFile.resume(path, epochs)
+        except OSError as error:
+            _warn(path, error)
+        self._arrived: list[Span] = []
+        self._names: list[str] = []  # lines that name lanes, to be written
+        self._lines: dict[int, list[str]] = {}  # lines of epochs that are not finished
+        self._lanes = Lanes(kept.names)
+        self._end = round(1000 * kept.marks[-1]["ts"]) if kept.marks else 0  # nanoseconds
+        self._later = 0.0 if continues else self._end / 1e9
+        if sampling is not None:
+            for mark in kept.marks:
+                sampling.wrote(mark["args"]["epochs"], mark["args"]["bytes"])
+
+    @classmethod
+    def begin(cls, path: Path, kind: TraceKind, *, epochs: int, continues: bool) -> TraceWriter | None:
+        """The writer of a run that begins, or goes on; None where nothing is to be traced.
+
+        A trace that is there loses in any case what was written after these epochs, since they are done again.
+        """
+        if kind != "off":
+            return cls(path, Sampling() if kind == "sample" else None, epochs=epochs, continues=continues)
+        try:
+            trace.cut(path, epochs)
+        except OSError as error:
+            _warn(path, error)
+        return None
+
+    def add(self, span: Span) -> None:
+        """Takes what was done; for what belongs to no epoch, the one decides that is not finished yet."""
+        if self._file is not None and self._wants(self._epochs if span.epoch < 0 else span.epoch):
+            self._arrived.append(span)
+
+    def flush(self, epochs: int) -> None:
+        """Writes what is known of the epochs before this one."""
+        self._epochs = epochs
+        self._take_arrived()
+        lines, self._names = self._names, []
+        for epoch in sorted(epoch for epoch in self._lines if epoch < epochs):
+            lines += self._lines.pop(epoch)
+        if self._file is not None and lines:
+            self._write(self._file, lines, epochs)
+        for epoch in [epoch for epoch in self._lines if not self._wants(epoch)]:
+            del self._lines[epoch]  # the sample has ended, or paused, when some had run ahead
+
+    def checkpoint(self, *, settled: bool) -> None:
+        """Puts on disk what a run needs that goes on from here.
+
+        Args:
+            settled: every task to come will begin after all that came.
+        """
+        self.flush(self._epochs)
+        if settled:
+            self._lanes.free()
+        try:
+            if self._file is not None:
+                self._file.sync()
+        except OSError as error:
+            self._stop(error)
+
+    def close(self) -> None:
+        """Puts the file on disk. A second call does nothing."""
+        file, self._file = self._file, None
+        try:
+            if file is not None:
+                file.close()
+        except OSError as error:
+            _warn(self._path, error)
+
+    def _write(self, file: TraceFile, lines: list[str], epochs: int) -> None:
+        size = file.size + sum(len(line) + 2 for line in lines)
+        lines.append(trace.line_of(trace.mark(epochs, self._end / 1000, size)))
+        if self._sampling is not None and not self._sampling.takes(size + len(lines[-1]) + 2):
+            return
+        try:
+            file.append(lines)
+        except OSError as error:
+            self._stop(error)
+            return
+        if self._sampling is not None:
+            self._sampling.wrote(epochs, size)
+
+    def _take_arrived(self) -> None:
+        """Gives spans their lanes, in the order in which they ended, and writes their lines."""
+        arrived = [span.later(self._later) for span in self._arrived] if self._later else self._arrived
+        for span in sorted(arrived, key=lambda one: one.end):
+            self._end = max(self._end, nanoseconds(span.end))
+            *names, event = self._lanes.events(span)
+            self._names += map(trace.line_of, names)
+            self._lines.setdefault(span.epoch, []).append(trace.line_of(event))
+        self._arrived.clear()
+
+    def _wants(self, epoch: int) -> bool:
+        return self._sampling is None or self._sampling.wants(epoch)
+
+    def _stop(self, error: OSError) -> None:
+        file, self._file = self._file, None
+        self._lines.clear()
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+        _warn(self._path, error)
+
+
+def _warn(path: Path, error: OSError) -> None:
+    reason = error.strerror or error
+    warnings.warn(f"{path} cannot be written ({reason}): the run goes on without it", TraceWarning, stacklevel=3)

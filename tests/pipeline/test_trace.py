@@ -1,0 +1,224 @@
+"""The trace of a run while it trains: what is in the file when, and what is kept."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tracemalloc
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dorylax.pipeline.sampling import Sampling
+from dorylax.pipeline.timeline import Span
+from dorylax.pipeline.trace import TraceWriter
+from dorylax.runs.trace import TraceWarning
+
+
+def epoch_of(number: int, tasks: int = 3) -> Iterator[Span]:
+    """An epoch of one second, and the step after it."""
+    for k in range(tasks):
+        yield Span("GA", "graph", 0, k, number, number + k / tasks, number + (k + 1) / tasks, 1)
+    yield Span("WU", "parameters", 0, -1, -1, number + 1, number + 1, version=number + 1)
+
+
+def train(writer: TraceWriter, epochs: range, tasks: int = 3) -> None:
+    for number in epochs:
+        for span in epoch_of(number, tasks):
+            writer.add(span)
+        writer.flush(number + 1)
+
+
+def run(path: Path) -> None:
+    """Nine epochs."""
+    writer = begun(path)
+    train(writer, range(9))
+    writer.checkpoint(settled=True)
+    writer.close()
+
+
+def tasks_in(path: Path) -> list[tuple[str, int]]:
+    """Name and epoch of each task; the file is strict JSON."""
+    events = json.loads(path.read_text())["traceEvents"]
+    return [(event["name"], event["args"]["epoch"]) for event in events if event["ph"] == "X"]
+
+
+def expected(epochs: range) -> list[tuple[str, int]]:
+    return [one for number in epochs for one in [("WU", -1), *[("GA", number)] * 3]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "trace.json"
+
+
+def begun(path: Path, kind: Any = "full", epochs: int = 0, *, continues: bool = True) -> TraceWriter:
+    writer = TraceWriter.begin(path, kind, epochs=epochs, continues=continues)
+    assert writer is not None
+    return writer
+
+
+def test_an_epoch_is_in_the_file_when_it_is_finished(path: Path) -> None:
+    writer = begun(path)
+    assert tasks_in(path) == []
+    for span in (*epoch_of(0), *epoch_of(1)):
+        writer.add(span)
+    writer.flush(1)
+    assert tasks_in(path) == [("WU", -1)] * 2 + expected(range(1))[1:]  # what is ahead waits
+    writer.flush(2)
+    assert tasks_in(path)[5:] == [("GA", 1)] * 3
+    writer.close()
+    writer.close()
+
+
+def test_lanes_are_those_of_what_ran_at_a_time_whichever_epoch_it_was_of(path: Path) -> None:
+    """Two threads, one of which is an epoch ahead: its tasks are written later, into the lane that they had."""
+    writer = begun(path)
+    for k in range(4):
+        for epoch in (0, 1):
+            writer.add(Span("GA", "graph", 0, k, epoch, k + epoch / 2, k + 1 + epoch / 2))
+    writer.flush(1)
+    writer.flush(2)
+    writer.close()
+    events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert [(event["args"]["epoch"], event["tid"]) for event in events] == [(0, 0)] * 4 + [(1, 1)] * 4
+
+
+def test_going_on_it_is_what_it_would_have_been(path: Path, tmp_path: Path) -> None:
+    """From a checkpoint, after which a killed process had gone on for a while."""
+    whole = begun(tmp_path / "whole.json")
+    train(whole, range(3))
+    whole.checkpoint(settled=True)
+    train(whole, range(3, 6))
+    whole.close()
+    killed = begun(path)
+    train(killed, range(3))
+    killed.checkpoint(settled=True)
+    train(killed, range(3, 5))
+    resumed = begun(path, epochs=3)
+    train(resumed, range(3, 6))
+    resumed.close()
+    assert path.read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert tasks_in(path) == expected(range(6))
+
+
+def test_where_the_clock_begins_anew_times_go_on(path: Path) -> None:
+    first = begun(path)
+    train(first, range(3))
+    first.close()
+    second = begun(path, epochs=3, continues=False)
+    for span in epoch_of(0):
+        second.add(span._replace(epoch=max(span.epoch, -1) if span.epoch < 0 else 3))
+    second.flush(4)
+    second.close()
+    starts = [event["ts"] for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert min(starts[12:]) == 3e6
+
+
+def test_off_is_no_trace_and_drops_what_is_done_again(path: Path) -> None:
+    assert TraceWriter.begin(path, "off", epochs=0, continues=True) is None
+    assert not path.exists()
+    train(begun(path), range(5))
+    assert TraceWriter.begin(path, "off", epochs=3, continues=True) is None
+    assert tasks_in(path) == expected(range(3))
+
+
+def test_a_sample_has_whole_epochs_in_so_many_bytes(path: Path) -> None:
+    limit = 20_000
+    writer = TraceWriter(path, Sampling(limit), epochs=0, continues=True)
+    train(writer, range(2000))
+    writer.close()
+    assert path.stat().st_size <= limit
+    epochs = [epoch for _, epoch in tasks_in(path) if epoch >= 0]
+    assert all(epochs.count(epoch) == 3 for epoch in set(epochs))
+    assert 10 < len(set(epochs)) < 100
+    assert max(epochs) > 500
+    names = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "M"]
+    assert len(names) == 4
+
+
+def test_half_an_epoch_ahead_is_no_part_of_a_sample(path: Path) -> None:
+    """The stretch ends when some intervals are in the next epoch; the names of their lanes are not lost."""
+    writer = TraceWriter(path, Sampling(12_000), epochs=0, continues=True)
+    for number in range(40):
+        for span in (*epoch_of(number), Span("AV", "tensor", 0, 0, number + 1, number, number + 1)):
+            writer.add(span)
+        writer.flush(number + 1)
+    writer.close()
+    events = json.loads(path.read_text())["traceEvents"]
+    epochs = [event["args"]["epoch"] for event in events if event["ph"] == "X" and event["args"]["epoch"] >= 0]
+    assert len(set(epochs)) > 3
+    for epoch in set(epochs) - {0}:
+        assert epochs.count(epoch) == 4
+    lanes = {event["tid"] for event in events if event["name"] == "thread_name"}
+    assert {event["tid"] for event in events if event["ph"] == "X"} <= lanes | {300_000}
+
+
+def test_memory_is_bounded_however_long_a_run_is(path: Path) -> None:
+    writer = TraceWriter(path, Sampling(200_000), epochs=0, continues=True)
+    train(writer, range(20), tasks=50)
+    tracemalloc.start()
+    try:
+        train(writer, range(20, 600), tasks=50)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        writer.close()
+    assert kept < 100_000  # the tasks of those epochs would be 7 MB
+
+
+@pytest.mark.parametrize("failing", range(1, 7))
+def test_a_full_disk_ends_the_trace_and_nothing_else(path: Path, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    """At the header, and at both writes of epochs."""
+    calls, pwrite = [0], os.pwrite
+
+    def full(*arguments: Any) -> int:
+        calls[0] += 1
+        if calls[0] == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(*arguments)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.warns(TraceWarning, match=r"trace.json cannot be written \(No space left on device\): the run") as seen:
+        run(path)
+    assert len(seen) == 1
+    if failing == 1:
+        assert not path.exists()
+        return
+    done = (failing - 2) // 2
+    assert tasks_in(path) == expected(range(done))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = begun(path, epochs=9)
+        train(again, range(9, 11))
+        again.close()
+    assert tasks_in(path) == expected(range(done)) + expected(range(9, 11))
+
+
+def test_a_disk_that_does_not_sync_ends_the_trace_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for end in (lambda writer: writer.checkpoint(settled=True), TraceWriter.close):
+        monkeypatch.setattr(os, "fsync", broken)
+        writer = begun(path)
+        train(writer, range(2))
+        with pytest.warns(TraceWarning, match=r"Input/output error"):
+            end(writer)
+        train(writer, range(2, 4))
+        writer.close()
+        assert tasks_in(path) == expected(range(2))
+        monkeypatch.undo()
+
+
+def test_where_no_file_can_be_it_is_said_once(path: Path) -> None:
+    path.mkdir()
+    with pytest.warns(TraceWarning, match="Is a directory") as seen:
+        run(path)
+    assert len(seen) == 1
+    with pytest.warns(TraceWarning, match="Is a directory"):
+        TraceWriter.begin(path, "off", epochs=0, continues=True)

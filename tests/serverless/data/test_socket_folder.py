@@ -1,0 +1,93 @@
+"""Where socket files go, whatever the temporary folder is like."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dorylax.serverless.data import socket_folder
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.server import DataServer
+from dorylax.serverless.data.socket_folder import SocketFolderError, make_socket_folder
+
+
+@pytest.fixture
+def short(nothing_left: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A short folder that is tried where the temporary one is of no use."""
+    folder = nothing_left / "s"
+    folder.mkdir()
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(socket_folder, "_SHORT", (str(folder),))
+    yield folder
+    folder.rmdir()
+
+
+@pytest.fixture
+def long(nothing_left: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder with a path too long for a socket."""
+    folder = nothing_left / ("x" * 100)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    folder.rmdir()
+
+
+def test_it_is_in_the_temporary_folder_and_for_this_user_alone(nothing_left: Path) -> None:
+    folder = make_socket_folder()
+    assert folder.parent == nothing_left
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.rmdir()
+
+
+def test_where_that_is_too_long_sockets_are_elsewhere(short: Path, long: Path) -> None:
+    with DataServer(RunKeys.make()) as server:
+        address = server.open("graph 0")
+        (made,) = short.iterdir()
+        assert address == f"ipc://{made}/0"
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert not list(short.iterdir())
+    assert not list(long.iterdir())
+
+
+def test_the_users_runtime_folder_comes_first(
+    short: Path, long: Path, nothing_left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = nothing_left / "r"
+    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    folder = make_socket_folder()
+    assert folder.parent == runtime
+    folder.rmdir()
+    runtime.rmdir()
+    assert make_socket_folder().parent == short  # the system has removed the other one
+    next(short.iterdir()).rmdir()
+
+
+def test_no_place_at_all_is_one_line(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(socket_folder, "_SHORT", (str(long / "none"),))
+    with pytest.raises(SocketFolderError) as caught:
+        DataServer(RunKeys.make())
+    text = str(caught.value)
+    assert text.startswith(
+        f"socket files of workers have no place ({long}: its path is too long for a socket, at most 1"
+    )
+    assert f"{long / 'none'}: No such file or directory" in text
+    assert text.endswith("set TMPDIR to a folder with a short path that can be written, or tensor.transport=tcp")
+    assert "\n" not in text
+
+
+def test_a_system_without_a_temporary_folder(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    monkeypatch.setenv("TMPDIR", os.devnull)
+    folder = make_socket_folder()
+    assert folder.parent == short
+    folder.rmdir()
