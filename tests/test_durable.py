@@ -159,3 +159,21 @@ def test_leftovers_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.
         write_file(tmp_path / "config.yaml", half)
     assert [leftover_of(path) for path in tmp_path.iterdir()] == ["config.yaml"]
     assert [leftover_of(Path(name)) for name in ("config.yaml", ".bashrc", ".config.yaml", "a.0123abcd")] == [None] * 4
+
+
+def test_a_folder_that_another_process_writes_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes when ours has moved the old one away, and then again: the last one stays, whole."""
+    path = tmp_path / "folder"
+    replace, others = os.replace, iter(["first", "second"])
+
+    def with_another(source: Path, target: Path) -> None:
+        replace(source, target)
+        if source == path and (text := next(others, None)) is not None:
+            path.mkdir()
+            (path / "file").write_text(text)
+
+    write_folder(path, lambda new: (new / "file").write_text("old"))
+    monkeypatch.setattr(os, "replace", with_another)
+    write_folder(path, lambda new: (new / "file").write_text("ours"))
+    assert (path / "file").read_text() == "ours"
+    assert list(tmp_path.iterdir()) == [path]

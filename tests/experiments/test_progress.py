@@ -93,7 +93,7 @@ def test_a_line_for_the_whole_and_one_for_each_run_under_way(clock: _Clock) -> N
 
 def test_a_pipe_whose_reader_has_ended_ends_nothing(clock: _Clock) -> None:
     class Broken(io.StringIO):
-        def write(self, text: str, /) -> int:  # noqa: ARG002
+        def write(self, text: str, /) -> int:
             raise BrokenPipeError
 
     progress = _progress(clock, Broken())

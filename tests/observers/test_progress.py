@@ -85,7 +85,7 @@ def test_the_terminal_is_restored_after_an_error() -> None:
 
 def test_a_terminal_that_is_closed_ends_nothing() -> None:
     class Closed(Terminal):
-        def write(self, text: str, /) -> int:  # noqa: ARG002
+        def write(self, text: str, /) -> int:
             raise OSError(errno.EIO, "Input/output error")
 
         def flush(self) -> None:
