@@ -98,14 +98,9 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
             for entry in (new, *new.rglob("*")):
                 _sync(entry)
         with _named(path):
-            if path.exists():
-                os.replace(path, old)
-            try:
-                os.replace(new, path)
-            except BaseException:
-                if old.exists():
-                    os.replace(old, path)
-                raise
+            while not _take_place(new, path, old):
+                # Another process has put its own there meanwhile, which is replaced in turn.
+                shutil.rmtree(old, ignore_errors=True)
             _sync(path.parent)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
@@ -147,6 +142,22 @@ def remove_file(path: Path) -> None:
     with _named(path), contextlib.suppress(FileNotFoundError):
         path.unlink()
         _sync(path.parent)
+
+
+def _take_place(new: Path, path: Path, old: Path) -> bool:
+    """Renames a folder, and first one that has its name to `old`; False where another process was between."""
+    if path.exists():
+        with contextlib.suppress(FileNotFoundError):  # the other one has just moved it
+            os.replace(path, old)
+    try:
+        os.replace(new, path)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        if old.exists():
+            os.replace(old, path)
+        raise
+    return True
 
 
 def remove_folder(path: Path) -> None:

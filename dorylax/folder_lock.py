@@ -15,7 +15,7 @@ import json
 import os
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, final
 
@@ -44,22 +44,27 @@ class FolderHeldError(DorylaxError, RuntimeError):
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> Iterator[None]:
     """Keeps every other process from locking the same folder.
 
     A folder that does not exist is made, and removed again if nothing has come into it.
+
+    Args:
+        folder: to be locked.
+        waiting: is told who has it (`FolderHeldError.holder`) before that one is waited for, however long it takes; None:
+            nobody is waited for.
 
     Warns:
         UserWarning: the folder's file system has no locks; then nothing is locked.
 
     Raises:
-        FolderHeldError: somebody else has it.
+        FolderHeldError: somebody else has it, and `waiting` is None.
         OSError: the folder cannot be made or written.
     """
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         make_folder(folder)
-        with _file(folder) as file:
+        with _file(folder, waiting) as file:
             try:
                 file.write(_Holder.this().to_line())
                 file.flush()
@@ -75,15 +80,24 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _file(folder: Path) -> Iterator[BinaryIO]:
+def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[BinaryIO]:
     """The lock's file, empty, locked, and the one that has the name."""
     while True:
-        # Not truncated when it is opened: it may say who holds the lock.
-        with os.fdopen(os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b") as file:
+        try:
+            # Not truncated when it is opened: it may say who holds the lock.
+            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:  # a holder that had made the folder has just removed it
+            make_folder(folder)
+            continue
+        with os.fdopen(descriptor, "r+b") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise FolderHeldError(folder, _Holder.words(file.read(_LONGEST))) from None
+                holder = _Holder.words(file.read(_LONGEST))
+                if waiting is None:
+                    raise FolderHeldError(folder, holder) from None
+                waiting(holder)
+                fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
                     raise

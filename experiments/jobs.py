@@ -1,8 +1,8 @@
 """Runs of a sweep side by side, each in a process that lasts for many of them.
 
 Processes are spawned, never forked. One that dies takes its run along and nothing else: the run has failed, and the next
-gets a new process. Ctrl-C and SIGTERM are this process's to hear; it asks the others to stop, which they do as a single
-run does, with a checkpoint.
+gets a new process. Ctrl-C, SIGTERM and SIGHUP are this process's to hear; it asks the others to stop, which they do as a
+single run does, with a checkpoint.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, TrainResult
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
+"""What a terminal sends to all its processes."""
 _GRACE_SECONDS = 60.0
 """For a run that was asked to stop: it finishes its epoch and writes a checkpoint."""
 
@@ -177,14 +179,14 @@ def _death(code: int | None) -> str:
 
 @contextlib.contextmanager
 def _signals_put_off() -> Iterator[None]:
-    """Ctrl-C and SIGTERM act at its end; a process that is started in it hears no Ctrl-C, not even while it starts."""
+    """Ctrl-C and SIGTERM act at its end; what is started in it never hears the terminal, not even while it starts."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
     multiprocessing.resource_tracker.ensure_running()  # its start would unblock the signal
     before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
     try:
         yield
     finally:
@@ -216,7 +218,8 @@ def _without_script() -> Iterator[None]:
 
 
 def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _OF_TERMINALS:
+        signal.signal(number, signal.SIG_IGN)
     end_with_parent()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     cache = DataCache()

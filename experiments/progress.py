@@ -12,7 +12,7 @@ from rich.progress import TaskID
 
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
-from dorylax.observers.progress import Stream, describe_summary, dollars, duration, terminal_bars
+from dorylax.observers.progress import Lasting, Stream, describe_summary, dollars, duration, terminal_bars
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord
@@ -43,7 +43,7 @@ class SweepProgress:
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._stream: Stream = sys.stderr if stream is None else stream
+        self._stream = Lasting(sys.stderr if stream is None else stream)
         self._clock, self._jobs = clock, jobs
         self._places = {run.key: place for place, run in enumerate(runs, start=1)}
         self._left = dict.fromkeys((run.key for run in todo), 1.0)  # shares of runs

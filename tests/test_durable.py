@@ -254,3 +254,21 @@ def test_an_error_in_a_new_folder_names_the_file_where_it_is_to_come(tmp_path: P
     with pytest.raises(FileNotFoundError) as other:
         write_folder(tmp_path / "folder", lambda new: (tmp_path / "input").read_bytes())
     assert other.value.filename == str(tmp_path / "input")
+
+
+def test_a_folder_that_another_process_writes_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes when ours has moved the old one away, and then again: the last one stays, whole."""
+    path = tmp_path / "folder"
+    replace, others = os.replace, iter(["first", "second"])
+
+    def with_another(source: Path, target: Path) -> None:
+        replace(source, target)
+        if source == path and (text := next(others, None)) is not None:
+            path.mkdir()
+            (path / "file").write_text(text)
+
+    write_folder(path, lambda new: (new / "file").write_text("old"))
+    monkeypatch.setattr(os, "replace", with_another)
+    write_folder(path, lambda new: (new / "file").write_text("ours"))
+    assert (path / "file").read_text() == "ours"
+    assert list(tmp_path.iterdir()) == [path]

@@ -139,3 +139,33 @@ def test_folders_that_could_not_all_be_made_are_removed(tmp_path: Path, monkeypa
     with pytest.raises(OSError, match="No space left on device"), locked(tmp_path / "a" / "b" / "c"):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_holder_may_be_waited_for(tmp_path: Path) -> None:
+    process = _holder(tmp_path)
+    told: list[str] = []
+
+    def ends(holder: str) -> None:
+        told.append(holder)
+        _end(process)
+
+    with locked(tmp_path, waiting=ends), pytest.raises(FolderHeldError, match="this process"), locked(tmp_path):
+        pass
+    assert told[0].startswith(f"process {process.pid}, since")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_its_holder_removes_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "a"
+    opening = os.open
+
+    def late(*arguments: object, **options: object) -> int:
+        monkeypatch.setattr(os, "open", opening)
+        folder.rmdir()
+        return opening(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", late)
+    with locked(folder):
+        assert (folder / LOCK).is_file()

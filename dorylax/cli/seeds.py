@@ -8,8 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
-import click
-
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
@@ -20,6 +18,7 @@ from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.observers.progress import ProgressBar
+from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
 
@@ -94,7 +93,7 @@ class _ProgressBars:
         """See `Watcher`."""
         self._bars.pop(outcome.run.key).close()
         if outcome.error is not None:
-            click.echo(f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}", err=True)
+            print_error(f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}")
 
 
 def pipeline_label(config: RunConfig) -> str:

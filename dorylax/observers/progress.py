@@ -6,6 +6,7 @@ logs and pipes stay clean; results are the command line's to print.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import sys
 import time
@@ -47,6 +48,33 @@ class Stream(Protocol):
 
 
 @final
+class Lasting:
+    """A stream that may go away: a terminal that is closed, a pipe whose reader has ended. Training goes on without it.
+
+    Args:
+        stream: where to write as long as it can be written to.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def write(self, text: str, /) -> int:
+        """See `Stream`."""
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """See `Stream`."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        """See `Stream`."""
+        return self._stream.isatty()
+
+
+@final
 class ProgressBar:
     """Observer that keeps one line of a terminal up to date, and leaves a line with the result behind.
 
@@ -62,7 +90,7 @@ class ProgressBar:
         self, label: str, stream: Stream | None = None, *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._label = label
-        self._stream: Stream = sys.stderr if stream is None else stream
+        self._stream = Lasting(sys.stderr if stream is None else stream)
         self._clock = clock
         self._seconds: deque[float] = deque(maxlen=_WINDOW)
         self._progress: Progress | None = None

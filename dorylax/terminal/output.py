@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,12 @@ def print_table(table: Table) -> None:
 def print_json(content: Mapping[str, Any]) -> None:
     """Prints one JSON object, strict: no NaN."""
     click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def print_error(text: str) -> None:
+    """Prints to standard error. Where that is gone, a closed terminal say, nobody is told, and the work goes on."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)
 
 
 def percent(value: float | None) -> str:

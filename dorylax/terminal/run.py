@@ -1,8 +1,8 @@
 """Runs a click command: what every error looks like, and the exit code.
 
 Exit codes: 0 done; 1 the run or the machine failed; 2 the user asked for something that does not exist or cannot be;
-130 Ctrl-C; 143 SIGTERM. What a user can cause is one line on standard error, what the user's own code raises is its line
-and a sentence; a traceback is a bug of ours, or was asked for.
+130 Ctrl-C; 143 SIGTERM or SIGHUP. What a user can cause is one line on standard error, what the user's own code raises is
+its line and a sentence; a traceback is a bug of ours, or was asked for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 
 import click
 
+from dorylax.hang_up import terminates
 from dorylax.terminal.failures import INTERRUPTED, CommandError, explain
+from dorylax.terminal.output import print_error
 
 traceback_option = click.option(
     "--traceback",
@@ -41,29 +43,29 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     frames = "--traceback" in words
     arguments = [word for word in words if word != "--traceback"]
     try:
-        with warnings.catch_warnings():
+        with terminates(), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             code = command.main(arguments, prog_name=program, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 0
     except CommandError as failure:
-        click.echo(str(failure), err=True)
+        print_error(str(failure))
         return failure.code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        print_error("interrupted")
         return INTERRUPTED
     except Exception as error:
         explained = explain(error)
         if explained is None:
             raise
         if frames:
-            click.echo("".join(traceback.format_exception(error)), err=True)
-        click.echo(f"error: {explained.line}", err=True)
+            print_error("".join(traceback.format_exception(error)))
+        print_error(f"error: {explained.line}")
         return explained.code
     return code if isinstance(code, int) else 0
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning as one line; where in our code it was raised tells a user nothing."""
-    click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+    print_error(f"warning: {' '.join(str(message).split())}")

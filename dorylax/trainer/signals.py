@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any, final
+
+from dorylax import hang_up
 
 
 @final
@@ -14,6 +17,7 @@ class StopRequests:
 
     A second one acts at once, whatever the epoch waits for (workers that hang, say): Ctrl-C raises KeyboardInterrupt;
     SIGTERM does what it did before the context and, where that returns or was to end the process, raises SystemExit.
+    SIGHUP is a SIGTERM, but never a second one (`dorylax.hang_up`).
     Outside the main thread, where Python allows no handlers, the context does nothing; a SIGINT handler that is not
     Python's own is left alone.
 
@@ -26,10 +30,12 @@ class StopRequests:
         self.terminate = False
         self.interrupt = False
         self._previous: dict[signal.Signals, Any] = {}
+        self._hang_up = contextlib.ExitStack()
 
     def __enter__(self) -> StopRequests:
         if threading.current_thread() is threading.main_thread():
             self._install(signal.SIGTERM, self._on_terminate)
+            self._hang_up.enter_context(hang_up.terminates())
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._install(signal.SIGINT, self._on_interrupt)
         return self
@@ -37,6 +43,7 @@ class StopRequests:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._hang_up.close()
         while self._previous:
             signal.signal(*self._previous.popitem())
 

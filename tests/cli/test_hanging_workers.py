@@ -77,6 +77,26 @@ def test_a_second_signal_ends_it_at_once(
     assert all(json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines())
 
 
+def test_the_terminal_that_goes_is_no_second_signal(
+    hanging: tuple[subprocess.Popen[str], list[int]], tmp_path: Path
+) -> None:
+    """One that closes sends SIGHUP several times; the epoch is finished, and saved, once the workers go on."""
+    process, workers = hanging
+    for _ in range(3):
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.2)
+    assert process.poll() is None
+    for worker in workers:
+        os.kill(worker, signal.SIGCONT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "continue with: dorylax train" in errors
+    until(lambda: not living(workers))
+    run = tmp_path / "run" / "seed-0"
+    assert json.loads((run / "summary.json").read_text())["stopped"] == "signal"
+    assert not (run / ".lock").exists()
+
+
 def test_workers_that_are_stopped_do_not_outlive_it(hanging: tuple[subprocess.Popen[str], list[int]]) -> None:
     process, workers = hanging
     process.kill()

@@ -228,7 +228,8 @@ def test_resume_with_other_settings_is_refused(dorylax, trained: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 143, "terminated")],
 )
 def test_a_signal_says_how_to_resume_and_that_works(
     dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, number: int, code: int, word: str

@@ -91,6 +91,17 @@ def test_a_line_for_the_whole_and_one_for_each_run_under_way(clock: _Clock) -> N
     assert "[3/4] gat, seed 0: failed: ValueError: [red]bad[/red]\n" in stream.getvalue()
 
 
+def test_a_pipe_whose_reader_has_ended_ends_nothing(clock: _Clock) -> None:
+    class Broken(io.StringIO):
+        def write(self, text: str, /) -> int:
+            raise BrokenPipeError
+
+    progress = _progress(clock, Broken())
+    with progress:
+        for run in _RUNS:
+            _run(progress, clock, run, 10)
+
+
 def test_the_time_left_follows_from_the_runs_so_far(clock: _Clock) -> None:
     with _progress(clock, _Terminal()) as progress:
         assert progress.seconds_left() is None

@@ -137,7 +137,7 @@ def test_killed_and_started_again_it_gives_the_same_bytes(sweep: Path, finished:
     assert epochs == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_a_signal_keeps_what_is_done(
     sweep: Path,
     tmp_path: Path,

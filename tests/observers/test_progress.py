@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 
@@ -80,6 +81,20 @@ def test_the_terminal_is_restored_after_an_error() -> None:
     with pytest.raises(RuntimeError), bar:
         raise RuntimeError
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")  # cursor shown again
+
+
+def test_a_terminal_that_is_closed_ends_nothing() -> None:
+    class Closed(Terminal):
+        def write(self, text: str, /) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+        def flush(self) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with ProgressBar("gcn", Closed()) as bar:
+        bar.started(2, 0)
+        bar.epoch(_record(0))
+        bar.finished(_result([_record(0)], 0))
 
 
 def test_describe() -> None:

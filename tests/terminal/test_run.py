@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import io
 import operator
 import re
+import signal
+import sys
 
 import click
 import pytest
@@ -70,3 +74,29 @@ def test_frames_are_shown_where_they_are_asked_for(capsys: pytest.CaptureFixture
     long = capsys.readouterr().err
     assert long.startswith("Traceback (most recent call last):\n")
     assert long.endswith(short)
+
+
+@pytest.mark.parametrize(("error", "code"), [(ConfigError("wrong"), 2), (CommandError("terminated", 143), 143)])
+def test_the_exit_code_needs_no_terminal(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+    def write(_: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    closed = io.StringIO()
+    monkeypatch.setattr(closed, "write", write)
+    monkeypatch.setattr(sys, "stderr", closed)
+    assert run(_raising(error), "fail", []) == code
+
+
+def test_the_terminal_that_goes_ends_a_program_as_sigterm_does() -> None:
+    came = []
+
+    def hang_up() -> None:
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+
+    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
+    try:
+        assert run(click.Command("hang", callback=hang_up), "hang", []) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert came == [signal.SIGTERM]

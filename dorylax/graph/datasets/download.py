@@ -8,7 +8,7 @@ the modules of the formats.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import hashlib
 import http.client
 import logging
@@ -16,10 +16,12 @@ import os
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dorylax.durable import move_file, write_file
+from dorylax.folder_lock import locked
 from dorylax.graph.datasets.base import DatasetError, Source
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +53,9 @@ def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
     Returns:
         The path of each file by its name (the last part of `Source.path`).
 
+    Warns:
+        UserWarning: another process downloads to the same folder, and is waited for; names it.
+
     Raises:
         DatasetError: a file can neither be found nor downloaded (the message lists every missing file, its address, its
             SHA-256 and the directory to put it in), or its SHA-256 is wrong (the file has then been deleted).
@@ -59,14 +64,18 @@ def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
     for source in sources:
         file = cache / source.path
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(file.parent):
-                if not file.is_file():
-                    _download(source, file)
+            if not file.is_file():
+                with locked(file.parent, waiting=functools.partial(_tell, file.parent)):
+                    if not file.is_file():  # now: another process may have fetched it
+                        _download(source, file)
         except (OSError, http.client.HTTPException) as error:
             raise DatasetError(_how_to_get(name, sources, cache, source, error)) from error
         _verify(file, source, file)
     return {Path(source.path).name: cache / source.path for source in sources}
+
+
+def _tell(folder: Path, holder: str) -> None:
+    warnings.warn(f"waiting for {holder}, which downloads to {folder}", stacklevel=2)
 
 
 def _download(source: Source, file: Path) -> None:
@@ -135,7 +144,7 @@ def _verify(file: Path, source: Source, final: Path) -> None:
     if expected is None:
         write_file(record, found + "\n")
     elif found != expected:
-        file.unlink()
+        file.unlink(missing_ok=True)  # another process may have found the same
         told = (
             ""
             if source.sha256
@@ -160,16 +169,3 @@ def _how_to_get(name: str, sources: Sequence[Source], cache: Path, failed: Sourc
         f"or set DORYLAX_DATA to a directory that holds {name}.npz, or DORYLAX_CACHE to another cache directory"
     )
     return "\n".join(lines)
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Keeps other processes of this user from writing the same `.part`; they wait, then find the file."""
-    try:
-        import fcntl
-    except ImportError:  # not a Unix: two downloads at once would fail their check and be repeated
-        yield
-        return
-    with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

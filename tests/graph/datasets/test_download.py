@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import fcntl
 import hashlib
 import os
+import queue
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from dorylax import folder_lock
 from dorylax.graph.datasets import DatasetError, cache_directory, download
 from dorylax.graph.datasets.base import Source
 
@@ -100,7 +106,7 @@ def test_a_wrong_hash_deletes_the_file_and_says_so(server: Any, cache: Path) -> 
     server.files["/a.bin"] = BODY[:-1] + b"!"
     with pytest.raises(DatasetError, match=f"a.bin is damaged or another version.*expected {wanted.sha256}.*deleted"):
         fetch(wanted)
-    assert [path.name for path in (cache / "family").iterdir()] == [".lock"]
+    assert not (cache / "family").exists()
     server.files["/a.bin"] = BODY
     assert fetch(wanted)["a.bin"].read_bytes() == BODY
 
@@ -208,11 +214,11 @@ def test_a_file_is_on_disk_before_it_has_its_name(server: Any, cache: Path, monk
         call = getattr(os, name)
         monkeypatch.setattr(os, name, lambda *args, n=name, c=call: (done.append(n), c(*args))[1])
     fetch(source(server))
-    assert done == ["fsync", "replace", "fsync"]
+    assert done[done.index("replace") - 1 :] == ["fsync", "replace", "fsync"]  # that of the folder comes before
     del done[:]
     (cache / "family" / "a.bin").unlink()
     fetch(source(server, known=False))
-    assert done == ["fsync", "replace", "fsync"] * 2  # the record of its hash first
+    assert done[done.index("replace") - 1 :] == ["fsync", "replace", "fsync"] * 2  # the record of its hash first
 
 
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -227,3 +233,38 @@ def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert cache_directory() == tmp_path / ".cache" / "dorylax"
     monkeypatch.setattr("sys.platform", "darwin")
     assert cache_directory() == tmp_path / "Library" / "Caches" / "dorylax"
+
+
+def test_another_process_that_downloads_is_waited_for_and_named(
+    server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be stopped: who waits has to see for whom."""
+    wanted, holder = source(server), f"process {os.getpid()}"
+    monkeypatch.setattr(folder_lock._Holder, "words", lambda _: holder)
+    told: queue.SimpleQueue[str] = queue.SimpleQueue()
+    monkeypatch.setattr(warnings, "warn", lambda message, **_: told.put(message))
+    with ThreadPoolExecutor(1) as pool:
+        with folder_lock.locked(cache / "family"):
+            waiting = pool.submit(fetch, wanted)
+            assert told.get(timeout=60) == f"waiting for {holder}, which downloads to {cache / 'family'}"
+            assert server.requests == []
+        assert waiting.result(60)["a.bin"].read_bytes() == BODY
+    assert [path.name for path in (cache / "family").iterdir()] == ["a.bin"]
+
+
+def test_what_is_cached_needs_no_lock(server: Any, cache: Path) -> None:
+    """The cache may be read-only."""
+    fetch(source(server))
+    with folder_lock.locked(cache / "family"):
+        assert fetch(source(server))["a.bin"].read_bytes() == BODY
+
+
+def test_a_file_system_without_locks_downloads_all_the_same(
+    server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.warns(UserWarning, match="cannot be locked"):
+        assert fetch(source(server))["a.bin"].read_bytes() == BODY
