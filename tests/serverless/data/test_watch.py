@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.strangers import stranger
 
 from dorylax.serverless.data import loop as loop_module
 from dorylax.serverless.data import protocol, watch
@@ -36,15 +37,6 @@ def address(server: DataServer) -> str:
     address = server.open("graph 0")
     server.offer(address, "n", [ARRAY])
     return address
-
-
-def stranger(address: str) -> socket.socket:
-    if address.startswith("ipc"):
-        one = socket.socket(socket.AF_UNIX)
-        one.connect(address.removeprefix("ipc://"))
-        return one
-    host, port = address.removeprefix("tcp://").split(":")
-    return socket.create_connection((host, int(port)))
 
 
 @contextlib.contextmanager
