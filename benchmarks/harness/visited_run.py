@@ -74,7 +74,7 @@ class Visitors:
     def started(self, total_epochs: int, first_epoch: int) -> None:
         """See `Observer`."""
 
-    def epoch(self, _: EpochRecord) -> None:
+    def epoch(self, record: EpochRecord) -> None:  # noqa: ARG002
         """See `Observer`."""
         if self._process is not None:
             assert self._process.poll() is None, "the strangers have died"
