@@ -1,6 +1,6 @@
-"""Trains undisturbed, then with strangers at its endpoints: `python visited_run.py KIND COUNT FOLDER MOMENT …`.
+"""Trains undisturbed, then with strangers at its endpoints: `python visited_run.py FOLDER KIND:COUNT …`.
 
-Prints a line of JSON for each moment at which the strangers come: "start", before there are workers, or "training".
+Prints a line of JSON for each kind of strangers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from dorylax.runs.result import EpochRecord, TrainResult
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 
-EPOCHS = 12
-_ENDPOINTS = 2
-_FIRST_VISITED = 3
+_EPOCHS = 8
 _EPOCH_SECONDS = 0.2
 """That a visited epoch lasts at least: strangers need time to do what they do."""
 _SETTLE_SECONDS = 10.0
@@ -39,18 +37,15 @@ _LIMIT = 1_024
 
 @final
 class Visitors:
-    """Strangers at the endpoints of the run that is made within `expected`; an observer, too.
+    """Strangers at the endpoints of the run that is made within `expected`, from before it has workers; an observer, too.
 
     Args:
         kind: of `strangers.KINDS`; None: nobody comes.
         count: how many.
-        moment: when they come.
     """
 
-    def __init__(self, kind: str | None = None, count: int = 0, moment: str = "") -> None:
-        self._kind, self._count, self._moment = kind, count, moment
-        self._addresses: list[str] = []
-        self._names: list[str] = []
+    def __init__(self, kind: str | None = None, count: int = 0) -> None:
+        self._kind, self._count = kind, count
         self._keys: list[RunKeys] = []
         self._process: subprocess.Popen[str] | None = None
 
@@ -65,11 +60,8 @@ class Visitors:
 
         def offering(server: DataServer, address: str, name: str, arrays: Any) -> None:
             offer(server, address, name, arrays)
-            if not self._names:  # all endpoints are open, and no worker has started
-                self._names.append(name)
-                self._addresses += server._endpoints
-                if self._moment == "start":
-                    self._come()
+            if self._kind is not None and self._process is None:  # all endpoints are open, and no worker has started
+                self._process = self._come(self._kind, name, list(server._endpoints))
 
         with mock.patch.object(RunKeys, "make", making), mock.patch.object(DataServer, "offer", offering):
             try:
@@ -82,10 +74,8 @@ class Visitors:
     def started(self, total_epochs: int, first_epoch: int) -> None:
         """See `Observer`."""
 
-    def epoch(self, record: EpochRecord) -> None:
+    def epoch(self, record: EpochRecord) -> None:  # noqa: ARG002
         """See `Observer`."""
-        if self._moment == "training" and record.epoch == _FIRST_VISITED:
-            self._come()
         if self._process is not None:
             assert self._process.poll() is None, "the strangers have died"
             time.sleep(_EPOCH_SECONDS)
@@ -93,15 +83,20 @@ class Visitors:
     def finished(self, result: TrainResult) -> None:
         """See `Observer`."""
 
-    def _come(self) -> None:
-        program = Path(__file__).with_name("strangers.py")
-        words = [sys.executable, str(program), str(self._kind), str(self._count), self._names[0], *self._addresses]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(self._keys[-1].to_json() + "\n")
-        self._process.stdin.flush()
-        assert self._process.stdout.readline() == "ready\n", "the strangers have died"
+    def _come(self, kind: str, name: str, addresses: list[str]) -> subprocess.Popen[str]:
+        program = str(Path(__file__).with_name("strangers.py"))
+        process = subprocess.Popen(
+            [sys.executable, program, kind, str(self._count), name, *addresses],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(self._keys[-1].to_json() + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ready\n", "the strangers have died"
+        return process
 
 
 def losses(folder: Path, visitors: Visitors) -> list[float]:
@@ -111,7 +106,7 @@ def losses(folder: Path, visitors: Visitors) -> list[float]:
         GCN(data.num_features, 16, data.num_classes, rngs=nnx.Rngs(0)),
         data,
         optimizer=optax.adam(0.01),
-        epochs=EPOCHS,
+        epochs=_EPOCHS,
         run_directory=folder,
         checkpoint_every=1,
         observers=[visitors],
@@ -145,14 +140,14 @@ def left_behind(before: dict[str, int]) -> dict[str, int]:
 def main() -> None:
     """Prints what came of each trial."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (_LIMIT, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    kind, count, folder, *moments = sys.argv[1:]
+    folder, *strangers = sys.argv[1:]
     undisturbed = losses(Path(folder) / "undisturbed", Visitors())
     before = held()
-    for moment in moments:
+    for number, (kind, count) in enumerate(word.split(":") for word in strangers):
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, bytes on macOS
-        visited = losses(Path(folder) / moment, Visitors(kind, int(count), moment))
+        visited = losses(Path(folder) / str(number), Visitors(kind, int(count)))
         found = {
-            "moment": moment,
+            "kind": kind,
             "same": visited == undisturbed,
             "grown": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory,
             "left": left_behind(before),

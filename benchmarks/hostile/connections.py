@@ -27,10 +27,9 @@ _FAULTS = {
 }
 """How many strangers (`harness.strangers`), and what they do."""
 
-_MOMENTS = ("start", "training")
-_TINY = {"idle": _MOMENTS[:1]}
-_SECONDS = 300.0
-"""Of a kind of strangers, all tries together."""
+_TINY = ("idle",)
+_SECONDS = 120.0
+"""Of one kind of strangers, and as long again for the run without them."""
 
 _GROWN_KIB = 512 * 2**10
 """By which the most memory that was used may grow."""
@@ -38,35 +37,38 @@ _GROWN_KIB = 512 * 2**10
 
 def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     """See `hostile.base`."""
-    for kind, (count, what) in _FAULTS.items():
-        moments = _TINY.get(kind, ()) if tiny else _MOMENTS
-        if not moments:
-            continue
-        found = [_outcome(trial) for trial in _trials(kind, count, folder / kind, moments)]
-        survived, lost = found.count("survived"), found.count("lost")
-        yield Line(f"{count:,} {what}", len(moments), survived, lost, len(moments) - survived - lost)
+    left = list(_TINY if tiny else _FAULTS)
+    while left:
+        found = _trials(left, folder / f"{len(left)} left")
+        outcomes = [_outcome(trial) for trial in found]
+        if len(found) < len(left):
+            outcomes.append("crashed")  # this one ended the process, or hung; it goes on with the next
+        for kind, outcome in zip(left, outcomes, strict=False):
+            count, what = _FAULTS[kind]
+            yield Line(f"{count:,} {what}", 1, **{"survived": 0, outcome: 1})
+        left = left[len(outcomes) :]
 
 
-def _trials(kind: str, count: int, folder: Path, moments: Sequence[str]) -> list[dict[str, Any]]:
-    """What came of each try; fewer than there are moments, if the run died or hung."""
+def _trials(kinds: Sequence[str], folder: Path) -> list[dict[str, Any]]:
+    """What came of each kind of strangers, as far as the process that is visited lasted."""
     folder.mkdir()
     log = folder / "log"
     with log.open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, str(_VISITED_RUN), kind, str(count), str(folder), *moments],
+            [sys.executable, str(_VISITED_RUN), str(folder), *(f"{kind}:{_FAULTS[kind][0]}" for kind in kinds)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
         )
         try:
-            printed, _ = process.communicate(timeout=_SECONDS)
+            printed, _ = process.communicate(timeout=_SECONDS * (len(kinds) + 1))
         except subprocess.TimeoutExpired:
             process.kill()
             printed, _ = process.communicate()
     if process.returncode:
-        print(f"    {kind} ended with status {process.returncode}: {log.read_text(errors='replace')[-1000:]}")
-    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+        print(f"    ended with status {process.returncode}: {log.read_text(errors='replace')[-1000:]}")
+    return [json.loads(line) for line in printed.splitlines()]
 
 
 def _outcome(trial: dict[str, Any]) -> str:

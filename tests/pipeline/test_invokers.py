@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import typing
 
 import pytest
 
+from dorylax.pipeline import invokers
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.invokers import make_data_server, make_invoker
+from dorylax.pipeline.invokers import check_descriptors, make_data_server, make_invoker
 from dorylax.pipeline.resources import Resources
 from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
 from dorylax.serverless.backends.pool import Pool
@@ -40,6 +42,45 @@ def test_functions_of_aws_find_this_machine_at_its_host() -> None:
         assert data.open("graph").startswith("tcp://127.0.0.1:")
     with make_data_server(TensorConfig(backend="local"), keys) as data:
         assert data.open("graph").startswith("ipc://")
+
+
+@pytest.mark.parametrize(
+    ("limit", "workers", "enough"),
+    [(256, 2, None), (128, 2, 256), (256, 8, None), (256, 64, 1024), (1024, 64, None), (65_536, 1000, None)],
+)
+def test_a_run_that_needs_more_connections_than_there_may_be_is_refused(
+    monkeypatch: pytest.MonkeyPatch, limit: int, workers: int, enough: int | None
+) -> None:
+    monkeypatch.setattr(invokers, "raise_limit", lambda: limit)
+    expected = contextlib.nullcontext()
+    if enough is not None:
+        problem = rf"^tensor\.workers = {workers} needs .* may have {limit} in all, .*\(ulimit -n {enough}\)"
+        expected = pytest.raises(ConfigError, match=problem)
+    with expected:
+        check_descriptors(TensorConfig(backend="local"), workers, servers=1, parameter_servers=1)
+
+
+def test_workers_that_fetch_ahead_need_more_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invokers, "raise_limit", lambda: 128)
+    for streaming, connections in ((False, 16 * 3), (True, 16 * 5)):
+        tensor = TensorConfig(backend="local", streaming=streaming)
+        with pytest.raises(ConfigError, match=rf"needs {connections} connections"):
+            check_descriptors(tensor, 16, servers=2, parameter_servers=1)
+
+
+@pytest.mark.parametrize("transport", ["ipc", "tcp"])
+def test_where_strangers_could_use_up_the_descriptors_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, transport: typing.Literal["ipc", "tcp"]
+) -> None:
+    tensor = TensorConfig(backend="local", transport=transport)
+    monkeypatch.setattr(invokers, "raise_limit", lambda: 1024)
+    check_descriptors(tensor, 2, servers=1, parameter_servers=1)
+    said = re.findall(r"may have 1024 .* (\d+) would do", caplog.text)
+    assert len(said) == (transport == "tcp")
+    caplog.clear()
+    monkeypatch.setattr(invokers, "raise_limit", lambda: 4096)
+    check_descriptors(tensor, 2, servers=1, parameter_servers=1)
+    assert not caplog.text
 
 
 def test_of_aws_there_are_a_hundred_unless_told_otherwise() -> None:

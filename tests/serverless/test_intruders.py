@@ -21,10 +21,13 @@ import zmq
 from support.faults import Faulty, wrap_workers
 from support.leftovers import nothing_left
 from support.local_runs import Run, Undisturbed, check, config, running, undisturbed_run
+from support.strangers import stranger
 
 from dorylax.serverless.backends import process_slots
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.data import admission, protocol
+from dorylax.serverless.data.connections import Capacity
+from dorylax.serverless.data.descriptors import raise_limit
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.task import TaskKey
@@ -191,6 +194,17 @@ def test_peers_without_the_run_s_key_put_nothing(visited: Visited, caplog: pytes
     kinds = sum(len({target.target == "sums" for target in step.targets}) for step in steps)
     assert after.puts - before.puts == EPOCHS * 6 * kinds  # the workers' own, and none was late or came twice
     assert (after.late, after.duplicates) == (before.late, before.duplicates)
+
+
+def test_strangers_who_only_hold_connections_are_cut_and_new_workers_get_in(visited: Visited) -> None:
+    capacity = Capacity.of(raise_limit())
+    with contextlib.ExitStack() as stack:
+        for number in range(capacity.strangers + 100):
+            stack.enter_context(stranger(visited.addresses[number % len(visited.addresses)]))
+        visited.restart_workers()
+        visited.train()
+        # Each worker has one to each endpoint; those of the workers before may still be counted.
+        assert len(visited.data._loop._watch._connections) <= capacity.strangers + 4 * len(visited.addresses)
 
 
 def test_a_worker_that_has_lost_its_mind(visited: Visited, caplog: pytest.LogCaptureFixture) -> None:

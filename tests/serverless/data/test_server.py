@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import gc
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zmq
+from support.strangers import stranger
 
 from dorylax.serverless.data import protocol
 from dorylax.serverless.data.client import DataClient
@@ -103,13 +103,7 @@ def test_a_peer_without_credentials(server, address, keys, caplog):
 
 @pytest.mark.usefixtures("still_serves")
 def test_a_peer_that_speaks_no_zeromq(server, address, caplog):
-    if address.startswith("ipc"):
-        raw = socket.socket(socket.AF_UNIX)
-        raw.connect(address.removeprefix("ipc://"))
-    else:
-        host, port = address.removeprefix("tcp://").split(":")
-        raw = socket.create_connection((host, int(port)))
-    with raw:
+    with stranger(address) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4)
         raw.settimeout(30)
         try:

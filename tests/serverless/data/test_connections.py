@@ -1,0 +1,83 @@
+"""Who has to go when there are too many, decided without sockets."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dorylax.serverless.data.connections import HANDSHAKE_SECONDS, Capacity, Connection, Connections
+
+A, B = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
+LONG = 2 * HANDSHAKE_SECONDS
+
+
+def at(address: str, *descriptors: int) -> list[Connection]:
+    return [Connection(descriptor, address) for descriptor in descriptors]
+
+
+def connected(*descriptors: int, strangers: int = 2, peers: int = 2) -> Connections:
+    found = Connections(Capacity(strangers, peers, 0))
+    for descriptor in descriptors:
+        found.accepted(Connection(descriptor, A), 0.0)
+    return found
+
+
+def test_of_too_many_strangers_the_oldest_go():
+    connections = connected(5, 6, 7, 8)
+    assert connections.surplus(0.0) == (at(A, 5, 6), [])
+    assert connections.surplus(0.0) == ([], [])
+    assert len(connections) == 2
+
+
+def test_who_has_spoken_is_no_stranger():
+    connections = connected(5, 6, 7)
+    connections.heard(Connection(5, A))
+    assert connections.surplus(0.0) == ([], [])
+
+
+def test_of_too_many_peers_those_go_that_were_silent_longest():
+    connections = connected(5, 6, 7)
+    for descriptor in (5, 6, 7, 5):
+        connections.heard(Connection(descriptor, A))
+    assert connections.surplus(0.0) == ([], at(A, 6))
+
+
+def test_who_outlasts_the_handshake_has_passed_it():
+    connections = connected(5, 6, 7, peers=3)
+    connections.heard(Connection(7, A))
+    for descriptor in (8, 9):
+        connections.accepted(Connection(descriptor, A), LONG)
+    assert connections.surplus(LONG) == ([], [])
+    for descriptor in (10, 11):  # all four are known after another while, and are too many
+        connections.accepted(Connection(descriptor, A), 2 * LONG)
+    strangers, peers = connections.surplus(2 * LONG)
+    assert (strangers, len(peers), len(connections)) == ([], 2, 5)
+    assert Connection(7, A) not in peers  # it has spoken
+
+
+def test_descriptors_are_used_again():
+    connections = connected(5, 6)
+    connections.heard(Connection(5, A))
+    connections.accepted(Connection(5, B), 1.0)  # that the one before has ended is told later, by another socket
+    connections.ended(Connection(5, A))
+    connections.heard(Connection(5, A))
+    connections.accepted(Connection(7, B), 1.0)
+    assert connections.surplus(1.0) == (at(A, 6), [])
+    connections.ended(Connection(5, B))
+    connections.ended(Connection(7, B))
+    assert len(connections) == 0
+
+
+def test_who_was_never_accepted_is_not_counted():
+    connections = connected()
+    connections.heard(Connection(5, A))
+    connections.ended(Connection(5, A))
+    assert len(connections) == 0
+
+
+@given(st.integers(16, 2**30))
+def test_half_of_the_descriptors_are_for_others(limit: int):
+    capacity = Capacity.of(limit)
+    assert capacity.strangers + capacity.peers + capacity.others == limit
+    assert capacity.others >= limit // 2
+    assert 1 <= capacity.strangers <= min(256, capacity.peers)
