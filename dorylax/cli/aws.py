@@ -63,8 +63,9 @@ def _which(command: Decorated) -> Decorated:
 @click.option("--log-days", metavar="N", type=int, help="How long log lines are kept [default: 7].")
 @click.option("--lapack", is_flag=True, default=None, help="Put SciPy into the image, for models with jnp.linalg.")
 @click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: shown in the policies.")
-@click.option("--base", metavar="IMAGE", help="Base image [default: Python's, for this Python's version].")
-@click.option("--image", metavar="URI", help="Use this image in ECR instead of building one.")
+@click.option("--base", metavar="IMAGE", help="Base image, best by digest [default: Python's, for this version].")
+@click.option("--lock", metavar="FILE", help="Hashes of the image's wheels [default: those that come with dorylax].")
+@click.option("--image", metavar="URI", help="Use this image in ECR, by digest, instead of building one.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def deploy(
@@ -82,6 +83,7 @@ def deploy(
     lapack: bool | None,
     artefacts: str | None,
     base: str | None,
+    lock: str | None,
     image: str | None,
     dry_run: bool,
     as_json: bool,
@@ -91,8 +93,16 @@ def deploy(
     Covers image, repository, role, log group and function. What is already right stays; an interrupted deployment
     continues. Options override the file.
     """
-    if image is not None and base is not None:
-        raise ConfigError("--image and --base exclude each other: one uses an image, the other builds one")
+    from dorylax.serverless.deploy.image.base import is_pinned
+
+    for option, given in (("--base", base), ("--lock", lock)):
+        if image is not None and given is not None:
+            raise ConfigError(f"--image and {option} exclude each other: one uses an image, the other builds one")
+    if image is not None and not is_pinned(image):
+        raise ConfigError(
+            f"--image must be by digest, as in REPOSITORY@sha256:…, got {image!r}: a tag may come to mean another image; "
+            "`aws ecr describe-images` has the digest"
+        )
     deployment = settings(
         file,
         {
@@ -106,6 +116,8 @@ def deploy(
             "reserved_concurrency": concurrency,
             "log_retention_days": log_days,
             "lapack": lapack,
+            "base": base,
+            "lock": lock,
             "artefacts": artefacts,
         },
     )
@@ -114,8 +126,15 @@ def deploy(
     from dorylax.serverless.deploy.image.context import Context
     from dorylax.serverless.deploy.plan import Wanted, plan_deploy
 
-    context = None if image else Context.make(deployment.architecture, lapack=deployment.lapack, base=base)
-    with looked_at(deployment, without_credentials=dry_run) as place:
+    context = None
+    if image is None:
+        context = Context.make(
+            deployment.architecture,
+            lapack=deployment.lapack,
+            base=deployment.base,
+            lock=None if deployment.lock is None else Path(deployment.lock),
+        )
+    with looked_at(deployment, boundary=True, without_credentials=dry_run) as place:
         tag = None if context is None else context.tag
         address = place.names.image(tag) if tag is not None else image
         assert address is not None
@@ -138,7 +157,7 @@ def deploy(
         def push(address: str) -> None:
             assert engine is not None
             assert context is not None
-            build_and_push(engine, context, address, _login(clients))
+            click.echo(f"base {build_and_push(engine, context, address, _login(clients))}", err=True)
 
         Applier(clients, place.names, wanted, push).apply(actions, _report)
     if as_json:
@@ -172,14 +191,18 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
     from dorylax.serverless.deploy import invoke
     from dorylax.serverless.deploy.errors import DeployError
     from dorylax.serverless.deploy.image.context import Releases
-    from dorylax.serverless.deploy.state import read_function
+    from dorylax.serverless.deploy.state import read_function, read_image_tags
 
     with reached(deployment) as (names, clients):
         function = read_function(names, clients)
         if function is None:
             raise DeployError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
         calls = invoke.invoke_test(names, clients, count)
-    theirs, here = Releases.of_image(function.image), Releases.here()
+        tags = read_image_tags(names, clients, function.digest) if function.digest else ()
+    # By tag in deployments of older releases; by digest if it is somebody else's image.
+    addresses = (function.image, *map(names.image, tags))
+    theirs = next((found for found in map(Releases.of_image, addresses) if found is not None), None)
+    here = Releases.here()
     if theirs is not None and theirs != here:
         raise DeployError(
             f"the function has dorylax {theirs.dorylax} and JAX {theirs.jax}, this machine {here.dorylax} and {here.jax}: "
@@ -258,6 +281,7 @@ def teardown(
 @click.option("--architecture", type=click.Choice(("x86_64", "arm64")), default="x86_64", show_default=True)
 @click.option("--lapack", is_flag=True, help="Include SciPy.")
 @click.option("--base", metavar="IMAGE", help="As for `dorylax aws deploy`.")
+@click.option("--lock", metavar="FILE", type=click.Path(path_type=Path), help="As for `dorylax aws deploy`.")
 @click.option(
     "--context",
     "context_folder",
@@ -272,6 +296,7 @@ def image(
     architecture: str,
     lapack: bool,
     base: str | None,
+    lock: Path | None,
     context_folder: Path | None,
     root: Path | None,
     as_json: bool,
@@ -286,10 +311,12 @@ def image(
     from dorylax.serverless.deploy.image.context import Context
     from dorylax.serverless.deploy.invoke import warm_invocation
 
-    context = Context.make(cast("Architecture", architecture), lapack=lapack, base=base)
+    base = settings(None, {"base": base}).base
+    context = Context.make(cast("Architecture", architecture), lapack=lapack, base=base, lock=lock)
     if context_folder is not None:
-        context.write(context_folder)
-        click.echo(f"tag: {context.tag}")
+        made = context.pinned()
+        made.write(context_folder)
+        click.echo(f"tag: {context.tag}\nbase: {made.base}")
         return
     with contextlib.ExitStack() as stack:
         folder = root or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-root-"))) / "root"
@@ -307,6 +334,33 @@ def image(
         f"import: {statistics.median(seconds):.2f} s, median of {len(seconds)} fresh interpreters, with bytecode"
     )
     click.echo(f"memory: {started[0].resident_bytes / 2**20:.0f} MB, once started")
+
+
+@aws.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--python", "pythons", metavar="3.N", multiple=True, help="Version of Python; repeatable [default: this]."
+)
+@click.option("--lapack", is_flag=True, help="Include SciPy.")
+def lock(*, file: Path, pythons: tuple[str, ...], lapack: bool) -> None:
+    """Write the hashes of the image's wheels, in the versions that are installed here, to a file for --lock.
+
+    Asks the package index that pip uses. Keep the file: what it does not list cannot get into an image.
+    """
+    from dorylax.serverless.deploy.image.contents import requirements
+    from dorylax.serverless.deploy.image.lock import lock_text, make_lock
+
+    versions = [(3, _minor(python)) for python in pythons] or [sys.version_info[:2]]
+    text = lock_text(make_lock(requirements(lapack=lapack), versions))
+    file.write_text(text, "utf-8")
+    click.echo(f"{file}: {text.count('--hash=')} wheels of {text.count('==')} distributions")
+
+
+def _minor(python: str) -> int:
+    major, _, minor = python.partition(".")
+    if major != "3" or not minor.isdecimal():
+        raise ConfigError(f"--python must be a version such as 3.12, got {python!r}")
+    return int(minor)
 
 
 def _login(clients: Clients) -> Login:
