@@ -196,6 +196,7 @@ def deployer_policy(
                 "PutImageScanningConfiguration",
                 "PutImageTagMutability",
                 "SetRepositoryPolicy",
+                "StartImageScan",
                 "UploadLayerPart",
             ),
             names.repository_arn,

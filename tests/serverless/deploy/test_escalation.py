@@ -22,7 +22,8 @@ BY_OTHERS = {
     "ecr:InitiateLayerUpload",
     "ecr:UploadLayerPart",
     "ecr:GetDownloadUrlForLayer",  # by Lambda, for who makes the function
-    "ecr:DescribeImageScanFindings",  # by who reads them, with the AWS CLI
+    "ecr:DescribeImageScanFindings",  # by who reads them, with the AWS CLI, as is the next
+    "ecr:StartImageScan",
     "lambda:GetFunctionConcurrency",  # or GetFunction leaves the concurrency out, and tags without the next
     "lambda:ListTags",
     "logs:FilterLogEvents",  # by `logs`
