@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support.iam import allowed
+from support.locks import locked_here
 from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
 
 from dorylax.serverless.deploy import policies
@@ -28,6 +29,12 @@ pytest.importorskip("awslambdaric", reason="needs awslambdaric")
 HERE = ("--region", REGION)
 BASE = f"registry.example/python@sha256:{5:064x}"
 ADDRESS = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/dorylax"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def lock_for_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with locked_here(tmp_path_factory.mktemp("lock")):
+        yield
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ pytest.importorskip("moto", reason="needs moto")
 from support.aws import REGION, Cloud, Sandboxes, cloud
 from support.backends import need_emulator
 from support.leftovers import nothing_left
+from support.locks import locked_here
 from support.mocked_aws import put_image
 from support.rie import emulated
 
@@ -39,6 +40,12 @@ TRAIN = (
     "--set",
     "pipeline.intervals=2",
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def lock_for_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with locked_here(tmp_path_factory.mktemp("lock")):
+        yield
 
 
 @pytest.fixture
