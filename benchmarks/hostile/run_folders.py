@@ -425,8 +425,9 @@ def _flip_middle(path: Path) -> None:
 
 
 def _files(whole: Path) -> list[str]:
-    """But locks, and the insides of arrays, whose names are random."""
-    names = [str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file() and path.name != ".lock"]
+    """But locks, the insides of arrays, whose names are random, and traces, which are of the process that trained."""
+    left_out = (".lock", "trace.json")
+    names = [str(path.relative_to(whole)) for path in whole.rglob("*") if path.is_file() and path.name not in left_out]
     return sorted(name for name in names if "/arrays/" not in name)
 
 

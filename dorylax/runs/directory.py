@@ -141,7 +141,7 @@ class RunDirectory:
             try:
                 there = run.config
             except DamagedFileError:
-                if not resume or not run.checkpoints_path.is_dir():
+                if not resume or not run._known_by_its_checkpoint():
                     raise
                 warnings.warn(
                     f"{run.config_path} is not as it was written, and is written anew from the settings given now: its run "
@@ -185,6 +185,14 @@ class RunDirectory:
         if not run.config_path.is_file():
             raise RunDirectoryError(f"{run.path} is not a run directory: it has no config.yaml")
         return run
+
+    def _known_by_its_checkpoint(self) -> bool:
+        """Whether a configuration that cannot be trusted is one of ours, and a checkpoint says of which run.
+
+        A stranger's folder may hold a config.yaml and checkpoints, too.
+        """
+        ours = _DIGEST_LINE.match(self.config_path.read_text(encoding="utf-8", errors="replace"))
+        return ours is not None and any(self.checkpoints_path.glob("epoch-*/manifest.json"))
 
     @property
     def config_path(self) -> Path:

@@ -457,10 +457,10 @@ def test_a_dry_run_says_how_long_runs_take(
     out = tmp_path / "out"
     shutil.copytree(finished, out)
     for row, seconds in zip(_results(out), (2.0, 4.0, 60.0, None), strict=True):
-        path = out / "runs" / row["run"] / "summary.json"
-        summary = json.loads(path.read_text())
-        summary["timings"]["wall"] = seconds
-        path.write_text(json.dumps({**summary, "stopped": "signal" if seconds is None else "epochs"}))
+        run = RunDirectory.open(out / "runs" / row["run"])
+        assert run.summary is not None
+        timings = {**run.summary["timings"], "wall": seconds}
+        run.write_summary({**run.summary, "timings": timings, "stopped": "signal" if seconds is None else "epochs"})
     assert _sweep(sweep, out, "--dry-run", "--jobs", "3") == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert [line.split("  ", 1)[1] for line in lines] == [

@@ -241,7 +241,15 @@ def test_an_edited_configuration_says_what_to_do(tmp_path):
     # With a checkpoint, which says whose run it is, a run goes on.
     run.checkpoints_path.mkdir()
     with pytest.raises(DamagedFileError):
+        RunDirectory.claim(tmp_path, CONFIG, resume=True)
+    (run.checkpoints_path / "epoch-00000001").mkdir()
+    (run.checkpoints_path / "epoch-00000001" / "manifest.json").touch()
+    with pytest.raises(DamagedFileError):
         RunDirectory.claim(tmp_path, CONFIG)
+    run.config_path.write_text("a stranger's: [")
+    with pytest.raises(DamagedFileError):
+        RunDirectory.claim(tmp_path, CONFIG, resume=True)
+    run.config_path.write_text(edited)
     with pytest.warns(RunDirectoryWarning, match="is not as it was written, and is written anew") as warned:
         RunDirectory.claim(tmp_path, CONFIG, resume=True)
     assert len(warned) == 1
