@@ -51,9 +51,12 @@ settings.load_profile("dorylax")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sets up the process: Ctrl-C, and what JAX has compiled."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background: tests send it
+    """Sets up the process: signals, and what JAX has compiled."""
+    # Tests send these. Shells let what runs in the background ignore the one, `nohup` the other.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     error_texts.configure(config)
     compilation.quickly()
     # Many tests make the same functions anew, and compiling is most of their time: JAX keeps what it has compiled. For this

@@ -22,11 +22,14 @@ Outcome = Literal["survived", "lost", "crashed"]
 
 _WORKERS = 2
 _STARTS_SECONDS = 120.0
-_ENDS_SECONDS = 30.0
-"""After what must end a run at once; the deadline of a worker's answer is 900 s."""
-_TIMES = ("seconds", "dollars")
+_ENDS_SECONDS = 120.0
+"""In which a run ends that does not wait for hung workers, whose deadline is 900 s, also on a busy machine."""
+_TIMES = ("seconds", "dollars", "digest")
+"""What differs between runs of the same bits, and what is computed of these."""
 _EXTRA = 2
 """Epochs that a resumed run trains."""
+_SPARE = 4
+"""Epochs of the run that nobody disturbs beyond those needed now: another trial may come further."""
 
 # Read by every process of the trial, and obeyed by workers: at SIGUSR1 they spin, at SIGUSR2 they read from a pipe.
 _HANGS = """\
@@ -41,8 +44,9 @@ if "dorylax.serverless.backends.local.worker" in sys.orig_argv:
     signal.signal(signal.SIGUSR2, lambda *_: os.read(os.pipe()[0], 1))
 """
 
-HANGS = {"stopped": signal.SIGSTOP, "spinning": signal.SIGUSR1, "reading": signal.SIGUSR2}
-"""How workers hang, and what makes them."""
+STOPPED = (signal.SIGSTOP, signal.SIGSTOP)
+HUNG = ((signal.SIGSTOP, signal.SIGUSR1), (signal.SIGUSR2, signal.SIGUSR2))
+"""What makes the two workers of a trial hang."""
 
 
 class Way(NamedTuple):
@@ -116,7 +120,15 @@ class Trial:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / "site" / "sitecustomize.py").write_text(_HANGS)
         path = os.pathsep.join([str(self.folder / "site"), os.environ.get("PYTHONPATH", "")])
-        return {**os.environ, "TMPDIR": str(self.folder / "tmp"), "PYTHONPATH": path, "COLUMNS": "1000"}
+        return {
+            "JAX_COMPILATION_CACHE_DIR": str(self.folder.parent / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            **os.environ,
+            "TMPDIR": str(self.folder / "tmp"),
+            "PYTHONPATH": path,
+            "COLUMNS": "1000",
+        }
 
     def epochs(self) -> list[dict[str, object]]:
         """What it has recorded, without times."""
@@ -137,19 +149,11 @@ class Trial:
 
 def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     """Tries the faults."""
-    ways = WAYS[1:2] if tiny else WAYS
-    hangs = {"stopped": HANGS["stopped"]} if tiny else HANGS
     reference: list[dict[str, object]] = []
-    number = 0
-    for way in ways:
-        found: list[Outcome] = []
-        for how, number_of_hang in hangs.items():
-            if not way.freed or how == "stopped":
-                number += 1
-                trial = Trial(folder / str(number))
-                found.append(_signalled(trial, way, number_of_hang, reference))
-        what = "stopped workers" if way.freed or tiny else "hung workers"
-        yield _line(f"{what}: {way.name}", found)
+    for number, way in enumerate(WAYS[1:2] if tiny else WAYS):
+        hangs = (STOPPED,) if way.freed or tiny else HUNG
+        found = [_signalled(Trial(folder / f"{number}-{k}"), way, hang, reference) for k, hang in enumerate(hangs)]
+        yield _line(f"{'stopped' if hangs == (STOPPED,) else 'hung'} workers: {way.name}", found)
     if not tiny:
         yield _line(f"stopped workers: {TERMINAL}", [_terminal_closed(Trial(folder / "terminal"), reference)])
         yield _line(f"working workers: {PIPE}", [_pipe_closed(Trial(folder / "pipe"), reference)])
@@ -159,7 +163,7 @@ def _line(fault: str, found: Sequence[Outcome]) -> Line:
     return Line(fault, len(found), *(found.count(one) for one in ("survived", "lost", "crashed")))
 
 
-def _signalled(trial: Trial, way: Way, hang: signal.Signals, reference: list[dict[str, object]]) -> Outcome:
+def _signalled(trial: Trial, way: Way, hang: Sequence[signal.Signals], reference: list[dict[str, object]]) -> Outcome:
     process = subprocess.Popen(
         trial.command(1_000_000, "--out", str(trial.folder / "out")),
         stdout=subprocess.DEVNULL,
@@ -170,8 +174,8 @@ def _signalled(trial: Trial, way: Way, hang: signal.Signals, reference: list[dic
         workers = _begun(trial, process.pid, lambda: process.poll() is not None)
         if workers is None:
             return "crashed"
-        for worker in workers:
-            os.kill(worker, hang)
+        for worker, number in zip(workers, hang, strict=True):
+            os.kill(worker, number)
         time.sleep(0.5)
         for number in way.signals:
             time.sleep(1.0)
@@ -264,7 +268,7 @@ def _resumed(trial: Trial, reference: list[dict[str, object]], *, whole: bool) -
     epochs = max(len(recorded), saved) + _EXTRA
     if len(reference) < epochs:
         other = Trial(trial.folder.parent / f"reference-{epochs}")
-        command = other.command(epochs, "--out", str(other.folder / "out"))
+        command = other.command(epochs + _SPARE, "--out", str(other.folder / "out"))
         subprocess.run(command, check=True, capture_output=True, env=other.environment())
         reference[:] = other.epochs()
     command = trial.command(epochs, "--out", str(trial.folder / "out"), "--resume")

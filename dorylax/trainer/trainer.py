@@ -241,7 +241,7 @@ class Trainer:
     def fit(self) -> TrainResult:
         """Trains, from the model as it was given or, with `resume`, from the newest whole checkpoint.
 
-        With a run directory, SIGTERM ends the current epoch, saves a checkpoint and returns with `stopped="signal"`
+        With a run directory, SIGTERM or SIGHUP ends the current epoch, saves a checkpoint and returns `stopped="signal"`
         (the caller decides whether the process ends); Ctrl-C does the same and is then raised as KeyboardInterrupt. A
         second signal ends the run at once, by KeyboardInterrupt or SystemExit, and the newest checkpoint stays. Without
         a run directory signals do what they always do.

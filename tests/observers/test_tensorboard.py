@@ -206,14 +206,15 @@ def test_a_run_in_another_process(tmp_path: Path) -> None:
     """What such a process does, in this one; starting two takes most of a minute on a busy machine."""
     (run,) = read(_SWEEP.replace("seeds: 2", "seeds: 1"), "s.yaml", "s").runs
     here, there = multiprocessing.Pipe()
-    interrupts = signal.getsignal(signal.SIGINT)  # which such a process does not hear
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGHUP)}  # it does not hear these
     try:
         with here, there:
             for message in (run, None):
                 here.send(message)
             _serve(there, tmp_path, RunOptions(tensorboard=True), os.getpid())
     finally:
-        signal.signal(signal.SIGINT, interrupts)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     assert [step for step, _ in _scalars(directory(tmp_path, run) / "tensorboard")["loss"]] == [0, 1, 2]
 
 

@@ -74,6 +74,28 @@ def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
         PartitionError: there is none in the folder, it is of another version, or it is damaged.
         OSError: the file system refuses.
     """
+    while True:
+        before = _identity(folder)
+        try:
+            found = _read(folder)
+        except (PartitionError, OSError):
+            if _identity(folder) == before:
+                raise
+            continue
+        if _identity(folder) == before:
+            return found
+        # Another process has put a new one in its place meanwhile: these may be files of both.
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
+def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
     path = folder / _RECORD
     if not path.is_file():
         raise PartitionError(f"{folder} is not a saved partition: it has no {_RECORD} (`dorylax partition` makes one)")

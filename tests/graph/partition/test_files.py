@@ -112,3 +112,19 @@ def test_files_that_are_not_as_written(saved: Path, tmp_path: Path) -> None:
     (saved / "partition.json").write_text("{")
     with pytest.raises(PartitionError, match=r"partition.json is damaged"):
         Partition.load(saved)
+
+
+def test_one_that_is_replaced_while_it_is_read(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the old or the new one, never the record of one and the servers of the other."""
+    other = partition(messy_graph(), 2, method="random", seed=5)
+    reading, others = np.load, iter([other])
+
+    def late(*arguments: object, **options: object) -> object:
+        for one in others:
+            one.save(saved)
+        return reading(*arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(np, "load", late)
+    found = Partition.load(saved)
+    assert (found.method, found.seed) == ("random", 5)
+    assert np.array_equal(found.parts, other.parts)
