@@ -88,10 +88,9 @@ def run_result(folder: Path) -> Any:
 
 
 def hidden(folder: Path) -> list[str]:
-    """Files and folders that nobody should find there: half-written ones, and those of locks."""
-    return sorted(
-        str(path.relative_to(folder)) for path in folder.rglob("*") if re.match(r"\.|.*orbax-.*tmp", path.name)
-    )
+    """Half-written files and folders, which nobody should find there; what is left of a lock keeps nobody out."""
+    found = [path for path in folder.rglob("*") if re.match(r"\.|.*orbax-.*tmp", path.name) and path.name != ".lock"]
+    return sorted(str(path.relative_to(folder)) for path in found)
 
 
 _TIMES = {"seconds", "seconds_per_epoch", "timings", "digest"}  # of all values, times among them

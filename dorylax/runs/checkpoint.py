@@ -127,7 +127,6 @@ class Checkpoints:
         target = self.path(epochs)
         try:
             make_folder(self._folder)
-            self.clear_unfinished()
             write_folder(target, lambda folder: _write(folder, epochs, arrays, record))
         # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
         except (OSError, ValueError, RuntimeError) as error:
@@ -185,6 +184,8 @@ class Checkpoints:
         for number in set(numbers) - set(whole[-self._keep :]):
             with contextlib.suppress(OSError):  # it only takes room; the next save tries again
                 remove_folder(self.path(number))
+        with contextlib.suppress(OSError):
+            self.clear_unfinished()  # what could not be removed at once
 
 
 def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import threading
 from pathlib import Path
 
@@ -286,6 +287,23 @@ def test_the_folder_is_on_disk_before_a_checkpoint_is_acknowledged(tmp_path, mon
     monkeypatch.setattr(checkpoint, "make_folder", lambda path: (made.append(path), make_folder(path)))
     Checkpoints(tmp_path / "run" / "checkpoints").save(1, ARRAYS, {})
     assert made == [tmp_path / "run" / "checkpoints"]
+
+
+def test_what_could_not_be_removed_at_once_is_removed_after_all(tmp_path, monkeypatch):
+    store, rmtree, refused = Checkpoints(tmp_path, keep=1), shutil.rmtree, []
+
+    def once(path, **options):
+        if Path(path).name.startswith(".epoch-00000001") and not refused:
+            refused.append(path)
+        else:
+            rmtree(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", once)
+    store.save(1, ARRAYS, {})
+    refused.clear()
+    store.save(2, ARRAYS, {})
+    assert refused
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000002"]
 
 
 def test_a_leftover_that_cannot_be_removed_stops_nobody(tmp_path):
