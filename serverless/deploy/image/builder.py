@@ -58,7 +58,7 @@ def find_engine(which: Callable[[str], str | None] = shutil.which) -> str:
     )
 
 
-def build_and_push(engine: str, context: Context, address: str, login: Login, run: RunCommand | None = None) -> None:
+def build_and_push(engine: str, context: Context, address: str, login: Login, run: RunCommand | None = None) -> str:
     """Builds an image and pushes it.
 
     Args:
@@ -68,10 +68,13 @@ def build_and_push(engine: str, context: Context, address: str, login: Login, ru
         login: to the registry.
         run: runs commands.
 
+    Returns:
+        The base that it was built from, by digest.
+
     Raises:
-        DeployError: the engine failed.
+        DeployError: the engine failed, or the base's digest is not known.
     """
-    run = run or run_command
+    run, context = run or run_command, context.pinned()
     registry = address.partition("/")[0]
     build_platform = _MACHINES.get(platform.machine(), "linux/amd64")
     with tempfile.TemporaryDirectory(prefix="dorylax-image-") as folder:
@@ -94,6 +97,7 @@ def build_and_push(engine: str, context: Context, address: str, login: Login, ru
         finally:
             if engine == "docker":
                 run([engine, "logout", registry], None, {})
+    return context.base
 
 
 def run_command(command: Sequence[str], content: bytes | None, environment: Mapping[str, str]) -> None:

@@ -7,13 +7,15 @@ import hashlib
 import importlib.metadata
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, final
 
 from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.image.base import pinned
 from dorylax.serverless.deploy.image.contents import ENTRY, closure, distributions, requirements
 from dorylax.serverless.deploy.image.dockerfile import default_base, dockerfile
+from dorylax.serverless.deploy.image.lock import PACKAGED, locked, read_lock
 from dorylax.serverless.deploy.settings import Architecture
 from dorylax.version import __version__
 
@@ -48,37 +50,60 @@ class Context:
     Attributes:
         architecture: of the function.
         distributions: names of those to install.
-        files: contents by path, `/` between parts: the Dockerfile, the requirements, the modules.
+        files: contents by path, `/` between parts: the Dockerfile, the requirements with hashes, the modules.
+        base: image to begin from.
     """
 
     architecture: Architecture
     distributions: tuple[str, ...]
     files: Mapping[str, bytes]
+    base: str
 
     @classmethod
-    def make(cls, architecture: Architecture, *, lapack: bool = False, base: str | None = None) -> Context:
+    def make(
+        cls, architecture: Architecture, *, lapack: bool = False, base: str | None = None, lock: Path | None = None
+    ) -> Context:
         """The context of this installation.
 
         Args:
             architecture: of the function.
             lapack: with SciPy.
             base: image to begin from, with the running Python's minor version (default: Python's own).
+            lock: file with hashes of the wheels (default: the one that comes with dorylax).
 
         Raises:
-            DeployError: a distribution is not installed.
+            DeployError: a distribution is not installed, or the lock lacks it.
+            OSError: the lock cannot be read.
         """
         python = sys.version_info[:2]
-        pinned = "".join(f"{line}\n" for line in requirements(lapack=lapack))
+        base = base or default_base(python)
+        lines = locked(requirements(lapack=lapack), read_lock(lock or PACKAGED))
         files = {
-            "Dockerfile": dockerfile(architecture, base or default_base(python), python).encode(),
-            "requirements.txt": pinned.encode(),
+            "Dockerfile": dockerfile(architecture, base, python).encode(),
+            "requirements.txt": "".join(f"{line}\n" for line in lines).encode(),
         }
         files |= {place: path.read_bytes() for place, path in closure(ENTRY).modules.items()}
-        return cls(architecture, distributions(lapack=lapack), files)
+        return cls(architecture, distributions(lapack=lapack), files, base)
+
+    def pinned(self, pin: Callable[[str], str] = pinned) -> Context:
+        """The same with its base by digest, as it is built. Its tag is not the image's.
+
+        Args:
+            pin: gives an image's address by digest.
+
+        Raises:
+            DeployError: nobody knows the digest.
+        """
+        base = pin(self.base)
+        text = dockerfile(self.architecture, base, sys.version_info[:2])
+        return dataclasses.replace(self, files={**self.files, "Dockerfile": text.encode()}, base=base)
 
     @property
     def tag(self) -> str:
-        """A tag that says what is in the image: releases, architecture, and a hash of all files."""
+        """A tag that says what is in the image: releases, architecture, and a hash of all files.
+
+        It covers the wheels by their hashes, and the base as it was given: by digest, if it was given so.
+        """
         digest = hashlib.sha256()
         for place, content in sorted(self.files.items()):
             digest.update(f"{len(place)} {len(content)}\n{place}".encode())

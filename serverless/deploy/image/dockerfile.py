@@ -14,7 +14,7 @@ from dorylax.serverless.deploy.settings import Architecture
 FOLDER = "function"
 """Where everything lies in the image, from its root."""
 
-PLATFORMS = {"x86_64": "linux/amd64", "arm64": "linux/arm64"}
+PLATFORMS: dict[Architecture, str] = {"x86_64": "linux/amd64", "arm64": "linux/arm64"}
 """What container engines call Lambda's architectures."""
 
 _WHEELS = {"x86_64": "x86_64", "arm64": "aarch64"}
@@ -30,17 +30,35 @@ def default_base(python: tuple[int, int]) -> str:
     return f"public.ecr.aws/docker/library/python:{python[0]}.{python[1]}-slim"
 
 
+def wheel_options(architecture: Architecture, python: tuple[int, int]) -> list[str]:
+    """Options of pip that choose wheels for a function, wherever pip runs.
+
+    Args:
+        architecture: of the function.
+        python: its version, major and minor.
+    """
+    platforms = [f"manylinux2014_{_WHEELS[architecture]}"]
+    platforms += [f"manylinux_2_{glibc}_{_WHEELS[architecture]}" for glibc in _GLIBC]
+    abis = (f"cp{python[0]}{python[1]}", "abi3", "none")
+    return [
+        "--no-deps",
+        "--only-binary=:all:",
+        f"--python-version={python[0]}.{python[1]}",
+        "--implementation=cp",
+        *(f"--abi={abi}" for abi in abis),
+        *(f"--platform={platform}" for platform in reversed(platforms)),
+    ]
+
+
 def dockerfile(architecture: Architecture, base: str, python: tuple[int, int]) -> str:
     """The Dockerfile.
 
     Args:
         architecture: of the function.
-        base: an image with Python, for that architecture and for the building machine.
+        base: an image with Python, for that architecture and for the building machine; to build from, by digest.
         python: its version, major and minor.
     """
-    platforms = [f"manylinux2014_{_WHEELS[architecture]}"]
-    platforms += [f"manylinux_2_{glibc}_{_WHEELS[architecture]}" for glibc in _GLIBC]
-    install = " ".join(f"--platform {platform}" for platform in reversed(platforms))
+    chosen = " ".join(wheel_options(architecture, python))
     folders = " -o ".join(f"-name {name}" for name in LEFT_OUT_FOLDERS)
     suffixes = " -o ".join(f"-name '*{suffix}'" for suffix in LEFT_OUT_SUFFIXES)
     library = f"/usr/local/lib/python{python[0]}.{python[1]}"
@@ -51,9 +69,8 @@ ARG BUILD_PLATFORM=linux/amd64
 
 FROM --platform=${{BUILD_PLATFORM}} ${{BASE}} AS build
 COPY requirements.txt /requirements.txt
-RUN pip install --no-cache-dir --no-compile --no-deps --only-binary=:all: --target=/{FOLDER} \\
-      --python-version={python[0]}.{python[1]} --implementation=cp --abi=cp{python[0]}{python[1]} --abi=abi3 --abi=none \\
-      {install} \\
+RUN pip install --no-cache-dir --no-compile --require-hashes --target=/{FOLDER} \\
+      {chosen} \\
       -r /requirements.txt \\
  && rm -rf /{FOLDER}/bin \\
  && find /{FOLDER} -depth -type d \\( {folders} \\) -exec rm -rf {{}} + \\
@@ -67,6 +84,7 @@ RUN mkdir /bytecode && cd {library} \\
  && find . -name '*.pyc' -not -path './site-packages/*' -exec cp --parents {{}} /bytecode \\;
 
 FROM ${{BASE}}
+LABEL org.opencontainers.image.base.name="{base}"
 COPY --from=build /bytecode {library}
 COPY --from=build /{FOLDER} /{FOLDER}
 ENV PYTHONPATH=/{FOLDER} PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 HOME=/tmp JAX_PLATFORMS=cpu

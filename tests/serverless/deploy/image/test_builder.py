@@ -13,7 +13,8 @@ from dorylax.serverless.deploy.image.context import Context
 
 ADDRESS = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/gnn:1"
 LOGIN = Login("AWS", "not-to-be-seen")
-CONTEXT = Context("arm64", (), {"Dockerfile": b"FROM scratch\n", "dorylax/__init__.py": b""})
+BASE = f"registry.example/python@sha256:{5:064x}"
+CONTEXT = Context("arm64", (), {"Dockerfile": b"", "dorylax/__init__.py": b""}, BASE)
 
 
 class Commands:
@@ -30,7 +31,7 @@ class Commands:
         self.inputs.append(content)
         if command[1] == "build":
             folder = Path(command[-1])
-            assert (folder / "Dockerfile").read_bytes() == b"FROM scratch\n"
+            assert (folder / "Dockerfile").read_text().startswith(f"ARG BASE={BASE}\n")
             self.folders.append(folder)
             assert environment == {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
         if command[1] == self.failing:
@@ -48,7 +49,7 @@ def test_the_first_engine_that_is_there() -> None:
 @pytest.mark.parametrize("engine", ["docker", "podman", "buildah"])
 def test_the_password_goes_to_standard_input_and_nowhere_else(engine: str) -> None:
     commands = Commands()
-    build_and_push(engine, CONTEXT, ADDRESS, LOGIN, commands)
+    assert build_and_push(engine, CONTEXT, ADDRESS, LOGIN, commands) == BASE
     names = [words[1] for words in commands.words]
     assert names == ["build", "login", "push", *(["logout"] if engine == "docker" else [])]
     assert all(words[0] == engine for words in commands.words)

@@ -29,8 +29,18 @@ def test_the_image_has_the_base_and_what_was_compiled_for_it() -> None:
     lines = instructions(TEXT)
     assert lines[0] == "ARG BASE=base:3"
     last = lines[lines.index("FROM ${BASE}") :]
-    assert [line.split()[0] for line in last] == ["FROM", "COPY", "COPY", "ENV", "WORKDIR", "USER", "ENTRYPOINT", "CMD"]
-    assert all(line.startswith("COPY --from=build ") for line in last[1:3])  # nothing is run for foreign processors
+    assert [line.split()[0] for line in last] == [
+        "FROM",
+        "LABEL",
+        "COPY",
+        "COPY",
+        "ENV",
+        "WORKDIR",
+        "USER",
+        "ENTRYPOINT",
+        "CMD",
+    ]
+    assert all(line.startswith("COPY --from=build ") for line in last[2:4])  # nothing is run for foreign processors
     assert last[-3:] == [
         "USER 65534:65534",
         'ENTRYPOINT ["python", "-m", "awslambdaric"]',
@@ -46,6 +56,7 @@ def test_it_runs_where_nothing_can_be_written() -> None:
 
 def test_only_what_is_pinned_is_installed() -> None:
     [line] = [line for line in instructions(TEXT) if "pip install" in line]
+    assert "--require-hashes" in line
     assert "--no-deps" in line
     assert "--only-binary=:all:" in line
     assert "-r /requirements.txt" in line
@@ -56,7 +67,7 @@ def test_only_what_is_pinned_is_installed() -> None:
 
 @pytest.mark.parametrize(("architecture", "wheels"), [("x86_64", "x86_64"), ("arm64", "aarch64")])
 def test_wheels_are_those_of_the_function_s_processors(architecture: str, wheels: str) -> None:
-    found = set(re.findall(r"--platform manylinux\w*?_(x86_64|aarch64)", dockerfile(architecture, "base:3", (3, 11))))
+    found = set(re.findall(r"--platform=manylinux\w*?_(x86_64|aarch64)", dockerfile(architecture, "base:3", (3, 11))))
     assert found == {wheels}
 
 
@@ -78,13 +89,43 @@ def test_context(tmp_path: Path) -> None:
 def test_the_tag_says_what_is_in_it() -> None:
     context = Context.make("x86_64")
     assert context.tag == Context.make("x86_64").tag
-    others = [Context.make("arm64"), Context.make("x86_64", lapack=True), Context.make("x86_64", base="mine")]
-    changed = dict(context.files)
-    changed["dorylax/serverless/function/entry.py"] += b"\n"
-    others.append(dataclasses.replace(context, files=changed))
-    assert len({context.tag, *(other.tag for other in others)}) == 5
+    others = [Context.make("arm64"), Context.make("x86_64", lapack=True), Context.make("x86_64", base="host.me/mine:1")]
+    for place, content in (
+        ("dorylax/serverless/function/entry.py", context.files["dorylax/serverless/function/entry.py"] + b"\n"),
+        ("requirements.txt", context.files["requirements.txt"].replace(b"sha256:0", b"sha256:1")),
+    ):
+        assert content != context.files[place]
+        others.append(dataclasses.replace(context, files={**context.files, place: content}))
+    assert len({context.tag, *(other.tag for other in others)}) == 6
     assert re.fullmatch(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}", context.tag)  # what registries allow
     assert Releases.of_image(f"host/name:{context.tag}") == Releases.here()
     assert Releases.here().dorylax == __version__
     assert Releases.of_image("host:5000/name:latest") is None
     assert Releases.of_image("host/name@sha256:00") is None
+
+
+def test_each_wheel_has_its_hashes() -> None:
+    lines = Context.make("arm64").files["requirements.txt"].decode().splitlines()
+    assert [line.partition("==")[0] for line in lines] == list(Context.make("arm64").distributions)
+    assert all(re.fullmatch(r"[\w.-]+==\S+( --hash=sha256:[0-9a-f]{64})+", line) for line in lines)
+
+
+def test_what_is_built_begins_from_a_digest() -> None:
+    context, digest = Context.make("x86_64"), f"sha256:{5:064x}"
+    asked: list[str] = []
+
+    def pin(base: str) -> str:
+        asked.append(base)
+        return f"{base.rpartition(':')[0]}@{digest}"
+
+    made = context.pinned(pin)
+    assert asked == [context.base]
+    assert made.base == f"{context.base.rpartition(':')[0]}@{digest}"
+    lines = instructions(made.files["Dockerfile"].decode())
+    assert lines[0] == f"ARG BASE={made.base}"
+    assert [line for line in lines if line.startswith("FROM")] == [
+        "FROM --platform=${BUILD_PLATFORM} ${BASE} AS build",
+        "FROM ${BASE}",
+    ]
+    assert f'LABEL org.opencontainers.image.base.name="{made.base}"' in lines
+    assert {place for place in made.files if made.files[place] != context.files[place]} == {"Dockerfile"}

@@ -1,0 +1,108 @@
+"""`dorylax aws image` and `dorylax aws lock`: what the function's image is made of, without AWS (docs/aws.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from dorylax.cli.aws_place import settings
+from dorylax.cli.aws_tables import show_size
+from dorylax.settings.errors import ConfigError
+from dorylax.terminal.output import print_json
+
+if TYPE_CHECKING:
+    from dorylax.serverless.deploy.settings import Architecture
+
+_STARTS = 3
+
+
+@click.command()
+@click.option("--architecture", type=click.Choice(("x86_64", "arm64")), default="x86_64", show_default=True)
+@click.option("--lapack", is_flag=True, help="Include SciPy.")
+@click.option("--base", metavar="IMAGE", help="As for `dorylax aws deploy`.")
+@click.option("--lock", metavar="FILE", type=click.Path(path_type=Path), help="As for `dorylax aws deploy`.")
+@click.option(
+    "--context",
+    "context_folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Only write what a container engine builds from.",
+)
+@click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Keep the image's files here.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def image(
+    *,
+    architecture: str,
+    lapack: bool,
+    base: str | None,
+    lock: Path | None,
+    context_folder: Path | None,
+    root: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what the function's image holds and how fast it starts, without a container engine.
+
+    Builds the image's own files for this machine, without its Python and system, and starts the function from them.
+    """
+    if context_folder is not None and root is not None:
+        raise ConfigError("--context and --root exclude each other")
+    from dorylax.serverless.deploy.image import root as roots
+    from dorylax.serverless.deploy.image.context import Context
+    from dorylax.serverless.deploy.invoke import warm_invocation
+
+    base = settings(None, {"base": base}).base
+    context = Context.make(cast("Architecture", architecture), lapack=lapack, base=base, lock=lock)
+    if context_folder is not None:
+        made = context.pinned()
+        made.write(context_folder)
+        click.echo(f"tag: {context.tag}\nbase: {made.base}")
+        return
+    with contextlib.ExitStack() as stack:
+        folder = root or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-root-"))) / "root"
+        target = roots.build(context, folder)
+        size = roots.size(target)
+        started = [roots.start(target, warm_invocation()) for _ in range(_STARTS)]
+    seconds = [start.seconds for start in started]
+    if as_json:
+        content = {"tag": context.tag, "files": size.files, "bytes": size.nbytes, "parts": size.parts}
+        content |= {"import_seconds": seconds, "resident_bytes": started[0].resident_bytes}
+        print_json({"schema": 1} | content)
+        return
+    show_size(size, context.tag)
+    click.echo(
+        f"import: {statistics.median(seconds):.2f} s, median of {len(seconds)} fresh interpreters, with bytecode"
+    )
+    click.echo(f"memory: {started[0].resident_bytes / 2**20:.0f} MB, once started")
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--python", "pythons", metavar="3.N", multiple=True, help="Version of Python; repeatable [default: this]."
+)
+@click.option("--lapack", is_flag=True, help="Include SciPy.")
+def lock(*, file: Path, pythons: tuple[str, ...], lapack: bool) -> None:
+    """Write the hashes of the image's wheels, in the versions that are installed here, to a file for --lock.
+
+    Asks the package index that pip uses. Keep the file: what it does not list cannot get into an image.
+    """
+    from dorylax.serverless.deploy.image.contents import requirements
+    from dorylax.serverless.deploy.image.lock import lock_text, make_lock
+
+    versions = [(3, _minor(python)) for python in pythons] or [sys.version_info[:2]]
+    text = lock_text(make_lock(requirements(lapack=lapack), versions))
+    file.write_text(text, "utf-8")
+    click.echo(f"{file}: {text.count('--hash=')} wheels of {text.count('==')} distributions")
+
+
+def _minor(python: str) -> int:
+    major, _, minor = python.partition(".")
+    if major != "3" or not minor.isdecimal():
+        raise ConfigError(f"--python must be a version such as 3.12, got {python!r}")
+    return int(minor)
