@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import dataclasses
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from dorylax.cli.aws_image import image, lock
 from dorylax.cli.aws_place import looked_at, reached, settings
-from dorylax.cli.aws_tables import plan_content, show_plan, show_policies, show_size, show_status
+from dorylax.cli.aws_tables import plan_content, show_plan, show_policies, show_status
 from dorylax.cli.commands import Commands
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, CommandError
@@ -26,11 +25,9 @@ if TYPE_CHECKING:
     from dorylax.serverless.deploy.clients import Clients
     from dorylax.serverless.deploy.image.builder import Login
     from dorylax.serverless.deploy.plan import Action
-    from dorylax.serverless.deploy.settings import Architecture
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_STARTS = 3
 _FOLLOW_SECONDS = 2.0
 _LATE_MILLISECONDS = 30_000
 """How much later than others a line may reach the log."""
@@ -39,6 +36,10 @@ _LATE_MILLISECONDS = 30_000
 @click.group(cls=Commands)
 def aws() -> None:
     """Run tensor tasks on AWS Lambda: deploy, inspect, tear down."""
+
+
+aws.add_command(image)
+aws.add_command(lock)
 
 
 def _which(command: Decorated) -> Decorated:
@@ -63,8 +64,9 @@ def _which(command: Decorated) -> Decorated:
 @click.option("--log-days", metavar="N", type=int, help="How long log lines are kept [default: 7].")
 @click.option("--lapack", is_flag=True, default=None, help="Put SciPy into the image, for models with jnp.linalg.")
 @click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: shown in the policies.")
-@click.option("--base", metavar="IMAGE", help="Base image [default: Python's, for this Python's version].")
-@click.option("--image", metavar="URI", help="Use this image in ECR instead of building one.")
+@click.option("--base", metavar="IMAGE", help="Base image, best by digest [default: Python's, for this version].")
+@click.option("--lock", metavar="FILE", help="Hashes of the image's wheels [default: those that come with dorylax].")
+@click.option("--image", metavar="URI", help="Use this image in ECR, by digest, instead of building one.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def deploy(
@@ -82,6 +84,7 @@ def deploy(
     lapack: bool | None,
     artefacts: str | None,
     base: str | None,
+    lock: str | None,
     image: str | None,
     dry_run: bool,
     as_json: bool,
@@ -91,8 +94,16 @@ def deploy(
     Covers image, repository, role, log group and function. What is already right stays; an interrupted deployment
     continues. Options override the file.
     """
-    if image is not None and base is not None:
-        raise ConfigError("--image and --base exclude each other: one uses an image, the other builds one")
+    from dorylax.serverless.deploy.image.base import is_pinned
+
+    for option, given in (("--base", base), ("--lock", lock)):
+        if image is not None and given is not None:
+            raise ConfigError(f"--image and {option} exclude each other: one uses an image, the other builds one")
+    if image is not None and not is_pinned(image):
+        raise ConfigError(
+            f"--image must be by digest, as in REPOSITORY@sha256:…, got {image!r}: a tag may come to mean another image; "
+            "`aws ecr describe-images` has the digest"
+        )
     deployment = settings(
         file,
         {
@@ -106,6 +117,8 @@ def deploy(
             "reserved_concurrency": concurrency,
             "log_retention_days": log_days,
             "lapack": lapack,
+            "base": base,
+            "lock": lock,
             "artefacts": artefacts,
         },
     )
@@ -114,8 +127,15 @@ def deploy(
     from dorylax.serverless.deploy.image.context import Context
     from dorylax.serverless.deploy.plan import Wanted, plan_deploy
 
-    context = None if image else Context.make(deployment.architecture, lapack=deployment.lapack, base=base)
-    with looked_at(deployment, without_credentials=dry_run) as place:
+    context = None
+    if image is None:
+        context = Context.make(
+            deployment.architecture,
+            lapack=deployment.lapack,
+            base=deployment.base,
+            lock=None if deployment.lock is None else Path(deployment.lock),
+        )
+    with looked_at(deployment, boundary=True, without_credentials=dry_run) as place:
         tag = None if context is None else context.tag
         address = place.names.image(tag) if tag is not None else image
         assert address is not None
@@ -138,7 +158,7 @@ def deploy(
         def push(address: str) -> None:
             assert engine is not None
             assert context is not None
-            build_and_push(engine, context, address, _login(clients))
+            click.echo(f"base {build_and_push(engine, context, address, _login(clients))}", err=True)
 
         Applier(clients, place.names, wanted, push).apply(actions, _report)
     if as_json:
@@ -172,14 +192,18 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
     from dorylax.serverless.deploy import invoke
     from dorylax.serverless.deploy.errors import DeployError
     from dorylax.serverless.deploy.image.context import Releases
-    from dorylax.serverless.deploy.state import read_function
+    from dorylax.serverless.deploy.state import read_function, read_image_tags
 
     with reached(deployment) as (names, clients):
         function = read_function(names, clients)
         if function is None:
             raise DeployError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
         calls = invoke.invoke_test(names, clients, count)
-    theirs, here = Releases.of_image(function.image), Releases.here()
+        tags = read_image_tags(names, clients, function.digest) if function.digest else ()
+    # By tag in deployments of older releases; by digest if it is somebody else's image.
+    addresses = (function.image, *map(names.image, tags))
+    theirs = next((found for found in map(Releases.of_image, addresses) if found is not None), None)
+    here = Releases.here()
     if theirs is not None and theirs != here:
         raise DeployError(
             f"the function has dorylax {theirs.dorylax} and JAX {theirs.jax}, this machine {here.dorylax} and {here.jax}: "
@@ -252,61 +276,6 @@ def teardown(
                 raise CommandError("nothing was deleted", FAILED)
         assert place.clients is not None
         Applier(place.clients, place.names, artefacts=deployment.location).apply(actions, _report)
-
-
-@aws.command()
-@click.option("--architecture", type=click.Choice(("x86_64", "arm64")), default="x86_64", show_default=True)
-@click.option("--lapack", is_flag=True, help="Include SciPy.")
-@click.option("--base", metavar="IMAGE", help="As for `dorylax aws deploy`.")
-@click.option(
-    "--context",
-    "context_folder",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Only write what a container engine builds from.",
-)
-@click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Keep the image's files here.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def image(
-    *,
-    architecture: str,
-    lapack: bool,
-    base: str | None,
-    context_folder: Path | None,
-    root: Path | None,
-    as_json: bool,
-) -> None:
-    """Show what the function's image holds and how fast it starts, without a container engine.
-
-    Builds the image's own files for this machine, without its Python and system, and starts the function from them.
-    """
-    if context_folder is not None and root is not None:
-        raise ConfigError("--context and --root exclude each other")
-    from dorylax.serverless.deploy.image import root as roots
-    from dorylax.serverless.deploy.image.context import Context
-    from dorylax.serverless.deploy.invoke import warm_invocation
-
-    context = Context.make(cast("Architecture", architecture), lapack=lapack, base=base)
-    if context_folder is not None:
-        context.write(context_folder)
-        click.echo(f"tag: {context.tag}")
-        return
-    with contextlib.ExitStack() as stack:
-        folder = root or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-root-"))) / "root"
-        target = roots.build(context, folder)
-        size = roots.size(target)
-        started = [roots.start(target, warm_invocation()) for _ in range(_STARTS)]
-    seconds = [start.seconds for start in started]
-    if as_json:
-        content = {"tag": context.tag, "files": size.files, "bytes": size.nbytes, "parts": size.parts}
-        content |= {"import_seconds": seconds, "resident_bytes": started[0].resident_bytes}
-        print_json({"schema": 1} | content)
-        return
-    show_size(size, context.tag)
-    click.echo(
-        f"import: {statistics.median(seconds):.2f} s, median of {len(seconds)} fresh interpreters, with bytecode"
-    )
-    click.echo(f"memory: {started[0].resident_bytes / 2**20:.0f} MB, once started")
 
 
 def _login(clients: Clients) -> Login:

@@ -78,13 +78,18 @@ def reached(deployment: Deployment) -> Iterator[Reached]:
 
 @contextlib.contextmanager
 def looked_at(
-    deployment: Deployment, *, artefacts: Location | None = None, without_credentials: bool = False
+    deployment: Deployment,
+    *,
+    artefacts: Location | None = None,
+    boundary: bool = False,
+    without_credentials: bool = False,
 ) -> Iterator[Place]:
     """A deployment as it is in AWS.
 
     Args:
         deployment: which.
         artefacts: where to count stages; None: nowhere.
+        boundary: look at the role's permissions boundary too.
         without_credentials: if AWS cannot be asked, assume that nothing exists, and warn.
 
     Raises:
@@ -104,7 +109,7 @@ def looked_at(
             place = Place(Names(deployment.name, _NO_ACCOUNT, deployment.region or _region()), Found(), None)
             click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)
         else:
-            place = Place(names, read(names, clients, artefacts), clients)
+            place = Place(names, read(names, clients, artefacts, boundary=boundary), clients)
         yield place
 
 

@@ -24,12 +24,16 @@ _SHOWN_BYTES = 10**6
 def _policies(wanted: Wanted) -> dict[str, Any]:
     from dorylax.serverless.deploy import policies
 
-    names, vpc, artefacts = wanted.names, bool(wanted.deployment.subnets), wanted.deployment.location
+    names, deployment = wanted.names, wanted.deployment
+    vpc, artefacts = bool(deployment.subnets), deployment.location
     return {
+        "boundary": policies.boundary_policy(names, vpc=vpc),
         "role": {"trust": policies.trust_policy()} | policies.role_policies(names, vpc=vpc),
         "repository": policies.repository_policy(names),
         "trainer": policies.trainer_policy(names, vpc=vpc, artefacts=artefacts),
-        "deployer": policies.deployer_policy(names, vpc=vpc, artefacts=artefacts),
+        "deployer": policies.deployer_policy(
+            names, subnets=deployment.subnets, security_groups=deployment.security_groups, artefacts=artefacts
+        ),
     }
 
 
@@ -61,6 +65,7 @@ def show_policies(wanted: Wanted) -> None:
     found = _policies(wanted)
     role = found.pop("role")
     titles = {
+        "boundary": f"permissions boundary {wanted.names.boundary}, which an administrator makes",
         "repository": "who may pull from the repository",
         "trainer": "for whoever trains",
         "deployer": "for whoever deploys",

@@ -12,14 +12,23 @@ from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.clients import Clients, in_time, unless
 from dorylax.serverless.deploy.errors import DeployError
-from dorylax.serverless.deploy.eventual_consistency import CHANGING, NEW_ROLE, PROPAGATING, NotYet, until_consistent
+from dorylax.serverless.deploy.eventual_consistency import (
+    CHANGING,
+    NEW_BOUNDARY,
+    NEW_ROLE,
+    PROPAGATING,
+    NotYet,
+    until_consistent,
+)
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.plan import CODE, Action, Wanted
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.state import (
+    IMMUTABLE,
     artefact_keys,
     count_network_interfaces,
     inline_policies,
+    read_digest,
     read_function,
     read_repository_policy,
 )
@@ -66,6 +75,7 @@ class Applier:
             DeployError: one failed; the same command continues from there.
         """
         steps: dict[tuple[str, str], Callable[[Action], None]] = {
+            ("ask", "permissions boundary"): self._ask,
             ("create", "repository"): self._put_repository,
             ("update", "repository"): self._put_repository,
             ("delete", "repository"): self._delete_repository,
@@ -92,12 +102,24 @@ class Applier:
             if action.verb != "keep":
                 steps[action.verb, action.kind](action)
 
+    def _ask(self, action: Action) -> None:
+        raise DeployError(f"{action.kind} {action.name}: {action.reason}", user_error=True)
+
     def _put_repository(self, _: Action) -> None:
         ecr, names = self._clients("ecr"), self._names
-        unless(
+        scanning = {"scanOnPush": True}
+        created = unless(
             {"RepositoryAlreadyExistsException"},
-            lambda: ecr.create_repository(repositoryName=names.name, tags=_listed(names)),
+            lambda: ecr.create_repository(
+                repositoryName=names.name,
+                tags=_listed(names),
+                imageScanningConfiguration=scanning,
+                imageTagMutability=IMMUTABLE,
+            ),
         )
+        if created is None:
+            ecr.put_image_scanning_configuration(repositoryName=names.name, imageScanningConfiguration=scanning)
+            ecr.put_image_tag_mutability(repositoryName=names.name, imageTagMutability=IMMUTABLE)
         found = read_repository_policy(names, self._clients)
         policy = policies.repository_policy(names, () if found is None else found["Statement"])
         ecr.set_repository_policy(repositoryName=names.name, policyText=json.dumps(policy))
@@ -142,16 +164,22 @@ class Applier:
         trust = json.dumps(policies.trust_policy())
         created = unless(
             {"EntityAlreadyExists"},
-            lambda: iam.create_role(RoleName=names.role, AssumeRolePolicyDocument=trust, Tags=_listed(names)),
+            lambda: iam.create_role(
+                RoleName=names.role,
+                AssumeRolePolicyDocument=trust,
+                PermissionsBoundary=names.boundary_arn,
+                Tags=_listed(names),
+            ),
         )
         if created is None:
-            iam.update_assume_role_policy(RoleName=names.role, PolicyDocument=trust)
+            # Before any rights: who deploys may give them only to a role with this boundary.
+            iam.put_role_permissions_boundary(RoleName=names.role, PermissionsBoundary=names.boundary_arn)
         wanted = policies.role_policies(names, vpc="vpc" in action.changes)
         for name, document in wanted.items():
             put = functools.partial(
                 iam.put_role_policy, RoleName=names.role, PolicyName=name, PolicyDocument=json.dumps(document)
             )
-            self._until_consistent(put, NEW_ROLE)
+            self._until_consistent(put, NEW_ROLE, NEW_BOUNDARY)
         for name in inline_policies(self._names, self._clients):
             if name not in wanted:
                 iam.delete_role_policy(RoleName=names.role, PolicyName=name)
@@ -169,13 +197,13 @@ class Applier:
         iam.delete_role(RoleName=role)
 
     def _create_function(self, _: Action) -> None:
-        deployment, names = self._target.deployment, self._names
+        deployment, names, image = self._target.deployment, self._names, self._image()
         function = self._clients("lambda")
         self._until_consistent(
             lambda: function.create_function(
                 FunctionName=names.name,
                 PackageType="Image",
-                Code={"ImageUri": self._target.image},
+                Code={"ImageUri": image},
                 Architectures=[deployment.architecture],
                 Tags=names.tags,
                 **_configuration(deployment, names),
@@ -190,9 +218,10 @@ class Applier:
         function = self._clients("lambda")
         # Does not wait for an earlier update: one that has failed never succeeds, and this one may repair it.
         if action.changes & CODE:
+            image = self._image()
             self._until_consistent(
                 lambda: function.update_function_code(
-                    FunctionName=names.name, ImageUri=self._target.image, Architectures=[deployment.architecture]
+                    FunctionName=names.name, ImageUri=image, Architectures=[deployment.architecture]
                 ),
                 PROPAGATING,
                 CHANGING,
@@ -254,6 +283,13 @@ class Applier:
                     "them: run the same command again later, or with --no-wait if other functions share them"
                 )
             self._sleep(10.0)
+
+    def _image(self) -> str:
+        """The image's address by digest: whatever its tag comes to mean, the function has what was deployed."""
+        wanted = self._target
+        if wanted.tag is None:
+            return wanted.image
+        return self._names.pinned_image(read_digest(self._names, self._clients, wanted.tag))
 
     @property
     def _target(self) -> Wanted:

@@ -34,6 +34,9 @@ PROPAGATING = NotYet(
 NEW_ROLE = NotYet({"NoSuchEntity"}, ("",), 60.0)
 """The role is new, and not known to all of IAM."""
 
+NEW_BOUNDARY = NotYet({"AccessDenied"}, ("iam:PutRolePolicy",), 20.0)
+"""The role's permissions boundary is new, and rights may be given only to a role that has it."""
+
 CHANGING = NotYet({"ResourceConflictException"}, ("cannot be performed at this time",), 300.0)
 """The function is being created or updated. (One that exists already has the same code and another text.)"""
 

@@ -57,12 +57,14 @@ class FoundRole:
         trust: who may assume it.
         policies: its inline policies.
         attached: ARNs of managed policies; a deployment attaches none.
+        boundary: ARN of its permissions boundary; None without one.
         tags: all of them.
     """
 
     trust: Policy
     policies: Mapping[str, Policy]
     attached: tuple[str, ...]
+    boundary: str | None
     tags: Tags
 
 
@@ -88,11 +90,15 @@ class FoundRepository:
     Attributes:
         policy: who may pull; None if it has none.
         images: tags of each image, by digest.
+        scans: whether images are scanned when they are pushed.
+        immutable: whether a tag stays with its image.
         tags: of the repository.
     """
 
     policy: Policy | None
     images: Mapping[str, tuple[str, ...]]
+    scans: bool
+    immutable: bool
     tags: Tags
 
     def digest_of(self, tag: str) -> str | None:
@@ -108,6 +114,8 @@ class Found:
     Attributes:
         network_interfaces: how many Lambda still has in the VPC for the function.
         artefacts: how many stages lie in S3, if the deployment says where.
+        boundary: what the policy says that is to be the role's permissions boundary; None if there is none, or nobody
+            asked. It is an administrator's, not the deployment's.
     """
 
     function: FoundFunction | None = None
@@ -116,6 +124,7 @@ class Found:
     repository: FoundRepository | None = None
     network_interfaces: int = 0
     artefacts: int = 0
+    boundary: Policy | None = None
 
     def foreign(self, names: Names) -> list[str]:
         """What exists without the deployment's tag, in words."""

@@ -50,6 +50,16 @@ class Names:
         return f"arn:{self._partition}:iam::{self.account}:role/{self.role}"
 
     @property
+    def boundary(self) -> str:
+        """Name of the policy that is the role's permissions boundary."""
+        return f"{self.role}-boundary"
+
+    @property
+    def boundary_arn(self) -> str:
+        """Of the permissions boundary."""
+        return f"arn:{self._partition}:iam::{self.account}:policy/{self.boundary}"
+
+    @property
     def log_group_arn(self) -> str:
         """Of the log group, without `:*`."""
         return self._arn("logs", f"log-group:{self.log_group}")
@@ -66,8 +76,12 @@ class Names:
         return f"{self.account}.dkr.ecr.{self.region}.amazonaws.com{suffix}"
 
     def image(self, tag: str) -> str:
-        """The address of an image in the deployment's own repository."""
+        """The address in the deployment's own repository that an image is pushed to."""
         return f"{self.registry}/{self.name}:{tag}"
+
+    def pinned_image(self, digest: str) -> str:
+        """The address of one image in the deployment's own repository, whatever is pushed to it later."""
+        return f"{self.registry}/{self.name}@{digest}"
 
     def bucket_arn(self, bucket: str) -> str:
         """Of a bucket; its name is unique in the partition."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Literal, final
 
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.found import Found, FoundFunction, FoundRepository, FoundRole
 from dorylax.serverless.deploy.names import TAG, Names
+from dorylax.serverless.deploy.policies import Policy
 from dorylax.serverless.deploy.settings import Deployment
 
-Verb = Literal["create", "update", "keep", "delete", "wait"]
+Verb = Literal["create", "update", "keep", "delete", "wait", "ask"]
+"""`ask`: somebody else has to do it first."""
+
 Kind = Literal[
+    "permissions boundary",
     "repository",
     "image",
     "log group",
@@ -23,6 +28,8 @@ Kind = Literal[
     "network interfaces",
     "artefacts",
 ]
+
+_DIGEST = re.compile(r"(@sha256:[0-9a-f]{12})[0-9a-f]+")
 
 CODE = frozenset({"image", "architecture"})
 """Changes of a function that are changes of its code."""
@@ -36,7 +43,8 @@ class Wanted:
     Attributes:
         deployment: the settings.
         names: of its resources.
-        image: address of the function's image.
+        image: address of the function's image: by tag in the deployment's own repository, where it is pushed, or by
+            digest if it is somebody else's.
         tag: of the image in the deployment's own repository, if it is built there; None if it is somebody else's.
     """
 
@@ -44,6 +52,13 @@ class Wanted:
     names: Names
     image: str
     tag: str | None
+
+    def pinned(self, repository: FoundRepository | None) -> str | None:
+        """The image's address by digest, which is what the function gets; None if it is yet to be built."""
+        if self.tag is None:
+            return self.image
+        digest = None if repository is None else repository.digest_of(self.tag)
+        return None if digest is None else self.names.pinned_image(digest)
 
 
 @final
@@ -74,7 +89,10 @@ def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
     """
     names = wanted.names
     _check_ours(found, names)
-    actions: list[Action] = []
+    function = found.function
+    # Lambda also needs the role's rights to leave a VPC: the first deployment after that takes them away.
+    vpc = bool(wanted.deployment.subnets or found.network_interfaces or (function is not None and function.subnets))
+    actions = [_boundary(names, found.boundary, vpc=vpc)]
     if wanted.tag is not None:
         actions += [_repository(names, found.repository), _image(wanted, wanted.tag, found.repository)]
     days = wanted.deployment.log_retention_days
@@ -87,14 +105,16 @@ def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
         )
     else:
         actions.append(Action("keep", "log group", names.log_group, "as wanted"))
-    function = found.function
-    # Lambda also needs the role's rights to leave a VPC: the first deployment after that takes them away.
-    vpc = bool(wanted.deployment.subnets or found.network_interfaces or (function is not None and function.subnets))
-    actions.append(_role(names, found.role, vpc=vpc))
+    role = found.role
+    if role is not None and role.trust != policies.trust_policy():
+        # Who deploys may not say who takes an existing role.
+        actions.append(Action("delete", "role", names.role, "others than Lambda may take it, or Lambda may not"))
+        role = None
+    actions.append(_role(names, role, vpc=vpc))
     if function is not None and function.state == "Failed":
         actions.append(Action("delete", "function", names.name, f"it could not be made: {function.problem}"))
         function = None
-    actions.append(_function(wanted, function, role_is_new=found.role is None))
+    actions.append(_function(wanted, function, wanted.pinned(found.repository), role_is_new=role is None))
     actions += _concurrency(wanted, function)
     if wanted.tag is not None and found.repository is not None:
         old = [tags for tags in found.repository.images.values() if wanted.tag not in tags]
@@ -146,12 +166,30 @@ def _check_ours(found: Found, names: Names) -> None:
         )
 
 
+def _boundary(names: Names, found: Policy | None, *, vpc: bool) -> Action:
+    # One for a VPC does for a deployment without, too: the role is not given those rights.
+    enough = [policies.boundary_policy(names, vpc=True)] + ([] if vpc else [policies.boundary_policy(names, vpc=False)])
+    if found in enough:
+        return Action("keep", "permissions boundary", names.boundary, "as wanted")
+    problem = "there is none" if found is None else "it is not the one that this deployment needs"
+    return Action(
+        "ask",
+        "permissions boundary",
+        names.boundary,
+        f'{problem}: an administrator makes it, as docs/aws.md says under "The permissions boundary"',
+    )
+
+
 def _repository(names: Names, found: FoundRepository | None) -> Action:
     if found is None:
         return Action("create", "repository", names.name, "for the function's image")
     [statement] = policies.repository_policy(names)["Statement"]
     if found.policy is None or statement not in found.policy["Statement"]:
         return Action("update", "repository", names.name, "Lambda may not pull the function's image from it")
+    if not found.scans:
+        return Action("update", "repository", names.name, "it does not scan images that are pushed")
+    if not found.immutable:
+        return Action("update", "repository", names.name, "its tags may come to mean other images")
     return Action("keep", "repository", names.name, "as wanted")
 
 
@@ -166,14 +204,14 @@ def _role(names: Names, found: FoundRole | None, *, vpc: bool) -> Action:
     changes = frozenset({"vpc"} if vpc else ())
     if found is None:
         return Action("create", "role", names.role, f"with rights on {rights}", changes)
-    if found.trust != policies.trust_policy():
-        return Action("update", "role", names.role, "others than Lambda may take it, or Lambda may not", changes)
+    if found.boundary != names.boundary_arn:
+        return Action("update", "role", names.role, "its permissions boundary is missing or another", changes)
     if found.policies != policies.role_policies(names, vpc=vpc):
         return Action("update", "role", names.role, f"its rights are not those on {rights} alone", changes)
     return Action("keep", "role", names.role, "as wanted")
 
 
-def _function(wanted: Wanted, found: FoundFunction | None, *, role_is_new: bool) -> Action:
+def _function(wanted: Wanted, found: FoundFunction | None, image: str | None, *, role_is_new: bool) -> Action:
     deployment, names = wanted.deployment, wanted.names
     if found is None:
         vpc = ", in a VPC" if deployment.subnets else ""
@@ -184,7 +222,7 @@ def _function(wanted: Wanted, found: FoundFunction | None, *, role_is_new: bool)
             f"{deployment.architecture}, {deployment.memory_mb} MB, {deployment.timeout_seconds} s{vpc}",
         )
     pairs: dict[str, tuple[object, object]] = {
-        "image": (found.image, wanted.image),
+        "image": (found.image, image or f"{wanted.image}, by its digest"),
         "architecture": (found.architecture, deployment.architecture),
         "memory": (found.memory_mb, deployment.memory_mb),
         "timeout": (found.timeout_seconds, deployment.timeout_seconds),
@@ -220,4 +258,4 @@ def _concurrency(wanted: Wanted, found: FoundFunction | None) -> list[Action]:
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return "+".join(value) or "none"
-    return str(value).rpartition("/")[2]
+    return _DIGEST.sub(r"\1…", str(value).rpartition("/")[2])

@@ -1,6 +1,7 @@
 """Who may do what: the function's role, who may pull its image, and the policies for those who train and who deploy.
 
-No effects. Each document has the least that its holder needs, on this deployment's resources only.
+No effects. Each document has the least that its holder needs, on this deployment's resources only. The role has a
+permissions boundary, which an administrator makes once: whatever policies the role is given, it may do no more than that.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dorylax.serverless.backends.aws.artefacts import Location
-from dorylax.serverless.deploy.names import Names
+from dorylax.serverless.deploy.names import TAG, Names
 
 Policy = dict[str, Any]
 
@@ -29,6 +30,14 @@ _NETWORK_ACTIONS = (
     "ec2:UnassignPrivateIpAddresses",
 )
 
+_BOUNDARY_CHANGES = (
+    "CreatePolicy",
+    "CreatePolicyVersion",
+    "DeletePolicy",
+    "DeletePolicyVersion",
+    "SetDefaultPolicyVersion",
+)
+
 
 def trust_policy() -> Policy:
     """Who may assume the function's role: Lambda."""
@@ -44,21 +53,22 @@ def role_policies(names: Names, *, vpc: bool) -> dict[str, Policy]:
         names: of the deployment.
         vpc: whether it runs in a VPC.
     """
-    policies = {
-        LOGS: _document(_allow(("logs:CreateLogStream", "logs:PutLogEvents"), f"{names.log_group_arn}:*")),
-    }
+    policies = {LOGS: _document(_logging(names))}
     if vpc:
-        # Lambda acts with the function's role when it attaches the function to the VPC; the function's own code must not.
-        policies[NETWORK] = _document(
-            _allow(_NETWORK_ACTIONS, "*"),
-            {
-                "Effect": "Deny",
-                "Action": list(_NETWORK_ACTIONS),
-                "Resource": "*",
-                "Condition": {"ArnEquals": {"lambda:SourceFunctionArn": [names.function_arn]}},
-            },
-        )
+        policies[NETWORK] = _document(*_network(names))
     return policies
+
+
+def boundary_policy(names: Names, *, vpc: bool) -> Policy:
+    """The permissions boundary: the most that the function's role may ever do, which is what it is meant to do.
+
+    An administrator makes it, as `names.boundary`; whoever deploys can neither change it nor make the role without it.
+
+    Args:
+        names: of the deployment.
+        vpc: whether the function may run in a VPC.
+    """
+    return _document(_logging(names), *(_network(names) if vpc else ()))
 
 
 def repository_policy(names: Names, others: Sequence[Policy] = ()) -> Policy:
@@ -109,109 +119,136 @@ def trainer_policy(names: Names, *, vpc: bool, artefacts: Location | None = None
         statements.append(_allow(("ec2:DescribeNetworkInterfaces",), "*"))
     if artefacts is not None:
         # To get them too: by URLs that who trains has signed, sandboxes have the rights of who trains.
-        statements += _artefacts(names, artefacts, ("s3:PutObject", "s3:GetObject", "s3:DeleteObject"))
+        statements += _artefacts(names, artefacts, ("s3:PutObject", "s3:GetObject"))
     return _document(*statements)
 
 
-def deployer_policy(names: Names, *, vpc: bool, artefacts: Location | None = None) -> Policy:
+def deployer_policy(
+    names: Names, *, subnets: Sequence[str] = (), security_groups: Sequence[str] = (), artefacts: Location | None = None
+) -> Policy:
     """For who deploys, looks at it and takes it away.
 
     Args:
         names: of the deployment.
-        vpc: whether the function runs in a VPC.
+        subnets: those that the function may be attached to; empty without a VPC.
+        security_groups: those that it may have there.
         artefacts: where stages lie that are deleted with it; None: nowhere.
     """
+    bounded = {"StringEquals": {"iam:PermissionsBoundary": names.boundary_arn}}
+    attached: Policy = {"Null": {"lambda:VpcIds": "true"}}
+    if subnets:
+        # The function can reach whatever is in its subnets. No id at all is right too: so it leaves the VPC.
+        ids = {"lambda:SubnetIds": list(subnets), "lambda:SecurityGroupIds": list(security_groups)}
+        attached = {"ForAllValues:StringEquals": ids}
     statements = [
+        _allow(_of("lambda", "CreateFunction", "UpdateFunctionConfiguration"), names.function_arn)
+        | {"Condition": attached},
         _allow(
-            [
-                f"lambda:{action}"
-                for action in (
-                    "CreateFunction",
-                    "DeleteFunction",
-                    "DeleteFunctionConcurrency",
-                    "GetFunction",
-                    "GetFunctionConcurrency",
-                    "GetFunctionConfiguration",
-                    "InvokeFunction",
-                    "ListTags",
-                    "PutFunctionConcurrency",
-                    "TagResource",
-                    "UpdateFunctionCode",
-                    "UpdateFunctionConfiguration",
-                )
-            ],
+            _of(
+                "lambda",
+                "DeleteFunction",
+                "DeleteFunctionConcurrency",
+                "GetFunction",
+                "GetFunctionConcurrency",
+                "InvokeFunction",
+                "ListTags",
+                "PutFunctionConcurrency",
+                "UpdateFunctionCode",
+            ),
             names.function_arn,
         ),
+        # To give the role rights, but none beyond the boundary.
+        _allow(_of("iam", "CreateRole", "PutRolePermissionsBoundary", "PutRolePolicy"), names.role_arn)
+        | {"Condition": bounded},
         _allow(
-            [
-                f"iam:{action}"
-                for action in (
-                    "CreateRole",
-                    "DeleteRole",
-                    "DeleteRolePolicy",
-                    "DetachRolePolicy",
-                    "GetRole",
-                    "GetRolePolicy",
-                    "ListAttachedRolePolicies",
-                    "ListRolePolicies",
-                    "PutRolePolicy",
-                    "TagRole",
-                    "UpdateAssumeRolePolicy",
-                )
-            ],
+            _of(
+                "iam",
+                "DeleteRole",
+                "DeleteRolePolicy",
+                "DetachRolePolicy",
+                "GetRole",
+                "GetRolePolicy",
+                "ListAttachedRolePolicies",
+                "ListRolePolicies",
+            ),
             names.role_arn,
         ),
-        {
-            **_allow(("iam:PassRole",), names.role_arn),
-            "Condition": {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}},
-        },
+        _allow(_of("iam", "GetPolicy", "GetPolicyVersion"), names.boundary_arn),
+        _allow(_of("iam", "PassRole"), names.role_arn)
+        | {"Condition": {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}}},
         _allow(
-            [
-                f"ecr:{action}"
-                for action in (
-                    "BatchCheckLayerAvailability",
-                    "BatchDeleteImage",
-                    "BatchGetImage",
-                    "CompleteLayerUpload",
-                    "CreateRepository",
-                    "DeleteRepository",
-                    "DescribeImages",
-                    "DescribeRepositories",
-                    "GetDownloadUrlForLayer",
-                    "GetRepositoryPolicy",
-                    "InitiateLayerUpload",
-                    "ListTagsForResource",
-                    "PutImage",
-                    "SetRepositoryPolicy",
-                    "TagResource",
-                    "UploadLayerPart",
-                )
-            ],
+            _of(
+                "ecr",
+                "BatchCheckLayerAvailability",
+                "BatchDeleteImage",
+                "BatchGetImage",
+                "CompleteLayerUpload",
+                "CreateRepository",
+                "DeleteRepository",
+                "DescribeImageScanFindings",
+                "DescribeImages",
+                "DescribeRepositories",
+                "GetDownloadUrlForLayer",
+                "GetRepositoryPolicy",
+                "InitiateLayerUpload",
+                "ListTagsForResource",
+                "PutImage",
+                "PutImageScanningConfiguration",
+                "PutImageTagMutability",
+                "SetRepositoryPolicy",
+                "StartImageScan",
+                "UploadLayerPart",
+            ),
             names.repository_arn,
         ),
-        _allow(("ecr:GetAuthorizationToken",), "*"),
+        _allow(_of("ecr", "GetAuthorizationToken"), "*"),
         _allow(
-            [
-                f"logs:{action}"
-                for action in (
-                    "CreateLogGroup",
-                    "DeleteLogGroup",
-                    "FilterLogEvents",
-                    "ListTagsForResource",
-                    "PutRetentionPolicy",
-                    "TagResource",
-                )
-            ],
+            _of(
+                "logs",
+                "CreateLogGroup",
+                "DeleteLogGroup",
+                "FilterLogEvents",
+                "ListTagsForResource",
+                "PutRetentionPolicy",
+            ),
             _log_group(names),
         ),
-        _allow(("logs:DescribeLogGroups",), "*"),
+        _allow(_of("logs", "DescribeLogGroups"), "*"),
+        # The deployment's own tag and no other: tags can be what rights hang on.
+        _allow(
+            ["ecr:TagResource", "iam:TagRole", "lambda:TagResource", "logs:TagResource"],
+            [names.function_arn, names.role_arn, names.repository_arn, *_log_group(names)],
+        )
+        | {
+            "Condition": {
+                "StringEquals": {f"aws:RequestTag/{TAG}": names.name},
+                "ForAllValues:StringEquals": {"aws:TagKeys": [TAG]},
+            }
+        },
+        # Denied whatever other policies they have: what the boundary stands on, and the role itself.
+        _deny(_of("iam", *_BOUNDARY_CHANGES), names.boundary_arn),
+        _deny(["iam:DeleteRolePermissionsBoundary", "iam:UpdateAssumeRolePolicy", "sts:AssumeRole"], names.role_arn),
     ]
-    if vpc:
-        actions = ("DescribeNetworkInterfaces", "DescribeSecurityGroups", "DescribeSubnets", "DescribeVpcs")
-        statements.append(_allow([f"ec2:{action}" for action in actions], "*"))
+    if subnets:
+        statements.append(
+            _allow(
+                _of("ec2", "DescribeNetworkInterfaces", "DescribeSecurityGroups", "DescribeSubnets", "DescribeVpcs"),
+                "*",
+            )
+        )
     if artefacts is not None:
         statements += _artefacts(names, artefacts, ("s3:DeleteObject",))
     return _document(*statements)
+
+
+def _logging(names: Names) -> Policy:
+    return _allow(("logs:CreateLogStream", "logs:PutLogEvents"), f"{names.log_group_arn}:*")
+
+
+def _network(names: Names) -> tuple[Policy, Policy]:
+    """Lambda acts with the function's role when it attaches the function to the VPC; the function's own code must not."""
+    own_code = {"ArnEquals": {"lambda:SourceFunctionArn": [names.function_arn]}}
+    return _allow(_NETWORK_ACTIONS, "*"), _deny(_NETWORK_ACTIONS, "*") | {"Condition": own_code}
 
 
 def _artefacts(names: Names, location: Location, actions: Sequence[str]) -> list[Policy]:
@@ -232,5 +269,13 @@ def _document(*statements: Policy) -> Policy:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
+def _of(service: str, *actions: str) -> list[str]:
+    return [f"{service}:{action}" for action in actions]
+
+
 def _allow(actions: Sequence[str], resource: str | list[str]) -> Policy:
     return {"Effect": "Allow", "Action": list(actions), "Resource": resource}
+
+
+def _deny(actions: Sequence[str], resource: str) -> Policy:
+    return {"Effect": "Deny", "Action": list(actions), "Resource": resource}

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from dorylax.near_matches import did_you_mean
 from dorylax.serverless.backends.aws.artefacts import Location
+from dorylax.serverless.deploy.image.base import is_base
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Section
 
@@ -69,6 +70,12 @@ def _retention(days: int) -> int:
     return days
 
 
+def _base(address: str) -> str:
+    if not is_base(address):
+        raise ValueError(f"must be HOST/NAME@sha256:… or HOST/NAME:TAG, got {address!r}")
+    return address
+
+
 def _artefacts(text: str) -> str:
     try:
         Location.of(text)
@@ -126,6 +133,14 @@ class Deployment(Section):
     )
     lapack: bool = Field(
         default=False, description="put SciPy into the image, for models with `jnp.linalg`: 140 MB more"
+    )
+    base: Annotated[str, AfterValidator(_base)] | None = Field(
+        default=None,
+        description="image that the function's begins from, by digest; None: Python's own, whose digest is looked up when "
+        "the image is built",
+    )
+    lock: str | None = Field(
+        default=None, description="file with hashes of the image's wheels; None: the one that comes with dorylax"
     )
     artefacts: Annotated[str, AfterValidator(_artefacts)] | None = Field(
         default=None,

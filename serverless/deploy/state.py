@@ -13,11 +13,21 @@ from dorylax.serverless.deploy.found import Found, FoundFunction, FoundLogGroup,
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.policies import NETWORK, Policy
 
+IMMUTABLE = "IMMUTABLE"
+"""What ECR calls tags that stay with their images."""
+
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def read(names: Names, clients: Clients, artefacts: Location | None = None) -> Found:
-    """Everything with the deployment's names, whoever owns it, and the stages under `artefacts`."""
+def read(names: Names, clients: Clients, artefacts: Location | None = None, *, boundary: bool = False) -> Found:
+    """Everything with the deployment's names, whoever owns it.
+
+    Args:
+        names: of the deployment.
+        clients: of the region.
+        artefacts: where to count stages; None: nowhere.
+        boundary: read the permissions boundary too, which only who deploys needs to.
+    """
     function, role = read_function(names, clients), _role(names, clients)
     # Without a VPC there is nothing to count, and nobody needs the permission.
     vpc = (function is not None and function.subnets) or (role is not None and NETWORK in role.policies)
@@ -28,6 +38,7 @@ def read(names: Names, clients: Clients, artefacts: Location | None = None) -> F
         repository=_repository(names, clients),
         network_interfaces=count_network_interfaces(names, clients) if vpc else 0,
         artefacts=0 if artefacts is None else _count_artefacts(artefacts, clients),
+        boundary=_boundary(names, clients) if boundary else None,
     )
 
 
@@ -56,6 +67,21 @@ def read_function(names: Names, clients: Clients) -> FoundFunction | None:
         modified=configuration["LastModified"],
         tags=content.get("Tags", {}),
     )
+
+
+def read_digest(names: Names, clients: Clients, tag: str) -> str:
+    """The digest of the image with a tag in the deployment's own repository."""
+    [image] = clients("ecr").describe_images(repositoryName=names.name, imageIds=[{"imageTag": tag}])["imageDetails"]
+    return str(image["imageDigest"])
+
+
+def read_image_tags(names: Names, clients: Clients, digest: str) -> tuple[str, ...]:
+    """The tags of an image in the deployment's own repository; none if it is not there."""
+    found = unless(
+        {"ImageNotFoundException", "RepositoryNotFoundException"},
+        lambda: clients("ecr").describe_images(repositoryName=names.name, imageIds=[{"imageDigest": digest}]),
+    )
+    return () if found is None else tuple(found["imageDetails"][0].get("imageTags", ()))
 
 
 def inline_policies(names: Names, clients: Clients) -> list[str]:
@@ -92,8 +118,19 @@ def _role(names: Names, clients: Clients) -> FoundRole | None:
             for name in inline_policies(names, clients)
         },
         attached=tuple(attached),
+        boundary=role.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
         tags=_by_key(role.get("Tags", ())),
     )
+
+
+def _boundary(names: Names, clients: Clients) -> Policy | None:
+    iam, arn = clients("iam"), names.boundary_arn
+    found = unless({"NoSuchEntity"}, lambda: iam.get_policy(PolicyArn=arn))
+    if found is None:
+        return None
+    version = iam.get_policy_version(PolicyArn=arn, VersionId=found["Policy"]["DefaultVersionId"])
+    document: Policy = version["PolicyVersion"]["Document"]
+    return document
 
 
 def _log_group(names: Names, clients: Clients) -> FoundLogGroup | None:
@@ -132,15 +169,23 @@ def _count_artefacts(location: Location, clients: Clients) -> int:
 def _repository(names: Names, clients: Clients) -> FoundRepository | None:
     ecr = clients("ecr")
     missing = {"RepositoryNotFoundException"}
-    if unless(missing, lambda: ecr.describe_repositories(repositoryNames=[names.name])) is None:
+    described = unless(missing, lambda: ecr.describe_repositories(repositoryNames=[names.name]))
+    if described is None:
         return None
+    [repository] = described["repositories"]
     images = {
         image["imageDigest"]: tuple(image.get("imageTags", ()))
         for page in ecr.get_paginator("describe_images").paginate(repositoryName=names.name)
         for image in page["imageDetails"]
     }
     tags = ecr.list_tags_for_resource(resourceArn=names.repository_arn)["tags"]
-    return FoundRepository(read_repository_policy(names, clients), images, _by_key(tags))
+    return FoundRepository(
+        policy=read_repository_policy(names, clients),
+        images=images,
+        scans=repository.get("imageScanningConfiguration", {}).get("scanOnPush", False),
+        immutable=repository.get("imageTagMutability") == IMMUTABLE,
+        tags=_by_key(tags),
+    )
 
 
 def _by_key(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -148,4 +193,4 @@ def _by_key(tags: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _digest(address: str) -> str | None:
-    return address.partition("@")[2] or None
+    return address.rpartition("@")[2] if "@" in address else None

@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.iam import allowed
+from support.locks import locked_here
 from support.mocked_aws import REGION, MockedAws, client, mocked_aws, without_credentials
 
+from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.image import builder, root
+from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.function.invocation import Invocation, response
 from dorylax.settings import strict_yaml
@@ -23,19 +27,29 @@ from dorylax.settings import strict_yaml
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
 
 HERE = ("--region", REGION)
+BASE = f"registry.example/python@sha256:{5:064x}"
 ADDRESS = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/dorylax"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def lock_for_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with locked_here(tmp_path_factory.mktemp("lock")):
+        yield
 
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockedAws]:
     with mocked_aws() as found:
+        for name in ("dorylax", "gnn"):
+            found.make_boundary(name)
         monkeypatch.setattr(builder, "find_engine", lambda: "engine")
 
-        def build_and_push(engine: str, context: Any, address: str, login: Any) -> None:
+        def build_and_push(engine: str, context: Any, address: str, login: Any) -> str:
             assert (engine, login.user) == ("engine", "AWS")
             assert login.password
             assert address.endswith(f":{context.tag}")
             found.push(address)
+            return BASE
 
         monkeypatch.setattr(builder, "build_and_push", build_and_push)
         yield found
@@ -66,15 +80,23 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
 
 
+def nothing_of_it(aws: MockedAws) -> bool:
+    """Whether nothing is left but what an administrator has made."""
+    there = {kind: names for kind, names in aws.everything().items() if names}
+    return there == {"policies": [f"dorylax-{REGION}-boundary", f"gnn-{REGION}-boundary"]}
+
+
 def test_from_nothing_to_nothing(dorylax, aws: MockedAws, answers: list[bytes]) -> None:
     code, out, err = dorylax("aws", "deploy", *HERE, "--memory", "2048")
     assert (code, out.splitlines()[-1]) == (
         0,
         f"function: arn:aws:lambda:{REGION}:123456789012:function:dorylax",
     )
-    steps = [row[:2] for row in rows(out)]
+    first, *steps = [row[:2] for row in rows(out)]
+    assert first == ["keep", "permissions boundary"]
     assert steps == [["create", kind] for kind in ("repository", "image", "log group", "role", "function")]
-    assert len(err.splitlines()) == len(steps)
+    assert err.splitlines().pop(2) == f"base {BASE}"
+    assert len(err.splitlines()) == len(steps) + 1
     before = list(aws.changes)
     code, out, err = dorylax("aws", "deploy", *HERE, "--memory", "2048")
     assert (code, err) == (0, "")
@@ -87,8 +109,7 @@ def test_from_nothing_to_nothing(dorylax, aws: MockedAws, answers: list[bytes]) 
     assert state["function"] == "Active, last update Successful"
     assert state["memory"] == "2048 MB, x86_64"
     assert state["concurrency"] == "none reserved"
-    assert state["image"].startswith(ADDRESS)
-    assert state["digest"].startswith("sha256:")
+    assert state["image"] == f"{ADDRESS}@{state['digest']}"
     facts = json.loads(dorylax("aws", "status", *HERE, "--json").out)
     assert (facts["function"]["memory_mb"], facts["function"]["tags"]) == (2048, {"dorylax": "dorylax"})
 
@@ -100,7 +121,7 @@ def test_from_nothing_to_nothing(dorylax, aws: MockedAws, answers: list[bytes]) 
     code, out, _ = dorylax("aws", "teardown", *HERE, "--yes")
     assert code == 0
     assert [row[1] for row in rows(out)] == ["function", "role", "log group", "repository"]
-    assert not any(aws.everything().values())
+    assert nothing_of_it(aws)
     assert dorylax("aws", "teardown", *HERE) == (0, f"nothing of dorylax exists in {REGION}\n", "")
     assert dict(rows(dorylax("aws", "status", *HERE).out))["function"] == "not there"
 
@@ -116,23 +137,29 @@ def test_a_dry_run_changes_nothing(dorylax, aws: MockedAws, tmp_path: Path) -> N
     assert ["create", "function", "gnn", "x86_64, 1769 MB, 30 s, in a VPC"] in rows(out)
     for title in ("role gnn-eu-west-1, trust", "role gnn-eu-west-1, network", "whoever trains", "whoever deploys"):
         assert title in out
+    assert "permissions boundary gnn-eu-west-1-boundary, which an administrator makes:\n" in out
     content = json.loads(dorylax("aws", "deploy", "--config", str(file), "--dry-run", "--json").out)
     assert content["settings"]["timeout_seconds"] == 60
     assert content["image"].startswith(f"123456789012.dkr.ecr.{REGION}.amazonaws.com/gnn:")
-    assert {action["verb"] for action in content["actions"]} == {"create"}
+    assert [action["verb"] for action in content["actions"]] == ["keep", *["create"] * 5]
     assert content["policies"]["role"].keys() == {"trust", "logs", "network"}
+    network = {"lambda:SubnetIds": ["subnet-0a"], "lambda:SecurityGroupIds": ["sg-0b"]}
+    assert content["policies"]["deployer"]["Statement"][0]["Condition"] == {"ForAllValues:StringEquals": network}
     assert aws.changes == []
 
 
 def test_who_trains_may_make_every_call_of_looking_and_trying(dorylax, aws: MockedAws, answers: list[bytes]) -> None:
     dorylax("aws", "deploy", *HERE)
-    aws.calls.clear()
+    aws.requests.clear()
     for words in (("status",), ("invoke-test", "--count", "1"), ("logs",)):
         assert dorylax("aws", *words, *HERE).code == 0
+    asked, actions = list(aws.requests), aws.actions
     policy = json.loads(dorylax("aws", "deploy", *HERE, "--dry-run", "--json").out)["policies"]["trainer"]
-    allowed = {action for statement in policy["Statement"] for action in statement["Action"]}
-    assert {"lambda:InvokeFunction", "logs:FilterLogEvents", "iam:GetRole"} <= aws.actions <= allowed
-    assert "lambda:ListTags" in allowed  # or GetFunction leaves tags out, and the function looks like somebody else's
+    assert {"lambda:InvokeFunction", "logs:FilterLogEvents", "iam:GetRole", "ecr:DescribeImages"} <= actions
+    assert [request for request in asked if not allowed(request, policy)] == []
+    assert (
+        "lambda:ListTags" in policy["Statement"][0]["Action"]
+    )  # or GetFunction leaves tags out, and the function looks like somebody else's
 
 
 def test_stages_in_s3(dorylax, aws: MockedAws) -> None:
@@ -174,13 +201,25 @@ def test_a_dry_run_needs_no_credentials(dorylax, aws: MockedAws, monkeypatch: py
 
 def test_an_image_from_elsewhere(dorylax, aws: MockedAws, answers: list[bytes]) -> None:
     client("ecr").create_repository(repositoryName="mine")
-    image = ADDRESS.replace("/dorylax", "/mine:7")
-    aws.push(image)
+    tagged = ADDRESS.replace("/dorylax", "/mine:7")
+    aws.push(tagged)
+    [described] = client("ecr").describe_images(repositoryName="mine")["imageDetails"]
+    told = (
+        f"error: --image must be by digest, as in REPOSITORY@sha256:…, got '{tagged}': a tag may come to mean another"
+    )
+    code, out, err = dorylax("aws", "deploy", *HERE, "--image", tagged)
+    assert (code, out, err.startswith(told)) == (2, "", True)
+    image = f"{tagged.removesuffix(':7')}@{described['imageDigest']}"
     code, out, _ = dorylax("aws", "deploy", *HERE, "--image", image, "--json")
     assert code == 0
     content = json.loads(out)
     assert content["image"] == image
-    assert [action["kind"] for action in content["actions"]] == ["log group", "role", "function"]
+    assert [action["kind"] for action in content["actions"]] == [
+        "permissions boundary",
+        "log group",
+        "role",
+        "function",
+    ]
     out = dorylax("aws", "invoke-test", *HERE, "--count", "1").out
     assert out.endswith("release: not named by the image, but its answers can be read\n")
     assert dorylax("aws", "teardown", *HERE, "--yes").code == 0
@@ -259,7 +298,7 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
     assert aws.everything() == there
     monkeypatch.setattr("click.confirm", lambda _: True)
     assert dorylax("aws", "teardown", *HERE).code == 0
-    assert not any(aws.everything().values())
+    assert nothing_of_it(aws)
 
 
 @pytest.mark.parametrize(
@@ -279,6 +318,12 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
             ("deploy", "--image", "a", "--base", "b"),
             "--image and --base exclude each other: one uses an image, ",
         ),
+        (("deploy", "--image", "a", "--lock", "b"), "--image and --lock exclude each other: one uses an image, "),
+        (
+            ("deploy", "--base", "python"),
+            "base must be HOST/NAME@sha256:… or HOST/NAME:TAG, got 'python'",
+        ),
+        (("lock", "a", "--python", "2.7"), "--python must be a version such as 3.12, got '2.7'"),
         (("status", "--region", "europe"), "region must be one of AWS, as in us-east-1, got 'europe'"),
         (("deploy", "--dry-run"), "no AWS region is set: give --region, or set AWS_REGION"),
         (("deplyo",), "no such command 'deplyo': did you mean deploy?"),
@@ -320,8 +365,8 @@ def test_the_guide_s_commands_are_there(page: str) -> None:
     found = re.findall(r"dorylax aws ((?:\\\n|[^\n`#])+)", text)
     assert found
     for words in found:
-        name, *rest = shlex.split(words.replace("\\\n", " "))
-        rest = [{"DIR": "folder", "N": "1"}.get(word, word) for word in rest]
+        name, *rest = shlex.split(words.partition(">")[0].replace("\\\n", " "))
+        rest = [{"DIR": "folder", "N": "1", "FILE": "file"}.get(word, word) for word in rest]
         with aws.commands[name].make_context(name, rest):
             pass
 
@@ -334,13 +379,60 @@ def test_the_guide_s_file_has_all_settings() -> None:
 
 
 def test_the_build_context(dorylax, tmp_path: Path) -> None:
-    code, out, _ = dorylax("aws", "image", "--context", str(tmp_path / "context"), "--architecture", "arm64")
+    words = ("image", "--context", str(tmp_path / "context"), "--base", BASE)
+    code, out, _ = dorylax("aws", *words, "--architecture", "arm64")
     assert code == 0
     assert "-arm64-" in out
+    assert f"\nbase: {BASE}\n" in out
     assert (tmp_path / "context" / "Dockerfile").is_file()
     assert (tmp_path / "context" / "dorylax" / "serverless" / "function" / "entry.py").is_file()
-    code, _, err = dorylax("aws", "image", "--context", str(tmp_path / "context"))
+    code, _, err = dorylax("aws", *words)
     assert (code, err) == (2, f"error: {tmp_path / 'context'} must be empty, and is not: choose a new folder\n")
+
+
+def test_nothing_is_deployed_without_the_boundary(dorylax, aws: MockedAws) -> None:
+    code, out, err = dorylax("aws", "deploy", *HERE, "--name", "other")
+    assert code == 2
+    assert rows(out)[0][:2] == ["ask", "permissions boundary"]
+    assert err.splitlines() == [
+        "ask permissions boundary other-eu-west-1-boundary",
+        "error: permissions boundary other-eu-west-1-boundary: there is none: an administrator makes it, as docs/aws.md "
+        'says under "The permissions boundary"',
+    ]
+    assert aws.changes == []
+
+
+def test_what_the_guide_has_an_administrator_make_is_the_boundary(dorylax, aws: MockedAws) -> None:
+    made = json.loads(dorylax("aws", "deploy", *HERE, "--dry-run", "--json").out)["policies"]["boundary"]
+    assert made == policies.boundary_policy(Names("dorylax", "123456789012", REGION), vpc=False)
+
+
+def test_a_lock(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ask(options: Any) -> bytes:
+        asked.append(options)
+        pins = [word.partition("==") for word in options if "==" in word]
+        archive = {"archive_info": {"hashes": {"sha256": f"{len(asked):064x}"}}}
+        found = [{"metadata": {"name": n, "version": v}, "download_info": archive} for n, _, v in pins]
+        return json.dumps({"install": found}).encode()
+
+    monkeypatch.setattr("dorylax.serverless.deploy.image.lock._ask_pip", ask)
+    file = tmp_path / "wheels.txt"
+    code, out, err = dorylax("aws", "lock", str(file), "--python", "3.11", "--python", "3.12")
+    assert (code, out, err) == (0, f"{file}: 40 wheels of 10 distributions\n", "")
+    assert len(asked) == 4
+    code, out, _ = dorylax("aws", "image", "--lock", str(file), "--context", str(tmp_path / "a"), "--base", BASE)
+    assert code == 0
+    assert f"--hash=sha256:{4:064x}" in (tmp_path / "a" / "requirements.txt").read_text()
+    file.write_text("jax==1.0\n")
+    code, _, err = dorylax("aws", "image", "--lock", str(file), "--context", str(tmp_path / "b"))
+    assert (code, err) == (2, f"error: {file}:1: must be NAME==VERSION --hash=sha256:…, got 'jax==1.0'\n")
+    file.write_text("")
+    code, _, err = dorylax("aws", "deploy", *HERE, "--lock", str(file), "--dry-run")
+    assert code == 2
+    assert err.startswith("error: the lock has no hashes of awslambdaric==")
+    assert err.endswith(": run `dorylax aws lock FILE` and give --lock FILE\n")
 
 
 def test_the_image(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,13 +17,16 @@ import pytest
 pytest.importorskip("awslambdaric", reason="needs awslambdaric")
 pytest.importorskip("moto", reason="needs moto")
 
-from support.aws import Cloud, Sandboxes, cloud
+from support.aws import REGION, Cloud, Sandboxes, cloud
 from support.backends import need_emulator
 from support.leftovers import nothing_left
+from support.locks import locked_here
 from support.mocked_aws import put_image
 from support.rie import emulated
 
+from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.image import builder
+from dorylax.serverless.deploy.names import Names
 
 TRAIN = (
     "train",
@@ -37,6 +40,12 @@ TRAIN = (
     "--set",
     "pipeline.intervals=2",
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def lock_for_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with locked_here(tmp_path_factory.mktemp("lock")):
+        yield
 
 
 @pytest.fixture
@@ -59,11 +68,22 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         yield found
 
 
-def push(engine: str, context: object, address: str, login: object) -> None:
+def push(engine: str, context: object, address: str, login: object) -> str:
     import boto3
 
     with contextlib.closing(boto3.client("ecr")) as ecr:
         put_image(ecr, address)
+    return "base"
+
+
+def make_boundary(name: str) -> None:
+    """As an administrator would."""
+    import boto3
+
+    names = Names(name, "123456789012", REGION)
+    document = json.dumps(policies.boundary_policy(names, vpc=False))
+    with contextlib.closing(boto3.client("iam")) as iam:
+        iam.create_policy(PolicyName=names.boundary, PolicyDocument=document)
 
 
 def left(name: str) -> list[str]:
@@ -90,6 +110,7 @@ def stages(bucket: str) -> list[str]:
 
 def test_deploy_train_teardown(dorylax, aws: Cloud, tmp_path: Path) -> None:
     name = aws.function
+    make_boundary(name)
     code, out, err = dorylax("aws", "deploy", "--name", name)
     assert code == 0, err
     assert out.splitlines()[-1].endswith(f":function:{name}")

@@ -13,10 +13,13 @@ from typing import Any, NoReturn, final
 
 import pytest
 
+from dorylax.serverless.deploy import policies
+from dorylax.serverless.deploy.names import Names
+from support.iam import Request, requests
+
 REGION = "eu-west-1"
 READS = ("Get", "List", "Describe", "Filter")
-# What IAM calls an operation where it does not call it like the API.
-_ACTIONS = {"lambda:Invoke": "lambda:InvokeFunction"}
+_ACCOUNT = Names("any", "123456789012", REGION)
 
 
 @functools.cache
@@ -34,10 +37,12 @@ class MockedAws:
 
     Attributes:
         calls: as `service:Operation`, in order.
+        requests: what IAM has to allow for them, in order.
         fail_at: which call that changes something fails, from 0; None for none.
     """
 
     calls: list[str] = dataclasses.field(default_factory=list)
+    requests: list[Request] = dataclasses.field(default_factory=list)
     fail_at: int | None = None
 
     @property
@@ -47,8 +52,24 @@ class MockedAws:
 
     @property
     def actions(self) -> set[str]:
-        """What IAM has to allow for all of them; who one is, anybody may ask."""
-        return {_ACTIONS.get(call, call) for call in self.calls} - {"sts:GetCallerIdentity"}
+        """What IAM calls all of them."""
+        return {request.action for request in self.requests}
+
+    def make_boundary(self, name: str, *, vpc: bool = True) -> None:
+        """Makes a deployment's permissions boundary, as an administrator would: such calls are not on record."""
+        names = Names(name, _ACCOUNT.account, REGION)
+        document = json.dumps(policies.boundary_policy(names, vpc=vpc))
+        with self.unrecorded():
+            client("iam").create_policy(PolicyName=names.boundary, PolicyDocument=document)
+
+    @contextlib.contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """Calls in here are not on record."""
+        calls, asked = list(self.calls), list(self.requests)
+        try:
+            yield
+        finally:
+            self.calls[:], self.requests[:] = calls, asked
 
     def everything(self) -> dict[str, list[str]]:
         """All that there is in AWS, whosever it is."""
@@ -103,8 +124,17 @@ def mocked_aws() -> Iterator[MockedAws]:
     found = MockedAws()
     ask = BaseClient._make_api_call
 
+    def boundary_of(role: str) -> str | None:
+        with contextlib.suppress(ClientError):
+            described = ask(client("iam"), "GetRole", {"RoleName": role})["Role"]
+            boundary: str | None = described.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn")
+            return boundary
+        return None
+
     def recorded(asking: Any, operation: str, parameters: Any) -> Any:
-        found.calls.append(f"{asking.meta.service_model.signing_name}:{operation}")
+        call = f"{asking.meta.service_model.signing_name}:{operation}"
+        found.calls.append(call)
+        found.requests += requests(_ACCOUNT, call, parameters, boundary_of)
         if not operation.startswith(READS) and len(found.changes) - 1 == found.fail_at:
             raise ClientError({"Error": {"Code": "ServiceException", "Message": "as the test says"}}, operation)
         return ask(asking, operation, parameters)

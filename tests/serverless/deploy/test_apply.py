@@ -37,6 +37,8 @@ def made() -> Iterator[Clients]:
 
 @pytest.fixture
 def clients(made: Clients, aws: MockedAws) -> Clients:
+    """With the permissions boundary in place, which belongs to no deployment."""
+    aws.make_boundary("gnn")
     return made
 
 
@@ -46,7 +48,7 @@ def wanted(tag: str = "1", **settings: Any) -> Wanted:
 
 def deploy(clients: Clients, aws: MockedAws, what: Wanted, **options: Any) -> list[tuple[str, str]]:
     """Deploys; gives the steps that were no `keep`."""
-    actions = plan_deploy(what, read(NAMES, clients))
+    actions = plan_deploy(what, read(NAMES, clients, boundary=True))
     with in_plain_words():
         Applier(clients, NAMES, what, aws.push, **options).apply(actions)
     return [(action.verb, action.kind) for action in actions if action.verb != "keep"]
@@ -75,12 +77,16 @@ def test_deployed_twice_the_second_time_changes_nothing(aws: MockedAws, clients:
     found = read(NAMES, clients)
     function = found.function
     assert function is not None
-    assert (function.image, function.memory_mb, function.timeout_seconds) == (NAMES.image("1"), 1769, 900)
+    assert (function.memory_mb, function.timeout_seconds) == (1769, 900)
+    # By digest: no later push of that tag can change what runs.
+    assert found.repository is not None
+    assert function.image == NAMES.pinned_image(found.repository.digest_of("1") or "")
+    assert (found.repository.scans, found.repository.immutable) == (True, True)
     assert (function.architecture, function.role_arn, function.reserved_concurrency) == ("x86_64", NAMES.role_arn, 7)
     assert (function.state, function.update) == ("Active", "Successful")
-    assert function.digest is not None
-    assert function.digest.startswith("sha256:")
+    assert function.digest == function.image.partition("@")[2]
     assert found.role is not None
+    assert found.role.boundary == NAMES.boundary_arn
     assert found.role.policies == policies.role_policies(NAMES, vpc=False)
     assert found.log_group is not None
     assert found.log_group.retention_days == 7
@@ -109,7 +115,8 @@ def test_a_change_updates_what_it_concerns(aws: MockedAws, clients: Clients) -> 
     assert found.function is not None
     assert found.repository is not None
     assert found.log_group is not None
-    assert (found.function.image, found.function.timeout_seconds) == (NAMES.image("2"), 60)
+    [digest] = found.repository.images
+    assert (found.function.image, found.function.timeout_seconds) == (NAMES.pinned_image(digest), 60)
     assert list(found.repository.images.values()) == [("2",)]
     assert found.log_group.retention_days == 30
     assert deploy(clients, aws, wanted("2", memory_mb=3008, log_retention_days=30, timeout_seconds=60)) == []
@@ -132,6 +139,12 @@ def test_into_a_vpc_and_out_again(aws: MockedAws, clients: Clients, vpc: dict) -
     assert deploy(clients, aws, wanted()) == []
 
 
+def nothing_of_it(aws: MockedAws) -> bool:
+    """Whether only the boundary is left, which belongs to an administrator."""
+    there = {kind: names for kind, names in aws.everything().items() if names}
+    return there == {"policies": [NAMES.boundary]}
+
+
 def broken_off(aws: MockedAws, at: int, act: Callable[[], Any]) -> bool:
     """Whether an act fails at its change number `at`; it does not where it has fewer."""
     aws.calls.clear()
@@ -152,7 +165,7 @@ def test_a_deployment_that_is_broken_off_at_any_call_goes_on_to_the_same_end(aws
         deploy(clients, aws, what)
         assert deploy(clients, aws, what) == []
         teardown(clients)
-        assert not any(aws.everything().values())
+        assert nothing_of_it(aws)
         at += 1
     assert at == 9  # repository, its policy, image, log group, retention, role, its policy, function, concurrency
 
@@ -162,18 +175,18 @@ def test_a_teardown_that_is_broken_off_at_any_call_goes_on_to_nothing(aws: Mocke
     deploy(clients, aws, what)
     while broken_off(aws, at, lambda: teardown(clients)):
         teardown(clients)
-        assert not any(aws.everything().values())
+        assert nothing_of_it(aws)
         deploy(clients, aws, what)
         at += 1
     assert at == 5  # function, the role's policy, role, log group, repository
-    assert not any(aws.everything().values())
+    assert nothing_of_it(aws)
 
 
 def test_a_deployment_that_is_broken_off_at_any_call_is_taken_away_whole(aws: MockedAws, clients: Clients) -> None:
     what, at = wanted(reserved_concurrency=7), 0
     while broken_off(aws, at, lambda: deploy(clients, aws, what)):
         assert bool(teardown(clients)) == (at > 0)
-        assert not any(aws.everything().values())
+        assert nothing_of_it(aws)
         at += 1
     assert at == 9
 
@@ -188,7 +201,7 @@ def test_teardown_leaves_nothing_and_may_be_repeated(aws: MockedAws, clients: Cl
     assert (there["functions"], there["roles"]) == (["gnn"], [f"gnn-{REGION}"])
     assert teardown(clients) == ["function", "network interfaces", "role", "log group", "repository"]
     # The policy was attached by somebody else: it stays, detached.
-    assert {kind: names for kind, names in aws.everything().items() if names} == {"policies": ["mine"]}
+    assert {kind: names for kind, names in aws.everything().items() if names} == {"policies": [NAMES.boundary, "mine"]}
     assert teardown(clients) == []
 
 
@@ -294,7 +307,7 @@ def test_a_function_that_is_being_changed_is_asked_again_later(
     deploy(clients, aws, wanted("2", memory_mb=3008), sleep=waited.append)
     assert deploy(clients, aws, wanted("2", memory_mb=3008)) == []
     teardown(clients, sleep=waited.append)
-    assert not any(aws.everything().values())
+    assert nothing_of_it(aws)
     assert asked == dict.fromkeys(asked, 2)
     assert len(asked) == len(waited) == 6
 
@@ -386,7 +399,7 @@ def test_stages_in_s3_go_with_the_rest_and_nothing_else_does(aws: MockedAws, cli
     Applier(clients, NAMES, artefacts=location).apply(actions)
     assert sorted(entry["Key"] for entry in s3.list_objects_v2(Bucket="mine")["Contents"]) == sorted(others)
     assert read(NAMES, clients, location) == Found()
-    allowed = policies.deployer_policy(NAMES, vpc=False, artefacts=location)
+    allowed = policies.deployer_policy(NAMES, artefacts=location)
     assert [s["Action"] for s in allowed["Statement"] if "s3:" in s["Action"][0]] == [
         ["s3:DeleteObject"],
         ["s3:ListBucket"],
@@ -417,24 +430,70 @@ def test_a_function_that_does_not_become_ready(
         patch.setattr(LambdaFunction, "get_configuration", failed)
         with pytest.raises(DeployError, match=r"^the function did not become ready: no rights; run the same command"):
             deploy(clients, aws, wanted(memory_mb=3008))
-        [again] = [
-            action for action in plan_deploy(wanted(memory_mb=3008), read(NAMES, clients)) if action.verb != "keep"
-        ]
+        there = read(NAMES, clients, boundary=True)
+        [again] = [action for action in plan_deploy(wanted(memory_mb=3008), there) if action.verb != "keep"]
     assert (again.verb, again.kind, again.reason) == ("update", "function", "its last update failed: no rights")
 
 
-def test_the_deployer_s_policy_allows_every_call_that_is_made(aws: MockedAws, clients: Clients, vpc: dict) -> None:
-    aws.calls.clear()
-    deploy(clients, aws, wanted(reserved_concurrency=7))
-    deploy(clients, aws, wanted("2", **vpc))
-    deploy(clients, aws, wanted("2"))
-    deploy(clients, aws, wanted("2"))
-    teardown(clients)
-    document = policies.deployer_policy(NAMES, vpc=True)
-    allowed = {action for statement in document["Statement"] for action in statement["Action"]}
-    # The test pushes an image by this call, an engine by others that are allowed as well.
-    assert aws.actions - {"ecr:PutImage"} <= allowed
-    assert "lambda:CreateFunction" in aws.actions
+def test_nothing_is_made_without_the_boundary(aws: MockedAws, made: Clients) -> None:
+    with pytest.raises(
+        DeployError, match=r"^permissions boundary gnn-eu-west-1-boundary: there is none: an admin"
+    ) as no:
+        deploy(made, aws, wanted())
+    assert no.value.user_error
+    assert aws.changes == []
+    aws.make_boundary("gnn", vpc=False)
+    assert ("create", "function") in deploy(made, aws, wanted())
+    before = list(aws.changes)
+    network = {"subnets": ("subnet-0a",), "security_groups": ("sg-0b",)}
+    with pytest.raises(DeployError, match=r"-boundary: it is not the one that this deployment needs: an administrator"):
+        deploy(made, aws, wanted(**network))
+    assert aws.changes == before
+
+
+def test_a_deployment_of_an_older_release_is_mended(aws: MockedAws, clients: Clients) -> None:
+    """Without a boundary, with a repository whose tags move, with an image by tag."""
+    deploy(clients, aws, wanted())
+    with aws.unrecorded():
+        clients("iam").delete_role_permissions_boundary(RoleName=NAMES.role)
+        clients("ecr").put_image_tag_mutability(repositoryName="gnn", imageTagMutability="MUTABLE")
+        clients("lambda").update_function_code(FunctionName="gnn", ImageUri=NAMES.image("1"))
+    start = len(aws.calls)
+    assert deploy(clients, aws, wanted()) == [("update", "repository"), ("update", "role"), ("update", "function")]
+    calls = aws.calls[start:]
+    # Or the deployer's policy forbids the second.
+    assert calls.index("iam:PutRolePermissionsBoundary") < calls.index("iam:PutRolePolicy")
+    assert deploy(clients, aws, wanted()) == []
+
+
+def test_a_role_that_others_may_take_is_made_again(aws: MockedAws, clients: Clients) -> None:
+    deploy(clients, aws, wanted())
+    anybody = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [anybody]})
+    clients("iam").update_assume_role_policy(RoleName=NAMES.role, PolicyDocument=document)
+    before = len(aws.calls)
+    assert deploy(clients, aws, wanted()) == [("delete", "role"), ("create", "role"), ("update", "function")]
+    assert "iam:UpdateAssumeRolePolicy" not in aws.calls[before:]
+    assert deploy(clients, aws, wanted()) == []
+
+
+def test_a_boundary_that_iam_does_not_know_yet(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from botocore.exceptions import ClientError
+
+    put, refusals, waited = clients("iam").put_role_policy, 2, []
+
+    def unknown_at_first(**arguments: Any) -> Any:
+        if len(waited) < refusals:
+            message = "User: me is not authorized to perform: iam:PutRolePolicy on resource: role gnn-eu-west-1"
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": message}}, "PutRolePolicy")
+        return put(**arguments)
+
+    monkeypatch.setattr(clients("iam"), "put_role_policy", unknown_at_first)
+    deploy(clients, aws, wanted(), sleep=waited.append)
+    assert waited == [2.0] * refusals
+    assert deploy(clients, aws, wanted()) == []
 
 
 def test_errors_in_plain_words(aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -481,10 +540,10 @@ def test_what_moto_does_not_answer_fails_the_test(aws: MockedAws) -> None:
 def test_steps_are_told_before_they_are_taken(aws: MockedAws, clients: Clients) -> None:
     told: list[Action] = []
     what = wanted()
-    actions = plan_deploy(what, Found())
+    actions = plan_deploy(what, read(NAMES, clients, boundary=True))
 
     def report(action: Action) -> None:
-        assert len(told) or not aws.changes
+        assert len(told) > 1 or not aws.changes
         told.append(action)
 
     Applier(clients, NAMES, what, aws.push).apply(actions, report)

@@ -99,7 +99,7 @@ def test_who_trains_may_put_stages_under_their_prefix_alone(
     assert others == without
     assert put == {
         "Effect": "Allow",
-        "Action": ["s3:PutObject", "s3:GetObject", "s3:DeleteObject"],
+        "Action": ["s3:PutObject", "s3:GetObject"],
         "Resource": objects,
     }
     assert (listing["Action"], listing["Resource"]) == (["s3:ListBucket"], "arn:aws:s3:::mine")
@@ -107,10 +107,17 @@ def test_who_trains_may_put_stages_under_their_prefix_alone(
 
 
 @pytest.mark.parametrize("vpc", [False, True])
-def test_who_deploys_may_do_nothing_to_other_resources(vpc: bool) -> None:
+def test_the_boundary_allows_what_the_role_is_given_and_no_more(vpc: bool) -> None:
+    given = [one for document in policies.role_policies(NAMES, vpc=vpc).values() for one in statements(document)]
+    assert statements(policies.boundary_policy(NAMES, vpc=vpc)) == given
+    assert NAMES.boundary_arn == "arn:aws:iam::123456789012:policy/gnn-eu-west-1-boundary"
+
+
+@pytest.mark.parametrize("vpc", [{}, {"subnets": ("subnet-0a",), "security_groups": ("sg-0b",)}])
+def test_who_deploys_may_do_nothing_to_other_resources(vpc: dict) -> None:
     # These name no resource, and change nothing.
     everywhere = {"ecr:GetAuthorizationToken", "logs:DescribeLogGroups"}
-    for statement in statements(policies.deployer_policy(NAMES, vpc=vpc)):
+    for statement in statements(policies.deployer_policy(NAMES, **vpc)):
         if statement["Resource"] == "*":
             assert all(a in everywhere or a.startswith("ec2:Describe") for a in statement["Action"])
         else:
