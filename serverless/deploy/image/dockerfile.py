@@ -14,7 +14,7 @@ from dorylax.serverless.deploy.settings import Architecture
 FOLDER = "function"
 """Where everything lies in the image, from its root."""
 
-PLATFORMS = {"x86_64": "linux/amd64", "arm64": "linux/arm64"}
+PLATFORMS: dict[Architecture, str] = {"x86_64": "linux/amd64", "arm64": "linux/arm64"}
 """What container engines call Lambda's architectures."""
 
 _WHEELS = {"x86_64": "x86_64", "arm64": "aarch64"}
