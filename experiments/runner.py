@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from dorylax.config import ConfigError, DataConfig, RunConfig
+from dorylax.config.resolve import NO_PART
 from dorylax.durable import write_file
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
@@ -69,7 +70,8 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     try:
         if (path / "config.yaml").is_file():
             found = RunDirectory.open(path)
-            changed = differences(found.config, run.config.to_dict())
+            different = differences(found.config, run.config.to_dict())
+            changed = {key: values for key, values in different.items() if key not in NO_PART}
             if changed and run.setting:
                 raise RunDirectoryError(
                     f"{path} holds another run than its name says ({next(iter(changed))} differs): delete it"

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from support import modules
 
 FLOORS = (
-    *("errors", "version", "near_matches", "durable", "folder_lock", "parent_death", "aligned", "jax_internals"),
+    *("errors", "version", "near_matches", "durable", "folder_lock", "parent_death", "memory_limit", "aligned"),
+    "jax_internals",
     *("settings", "user_code", "clock", "graph", "terminal", "cost", "ops"),
     *("runs", "program", "layers", "observers", "serverless", "pipeline", "config", "memory", "trainer"),
     *("experiments", "cli", "__main__"),

@@ -12,6 +12,7 @@ from dorylax.cli.overrides import collect
 from dorylax.durable import write_file
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.options import no_verify_option
 
 
 @click.command()
@@ -19,6 +20,7 @@ from dorylax.settings.errors import ConfigError
 @click.option("--model", metavar="NAME", help="As for `dorylax train`.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@no_verify_option
 @click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Also draw the tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -28,6 +30,7 @@ def describe(
     model: str | None,
     settings: tuple[str, ...],
     file: Path | None,
+    no_verify: bool,
     passes: str,
     svg: Path | None,
     as_json: bool,
@@ -38,7 +41,7 @@ def describe(
     its sizes, its shapes and what is known about its graph. An asynchronous pipeline's program may gather before a product
     where a synchronous one gathers after it, so that fewer rows are stale.
     """
-    given = collect(file, {"data.name": data, "model.name": model}, settings)
+    given = collect(file, {"data.name": data, "model.name": model}, settings, no_verify=no_verify)
     _check_svg(svg)
 
     from dorylax.config import RunConfig

@@ -11,10 +11,11 @@ from rich.table import Table
 
 from dorylax.cli.overrides import collect as overrides
 from dorylax.config import RunConfig
-from dorylax.memory.limit import physical_bytes
+from dorylax.memory_limit import physical_bytes
 from dorylax.pipeline.resources import cores
 from dorylax.runs.environment import environment
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json, print_table
 
 
@@ -23,22 +24,27 @@ from dorylax.terminal.output import print_json, print_table
 @click.option("--model", metavar="NAME", help="As for `dorylax train`; with --data.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@no_verify_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def info(*, data: str | None, model: str | None, settings: tuple[str, ...], file: Path | None, as_json: bool) -> None:
+def info(
+    *, data: str | None, model: str | None, settings: tuple[str, ...], file: Path | None, no_verify: bool, as_json: bool
+) -> None:
     """Show versions, kernel, machine and folders; or the memory of a run.
 
     With --data, or a file that names the data, it shows what a run of `dorylax train` with these options would hold in
     memory, phase by phase, and whether that fits. Nothing is loaded, generated or trained.
     """
     if data is not None or file is not None:
-        config = RunConfig.resolve(overrides(file, {"data.name": data, "model.name": model}, settings))
+        config = RunConfig.resolve(
+            overrides(file, {"data.name": data, "model.name": model}, settings, no_verify=no_verify)
+        )
 
         from dorylax.cli.memory import show_memory
 
         show_memory(config, as_json=as_json)
         return
-    if model is not None or settings:
-        raise ConfigError("--model and --set describe a run: give its --data too")
+    if model is not None or settings or no_verify:
+        raise ConfigError("--model, --set and --no-verify describe a run: give its --data too")
     facts = collect()
     if as_json:
         print_json(facts)

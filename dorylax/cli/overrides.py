@@ -45,18 +45,23 @@ def parse_setting(setting: str) -> tuple[str, Any]:
     return key.strip(), parse_value(key.strip(), text.strip())
 
 
-def collect(file: Path | None, named: dict[str, str | None], settings: Sequence[str]) -> dict[str, Any]:
+def collect(
+    file: Path | None, named: dict[str, str | None], settings: Sequence[str], *, no_verify: bool
+) -> dict[str, Any]:
     """All that the user gave, dotted.
 
     Args:
         file: of `--config`.
         named: dotted key → text of an option of its own (`--epochs`), None where not given.
         settings: each a `key=value` of `--set`.
+        no_verify: whether `--no-verify` is given.
 
     Raises:
         ConfigError: a wrong key or value, or one key given by two options.
     """
     given = overrides_from_file(file) if file else {}
+    if no_verify:
+        named = {**named, "data.verify": "false"}
     flags = {key: parse_value(key, text) for key, text in named.items() if text is not None}
     for setting in settings:
         key, value = parse_setting(setting)

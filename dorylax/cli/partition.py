@@ -17,6 +17,7 @@ from dorylax.config import RunConfig
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _NUMBER_BYTES = 4  # float32
 @click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@no_verify_option
 @click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
 @click.option(
     "--method", type=click.Choice(typing.get_args(Method)), default="metis", show_default=True, help="The partitioner."
@@ -53,6 +55,7 @@ def partition(
     data: str | None,
     settings: tuple[str, ...],
     file: Path | None,
+    no_verify: bool,
     servers: int,
     method: str,
     balance: str,
@@ -67,7 +70,7 @@ def partition(
     Prints what the partition costs. Bytes are what a server sends and receives per epoch for the GCN that `dorylax train`
     would train with these options: one row for each ghost and layer, forward and backward.
     """
-    given = collect(file, {"data.name": data}, settings)
+    given = collect(file, {"data.name": data}, settings, no_verify=no_verify)
     given_widths = _widths(widths)
 
     from dorylax.graph.partition import lay_out

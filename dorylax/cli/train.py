@@ -20,6 +20,7 @@ from dorylax.folder_lock import LOCK
 from dorylax.runs.directory import is_leftover
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json
 
 
@@ -30,6 +31,7 @@ from dorylax.terminal.output import print_json
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file.")
+@no_verify_option
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Run directory [default: runs/<time>-…].")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @click.option("--no-save", is_flag=True, help="Write no run directory.")
@@ -42,6 +44,7 @@ def train(
     seeds: str | None,
     settings: tuple[str, ...],
     file: Path | None,
+    no_verify: bool,
     out: Path | None,
     resume: bool,
     no_save: bool,
@@ -58,7 +61,9 @@ def train(
         raise ConfigError("--no-save and --out exclude each other")
     if data is not None and data.endswith(".npz") and Path(data).is_file():
         data = str(Path(data).absolute())  # so that `dorylax predict` finds it from any folder
-    given = collect(file, {"data.name": data, "model.name": model, "train.epochs": epochs}, settings)
+    given = collect(
+        file, {"data.name": data, "model.name": model, "train.epochs": epochs}, settings, no_verify=no_verify
+    )
     count = _seed_count(seeds)
     config = RunConfig.resolve(given)
     first, name = config.train.seed, f"{data_name(config)}-{config.model.name}"

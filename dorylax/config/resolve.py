@@ -59,8 +59,8 @@ _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != 
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
 _QUIET = ("single", "pipeline", "tensor")
-_NO_PART = "single.memory"
-"""Says whether a run begins, and nothing about the run."""
+NO_PART = ("single.memory", "data.verify")
+"""Say whether a run begins, and nothing about the run."""
 
 
 class RunConfig(BaseModel):
@@ -176,12 +176,16 @@ class RunConfig(BaseModel):
         """The configuration as YAML that `from_yaml` reads back to an equal one."""
         return dump({"schema": SCHEMA, **self.to_dict()})
 
+    def unverified(self) -> RunConfig:
+        """The same run, on data that are not compared with their checksums."""
+        return self.model_copy(update={"data": self.data.model_copy(update={"verify": False})})
+
     def key(self) -> str:
         """The identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
         Keys that are null are left out, so that a key added later with null as its default changes no identity. For the same
         reason so are those of `single`, `pipeline` and `tensor` at their defaults, but for `pipeline.mode`, which says that
-        there is a pipeline. `single.memory` is no part of it.
+        there is a pipeline. `single.memory` and `data.verify` are no part of it.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
@@ -225,7 +229,7 @@ def _own(key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any]) 
 
 def _distinguishes(key: str, value: Any) -> bool:
     """Whether a key with this value is part of a run's identity."""
-    if key == _NO_PART:
+    if key in NO_PART:
         return False
     quiet = key.partition(".")[0] in _QUIET and key != "pipeline.mode"
     return not (quiet and value == KEYS[key].default)

@@ -8,7 +8,7 @@ import pytest
 
 from dorylax.experiments.runner import DataCache, error_file, run_one
 from dorylax.experiments.sweep_file import read
-from dorylax.memory.limit import Limit
+from dorylax.memory_limit import Limit
 from dorylax.trainer.footprint import of_config
 
 

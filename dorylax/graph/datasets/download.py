@@ -11,27 +11,17 @@ import contextlib
 import hashlib
 import http.client
 import logging
-import os
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dorylax.graph.cache import cache_directory
 from dorylax.graph.datasets.base import DatasetError, Source
 
 _LOG = logging.getLogger(__name__)
 _TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 20
-
-
-def cache_directory() -> Path:
-    """Where downloads are kept: `$DORYLAX_CACHE`, or else the platform's cache directory."""
-    if chosen := os.environ.get("DORYLAX_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dorylax"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dorylax"
 
 
 def is_cached(sources: Sequence[Source]) -> bool:
