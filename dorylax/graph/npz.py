@@ -197,8 +197,8 @@ class Archive:
         wrong = checksums.wrong_blocks(self._stream, first, sums)
         if wrong:
             raise GraphError(
-                f"is damaged: {checksums.told(wrong, sums, first)}: restore the file from a copy, or make it again; --no-verify "
-                "(in Python verify=False) takes it as it is"
+                f"is damaged: {checksums.told(wrong, sums, first)}: restore the file from a copy, or make it again; "
+                "--no-verify (in Python verify=False) takes it as it is"
             )
         _LOG.info("%s: checked %s in %.2f s", os.fspath(self._path), name, time.perf_counter() - begin)
         if verdicts.state_of(self._stream.fileno()) == self._opened:

@@ -13,10 +13,11 @@ from dorylax.config.schema import DataConfig
 from dorylax.graph.archive import edge_names
 from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.datasets import communities
-from dorylax.graph.datasets.registry import PUBLISHED, archive_of
+from dorylax.graph.datasets.registry import PUBLISHED, archive_of, is_kept
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
 from dorylax.graph.npz import Archive, feature_names, open_npz, vertex_names
+from dorylax.graph.validate import GraphError
 from dorylax.memory.shapes import DataShape, InputShape
 
 
@@ -50,7 +51,11 @@ def shape_of(config: DataConfig) -> DataShape | None:
             graph_in="aligned",
         )
     if (file := archive_of(config.name)) is not None:
-        return archive_shape(file, verify=config.verify)
+        try:
+            return archive_shape(file, verify=config.verify)
+        except GraphError:
+            if not is_kept(file):
+                raise
     if config.name in PUBLISHED:
         size = PUBLISHED[config.name].size
         return DataShape(size.num_vertices, size.num_edges, size.num_features, size.num_classes, origin="published")

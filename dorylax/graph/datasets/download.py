@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from dorylax.durable import write_file
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.datasets.base import DatasetError, Source
 
@@ -111,9 +112,9 @@ def _verify(file: Path, source: Source, final: Path) -> None:
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     record = final.with_name(final.name + ".sha256")
-    expected = source.sha256 or (record.read_text("ascii").strip() if record.is_file() else None)
+    expected = source.sha256 or (record.read_text("ascii", "replace").strip() if record.is_file() else None)
     if expected is None:
-        record.write_text(found + "\n", "ascii")
+        write_file(record, found + "\n")
     elif found != expected:
         file.unlink()
         told = (

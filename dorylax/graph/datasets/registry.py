@@ -138,6 +138,11 @@ def _parsed(entry: Published) -> Path:
     return cache_directory() / "parsed-1" / f"{entry.name}.npz"
 
 
+def is_kept(file: Path) -> bool:
+    """Whether this archive is a copy in the cache, which `load` makes anew where it is damaged."""
+    return file.parent == cache_directory() / "parsed-1"
+
+
 def _hint(name: str) -> str:
     start, _, size = name.replace(":", "-").replace("_", "-").partition("-")
     if start == communities.NAME and size in communities.SIZES:

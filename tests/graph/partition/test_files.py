@@ -67,7 +67,7 @@ def test_a_write_that_fails_changes_nothing(saved: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"version": 2}, r"has version 2, this dorylax reads version 1"),
+        ({"version": 3}, r"has version 3, this dorylax reads version 2"),
         ({"format": "x"}, r"is not of a dorylax partition"),
         ({"colour": "red", "age": 1}, r"unknown keys: age, colour"),
         ({"num_parts": None}, r"num_parts must be int, got None"),
