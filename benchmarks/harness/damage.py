@@ -1,4 +1,4 @@
-"""Damage to files, seeded: single bits, ends cut off, blocks that are zero, exchanged or something else. It is undone afterwards."""
+"""Damage to files, seeded, and undone afterwards: bits, ends cut off, blocks that are zero, exchanged or another file's."""
 
 from __future__ import annotations
 

@@ -368,7 +368,6 @@ def _without_checksums(path: Path, to: Path) -> None:
     shutil.copyfile(path, to)
     with zipfile.ZipFile(to, "a") as archive:
         last = archive.infolist().pop()
-        archive.filelist.remove(last)
         del archive.NameToInfo[last.filename]
         archive.start_dir, archive._didModify = last.header_offset, True  # type: ignore[attr-defined]
 

@@ -38,7 +38,7 @@ class Checksums(NamedTuple):
 
     size: int
     blocks: tuple[int, ...]
-    block_bytes: int = BLOCK
+    block_bytes: int
 
     def span(self, block: int) -> tuple[int, int]:
         """The first byte of a block, and the one after its last."""
@@ -75,7 +75,7 @@ class Summing:
         """Of all that was written; nothing may follow."""
         if self._size % BLOCK:
             self._end_block()
-        return Checksums(self._size, tuple(self._blocks))
+        return Checksums(self._size, tuple(self._blocks), BLOCK)
 
     def _end_block(self) -> None:
         self._blocks.append(self._crc)

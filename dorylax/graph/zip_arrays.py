@@ -16,6 +16,8 @@ import numpy as np
 from dorylax.graph.room import check_room, gibibytes
 from dorylax.graph.validate import GraphError
 
+_SIGNATURE = b"PK\3\4"  # of a member's own header
+_DESCRIPTOR = 24  # bytes, at most, in which some programs repeat sizes after a member
 LOCAL_HEADER = 30
 """Bytes of a member's own header before its name."""
 
@@ -49,7 +51,7 @@ def members(archive: zipfile.ZipFile, stream: BinaryIO) -> dict[str, zipfile.Zip
         stream: the file.
 
     Raises:
-        zipfile.BadZipFile: a member is there twice, its own header disagrees, or two of them share bytes.
+        zipfile.BadZipFile: a member is there twice or not in the list, its own header disagrees, or two share bytes.
         OSError, RuntimeError, struct.error: as reading damaged bytes does.
     """
     found: dict[str, zipfile.ZipInfo] = {}
@@ -58,14 +60,21 @@ def members(archive: zipfile.ZipFile, stream: BinaryIO) -> dict[str, zipfile.Zip
             raise zipfile.BadZipFile(f"{info.filename} is there twice")
         archive.open(info).close()  # compares the names
         found[info.filename] = info
-    ends = 0
+    end = 0
     for info in sorted(found.values(), key=lambda info: info.header_offset):
-        if info.header_offset < ends:
-            raise zipfile.BadZipFile(f"{info.filename} begins inside another array")
-        ends = start_of(stream, info) + info.compress_size
-    if ends > archive.start_dir:
-        raise zipfile.BadZipFile("the last array ends behind the list of arrays")
+        _check_gap(stream, end, info.header_offset)
+        end = start_of(stream, info) + info.compress_size
+    _check_gap(stream, end, archive.start_dir)
     return found
+
+
+def _check_gap(stream: BinaryIO, first: int, end: int) -> None:
+    """Passes for bytes between members that hold no member: one that the list of the archive has lost."""
+    if end < first:
+        raise zipfile.BadZipFile("two arrays share bytes")
+    stream.seek(first)
+    if _SIGNATURE in stream.read(min(end - first, _DESCRIPTOR + len(_SIGNATURE))):
+        raise zipfile.BadZipFile(f"at byte {first:,} begins an array that its list does not name")
 
 
 def start_of(stream: BinaryIO, info: zipfile.ZipInfo) -> int:

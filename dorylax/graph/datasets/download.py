@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import http.client
 import logging
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -113,6 +114,8 @@ def _verify(file: Path, source: Source, final: Path) -> None:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     record = final.with_name(final.name + ".sha256")
     expected = source.sha256 or (record.read_text("ascii", "replace").strip() if record.is_file() else None)
+    if expected is not None and not re.fullmatch("[0-9a-f]{64}", expected):
+        raise DatasetError(f"{record} is damaged, it holds no SHA-256: delete it to take {final} as it is")
     if expected is None:
         write_file(record, found + "\n")
     elif found != expected:

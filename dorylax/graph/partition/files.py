@@ -92,14 +92,13 @@ def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
     _check_record(path, record)
     vertices, servers = record["num_vertices"], record["num_parts"]
     path = folder / _PARTS
-    most = 4 * vertices + _HEADER
     try:
-        with path.open("rb") as file:
-            content = file.read(most + 1)
+        size, most = path.stat().st_size, 4 * vertices + _HEADER
+        if size > most:
+            raise _damaged(path, f"it has {size:,} bytes, and {vertices:,} vertices take at most {most:,}")
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise _damaged(path, "it is not there") from error
-    if len(content) > most:
-        raise _damaged(path, f"{vertices} vertices take at most {most:,} bytes")
     if _DIGEST in record and _digest(record, content) != record[_DIGEST]:
         raise _damaged(path, f"it and {_RECORD} are not what was written: their SHA-256 is another")
     try:
