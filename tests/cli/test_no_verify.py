@@ -70,12 +70,15 @@ def test_a_run_is_the_same_whether_verified_or_not(dorylax: Any, whole: Path, tm
 def test_resume_and_predict(dorylax: Any, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert dorylax(*_train("--data", str(whole), "--out", str(run))).code == 0
+    before = whole.read_bytes()
     _flip(whole)
     assert _TOLD in dorylax("predict", "--run", str(run)).err
     assert dorylax("predict", "--run", str(run), "--no-verify").code == 0
     again = ["train", "--model", "mlp", "--data", str(whole), "--out", str(run), "--resume"]
     assert dorylax(*again, "--epochs", "1", "--no-verify").code == 0, "it is the same run, and done"
     assert _TOLD in dorylax(*again, "--epochs", "2").err
+    assert "data" in dorylax(*again, "--epochs", "2", "--no-verify").err, "a checkpoint knows its data"
+    whole.write_bytes(before)
     assert dorylax(*again, "--epochs", "2", "--no-verify").code == 0
 
 

@@ -90,8 +90,8 @@ def test_compressed_features_become_dense(tmp_path):
         ({"features_shape": [2.0, 3.0]}, r"features_shape must hold integers, got float64"),
         ({"features_shape": [2, -3]}, r"features_shape\[1\] = -3 is negative"),
         (
-            {"features_shape": [2, 2**31 - 1]},
-            r"features_shape = \(2, 2,147,483,647\), made dense, takes 16\.0 GiB of memory, and this machine has 1\.0 GiB",
+            {"features_shape": [2, 2**31 - 2]},
+            r"features_shape = \(2, 2,147,483,646\), made dense, takes 16\.0 GiB of memory, and this machine has 1\.0 GiB",
         ),
         ({"drop": ("features_data",)}, r"has no array features_data; it has features_indptr"),
     ],

@@ -86,4 +86,4 @@ def load(path: Path) -> Any:
         try:
             return _Unpickler(file, encoding="latin1").load()
         except Exception as error:  # a damaged pickle can raise nearly anything
-            raise DatasetError(f"{path} is refused: {error}") from error
+            raise DatasetError(f"{path} is refused: {str(error) or type(error).__name__}") from error
