@@ -33,6 +33,7 @@ from dorylax.observers.tensorboard import load_library
 from dorylax.pipeline.resources import cores
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.run import run as run_command
 from dorylax.terminal.run import traceback_option
 
@@ -65,6 +66,7 @@ _DEFAULT = "flagship"
 @click.option("--report/--no-report", "with_report", default=True, help="Write report.html at the end [default: yes].")
 @click.option("--tensorboard", is_flag=True, help="Also write DIR/runs/KEY/tensorboard, for TensorBoard.")
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
+@no_verify_option
 @click.option("--dry-run", is_flag=True, help="Show what would run, and for how long, judging by finished runs.")
 @traceback_option
 def command(
@@ -76,6 +78,7 @@ def command(
     with_report: bool,
     tensorboard: bool,
     show_list: bool,
+    no_verify: bool,
     dry_run: bool,
 ) -> int:
     """Run a sweep of configurations, compare them, and write a report.
@@ -95,6 +98,8 @@ def command(
         raise ConfigError(f"--out {folder} is a file, not a folder")
     conditions = [_condition(text) for text in only]
     sweep = select(whole, conditions)
+    if no_verify:
+        sweep = sweep.unverified()
     check_folder(folder, sweep)
     for line in confounders(sweep):
         click.echo(f"warning: {line}", err=True)

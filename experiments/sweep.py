@@ -126,6 +126,11 @@ class Sweep:
     comparison: Comparison | None = None
     text: str = ""
 
+    def unverified(self) -> Sweep:
+        """The same runs, on data that are not compared with their checksums."""
+        runs = tuple(dataclasses.replace(run, config=run.config.unverified()) for run in self.runs)
+        return dataclasses.replace(self, runs=runs)
+
 
 def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     """Only the runs of a sweep that meet all conditions.

@@ -11,7 +11,17 @@ from typing import NamedTuple
 from support import modules
 
 FLOORS = (
-    *("errors", "version", "near_matches", "durable", "folder_lock", "parent_death", "hang_up", "aligned"),
+    *(
+        "errors",
+        "version",
+        "near_matches",
+        "durable",
+        "folder_lock",
+        "parent_death",
+        "hang_up",
+        "memory_limit",
+        "aligned",
+    ),
     "jax_internals",
     *("settings", "user_code", "clock", "graph", "terminal", "cost", "ops"),
     *("runs", "program", "layers", "observers", "serverless", "pipeline", "config", "memory", "trainer"),

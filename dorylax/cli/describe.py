@@ -13,6 +13,7 @@ from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.options import no_verify_option
 
 
 @click.command()
@@ -21,6 +22,7 @@ from dorylax.settings.errors import ConfigError
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @config_option
 @trust_option
+@no_verify_option
 @click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Also draw the tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -31,6 +33,7 @@ def describe(
     settings: tuple[str, ...],
     file: Path | None,
     trust: bool,
+    no_verify: bool,
     passes: str,
     svg: Path | None,
     as_json: bool,
@@ -41,7 +44,7 @@ def describe(
     its sizes, its shapes and what is known about its graph. An asynchronous pipeline's program may gather before a product
     where a synchronous one gathers after it, so that fewer rows are stale.
     """
-    given, code = collect(file, {"data.name": data, "model.name": model}, settings, trust=trust)
+    given, code = collect(file, {"data.name": data, "model.name": model}, settings, trust=trust, no_verify=no_verify)
     _check_svg(svg)
 
     check_process()

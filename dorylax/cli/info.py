@@ -12,11 +12,12 @@ from rich.table import Table
 from dorylax.cli.overrides import collect as overrides
 from dorylax.cli.overrides import config_option, trust_option
 from dorylax.config import RunConfig
-from dorylax.memory.limit import physical_bytes
 from dorylax.memory.process_limits import check_process
+from dorylax.memory_limit import physical_bytes
 from dorylax.pipeline.resources import cores
 from dorylax.runs.environment import environment
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json, print_table
 
 
@@ -26,9 +27,17 @@ from dorylax.terminal.output import print_json, print_table
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @config_option
 @trust_option
+@no_verify_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def info(
-    *, data: str | None, model: str | None, settings: tuple[str, ...], file: Path | None, trust: bool, as_json: bool
+    *,
+    data: str | None,
+    model: str | None,
+    settings: tuple[str, ...],
+    file: Path | None,
+    trust: bool,
+    no_verify: bool,
+    as_json: bool,
 ) -> None:
     """Show versions, kernel, machine and folders; or the memory of a run.
 
@@ -37,15 +46,16 @@ def info(
     """
     check_process()
     if data is not None or file is not None:
-        given, code = overrides(file, {"data.name": data, "model.name": model}, settings, trust=trust)
+        named = {"data.name": data, "model.name": model}
+        given, code = overrides(file, named, settings, trust=trust, no_verify=no_verify)
         config = RunConfig.resolve(given, code=code)
 
         from dorylax.cli.memory import show_memory
 
         show_memory(config, as_json=as_json)
         return
-    if model is not None or settings:
-        raise ConfigError("--model and --set describe a run: give its --data too")
+    if model is not None or settings or no_verify:
+        raise ConfigError("--model, --set and --no-verify describe a run: give its --data too")
     facts = collect()
     if as_json:
         print_json(facts)

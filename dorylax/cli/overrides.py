@@ -53,7 +53,12 @@ def parse_setting(setting: str) -> tuple[str, Any]:
 
 
 def collect(
-    file: Path | None, named: dict[str, str | None], settings: Sequence[str], *, trust: bool = False
+    file: Path | None,
+    named: dict[str, str | None],
+    settings: Sequence[str],
+    *,
+    trust: bool = False,
+    no_verify: bool = False,
 ) -> Overrides:
     """All that the user gave, dotted.
 
@@ -62,11 +67,14 @@ def collect(
         named: dotted key → text of an option of its own (`--epochs`), None where not given.
         settings: each a `key=value` of `--set`.
         trust: whether code that the file names may run if it is a run's.
+        no_verify: whether `--no-verify` is given.
 
     Raises:
         ConfigError: a wrong key or value, or one key given by two options.
         UntrustedCodeError: the file is a run's, names code, and is not trusted.
     """
+    if no_verify:
+        named = {**named, "data.verify": "false"}
     flags = {key: parse_value(key, text) for key, text in named.items() if text is not None}
     for setting in settings:
         key, value = parse_setting(setting)

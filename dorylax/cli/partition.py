@@ -18,6 +18,7 @@ from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _NUMBER_BYTES = 4  # float32
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @config_option
 @trust_option
+@no_verify_option
 @click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
 @click.option(
     "--method", type=click.Choice(typing.get_args(Method)), default="metis", show_default=True, help="The partitioner."
@@ -56,6 +58,7 @@ def partition(
     settings: tuple[str, ...],
     file: Path | None,
     trust: bool,
+    no_verify: bool,
     servers: int,
     method: str,
     balance: str,
@@ -70,7 +73,7 @@ def partition(
     Prints what the partition costs. Bytes are what a server sends and receives per epoch for the GCN that `dorylax train`
     would train with these options: one row for each ghost and layer, forward and backward.
     """
-    given, code = collect(file, {"data.name": data}, settings, trust=trust)
+    given, code = collect(file, {"data.name": data}, settings, trust=trust, no_verify=no_verify)
     given_widths = _widths(widths)
 
     check_process()

@@ -12,6 +12,7 @@ from dorylax.config import RunConfig
 from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import RunDirectory
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import percent, print_json
 
 _SUFFIXES = (".npz", ".csv")
@@ -21,10 +22,20 @@ _SUFFIXES = (".npz", ".csv")
 @click.option("--run", "folder", metavar="DIR", required=True, type=click.Path(path_type=Path), help="A run directory.")
 @click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation accuracy].")
 @click.option("--data", metavar="NAME_OR_NPZ", help="Predict on data other than the run's.")
+@no_verify_option
 @click.option("--out", metavar="FILE.npz|csv", type=click.Path(path_type=Path), help="Write the predictions.")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | None, trust: bool, as_json: bool) -> None:
+def predict(
+    *,
+    folder: Path,
+    seed: int | None,
+    data: str | None,
+    no_verify: bool,
+    out: Path | None,
+    trust: bool,
+    as_json: bool,
+) -> None:
     """Predict with a trained model: the parameters of its best epoch, without dropout."""
     if out is not None and out.suffix not in _SUFFIXES:
         raise ConfigError(f"--out must end in .npz or .csv, got {str(out)!r}")
@@ -33,6 +44,8 @@ def predict(*, folder: Path, seed: int | None, data: str | None, out: Path | Non
     config = _config(path, trust=trust)
     if data is not None:
         config = _on_other_data(config, parse_value("data.name", data))
+    if no_verify:
+        config = config.unverified()
 
     from dorylax.cli.predictions import mask_sizes, scores, write
     from dorylax.trainer import Trainer, prepare_data

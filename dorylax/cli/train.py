@@ -21,6 +21,7 @@ from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import is_leftover
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json
 
 
@@ -32,6 +33,7 @@ from dorylax.terminal.output import print_json
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
 @config_option
 @trust_option
+@no_verify_option
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Run directory [default: runs/<time>-…].")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @click.option("--no-save", is_flag=True, help="Write no run directory.")
@@ -45,6 +47,7 @@ def train(
     settings: tuple[str, ...],
     file: Path | None,
     trust: bool,
+    no_verify: bool,
     out: Path | None,
     resume: bool,
     no_save: bool,
@@ -62,7 +65,7 @@ def train(
     if data is not None and data.endswith(".npz") and Path(data).is_file():
         data = str(Path(data).absolute())  # so that `dorylax predict` finds it from any folder
     named = {"data.name": data, "model.name": model, "train.epochs": epochs}
-    given, code = collect(file, named, settings, trust=trust)
+    given, code = collect(file, named, settings, trust=trust, no_verify=no_verify)
     checked = given.get("single.memory") != "ignore"
     if checked:
         check_process()

@@ -60,7 +60,7 @@ _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != 
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
 _QUIET = ("single", "pipeline", "tensor")
-NO_IDENTITY = ("single.memory", "pipeline.trace")
+NO_IDENTITY = ("single.memory", "data.verify", "pipeline.trace")
 """Say whether a run begins, and what it tells of itself, and nothing about what it trains."""
 
 
@@ -218,12 +218,16 @@ class RunConfig(BaseModel):
         """The configuration as YAML that `from_yaml` reads back to one with the same values."""
         return dump({"schema": SCHEMA, **self.to_dict()})
 
+    def unverified(self) -> RunConfig:
+        """The same run, on data that are not compared with their checksums."""
+        return self.model_copy(update={"data": self.data.model_copy(update={"verify": False})})
+
     def key(self) -> str:
         """The identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
         Keys that are null are left out, so that a key added later with null as its default changes no identity. For the same
         reason so are those of `single`, `pipeline` and `tensor` at their defaults, but for `pipeline.mode`, which says that
-        there is a pipeline. `single.memory` and `pipeline.trace` are no part of it.
+        there is a pipeline. `single.memory`, `data.verify` and `pipeline.trace` are no part of it.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 

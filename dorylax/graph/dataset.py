@@ -156,19 +156,20 @@ class Dataset:
         release(rows.offsets, rows.neighbours, self.features, self.labels, *masks, *further)
 
     @staticmethod
-    def from_npz(path: str | PathLike[str], *, split_seed: int = 0) -> Dataset:
+    def from_npz(path: str | PathLike[str], *, split_seed: int = 0, verify: bool = True) -> Dataset:
         """Reads an archive of the layout that `dorylax.graph.npz` describes.
 
         Args:
             path: the file.
             split_seed: seeds the split (60 % / 20 % / 20 %, by class) where the archive has no masks. A `train_mask`
                 alone is fine: the masks that are missing are then empty.
+            verify: compare memory-mapped arrays with their checksums the first time that they are loaded.
 
         Raises:
             FileNotFoundError: there is no such file.
-            GraphError: it is not an npz archive, arrays are missing, or they do not make a data set.
+            GraphError: it is not an npz archive, is damaged, arrays are missing, or they do not make a data set.
         """
-        with npz.open_npz(path) as archive:
+        with npz.open_npz(path, verify=verify) as archive:
             _require_data(archive)
             npz.check_names(archive)
             graph = from_archive(Graph, archive)

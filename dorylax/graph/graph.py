@@ -220,14 +220,18 @@ class Graph(CompressedGraph):
         return dataframe.read_edges(cls, edges, source, target, num_vertices, ignore=ignore, coalesce=coalesce)
 
     @classmethod
-    def from_npz(cls, path: str | PathLike[str]) -> Graph:
+    def from_npz(cls, path: str | PathLike[str], *, verify: bool = True) -> Graph:
         """The graph in an archive of the layout that `dorylax.graph.npz` describes; features and labels are not read.
+
+        Args:
+            path: the file.
+            verify: compare memory-mapped arrays with their checksums the first time that they are loaded.
 
         Raises:
             FileNotFoundError: there is no such file.
-            GraphError: it is not an npz archive, or lacks `indptr` or `indices`, or they are inconsistent.
+            GraphError: it is not an npz archive, is damaged, or lacks `indptr` or `indices`, or they are inconsistent.
         """
-        with open_npz(path) as opened:
+        with open_npz(path, verify=verify) as opened:
             return archive.from_archive(cls, opened)
 
     save_npz = archive.save_npz

@@ -19,32 +19,40 @@ Arrays:
 
 Reading here means fetching arrays and saying which are missing; what they hold is checked by who asks for them. Arrays
 are written uncompressed, each on a multiple of 64 bytes, so that large ones are memory-mapped when they are read: they
-take memory only where and while they are used, and XLA reads them in place (`dorylax.aligned`).
+take memory only where and while they are used, and XLA reads them in place (`dorylax.aligned`). A last member, no array,
+lists the checksums of all others (`dorylax.graph.checksums`).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
+import time
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, final
+from typing import BinaryIO, NamedTuple, final
 
 import numpy as np
 
 from dorylax.durable import write_file
+from dorylax.graph import checksums, verdicts, zip_arrays
 from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.validate import GraphError
+from dorylax.graph.zip_arrays import header_of, members, read_bytes, start_of
 from dorylax.near_matches import close
+
+_LOG = logging.getLogger(__name__)
 
 ALIGNMENT = 64
 _LARGE = 1 << 22  # bytes; smaller arrays are read
-_LOCAL_HEADER = 30  # bytes of a zip member's header before its name
 _ZIP64_FIELD = 20  # bytes of the field that zipfile adds to it
+_DATE = (1980, 1, 1, 0, 0, 0)  # the same arrays give the same file
+_ONE_ARRAY = np.lib.format.MAGIC_PREFIX
 _PADDING_FIELD = 0xD935  # a number that zip tools use for padding and skip
 
 VERTEX_PREFIX = "vertex_"
@@ -64,6 +72,9 @@ _DAMAGE = (
     OSError,
     RuntimeError,
     ValueError,
+    ArithmeticError,
+    LookupError,
+    SyntaxError,
     struct.error,
     tokenize.TokenError,
 )
@@ -73,17 +84,32 @@ _DAMAGE = (
 class Archive:
     """An open archive, whose arrays are read when they are asked for."""
 
-    def __init__(self, file: np.lib.npyio.NpzFile, path: str | os.PathLike[str]) -> None:
-        self._file = file
-        self._path = path
+    def __init__(self, file: zipfile.ZipFile, stream: BinaryIO, path: str | os.PathLike[str], *, verify: bool) -> None:
+        """Reads what members there are.
+
+        Raises:
+            zipfile.BadZipFile, ValueError, …: they contradict each other, or the list of checksums.
+        """
+        self._file, self._stream, self._path = file, stream, path
+        self._opened = verdicts.state_of(stream.fileno())
+        self._held = 0  # bytes of arrays that were read, and not mapped
+        self._members = {name.removesuffix(".npy"): info for name, info in members(file, stream).items()}
+        listed = self._members.pop(checksums.MEMBER, None)
+        self._sums: Mapping[str, checksums.Checksums] | None = None
+        self._verify = verify
+        if verify and listed is not None:
+            self._sums = checksums.from_json(read_bytes(file, listed))
+        for name in self._sums or ():
+            if name not in self._members:
+                raise ValueError(f"array {name} is missing, which {checksums.MEMBER} lists")
 
     def __contains__(self, name: str) -> bool:
-        return name in self._file.files
+        return name in self._members
 
     @property
     def names(self) -> tuple[str, ...]:
         """What arrays there are."""
-        return tuple(self._file.files)
+        return tuple(self._members)
 
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""
@@ -94,14 +120,25 @@ class Archive:
     def fetch(self, name: str) -> np.ndarray:
         """Reads one array, or memory-maps it (read-only) where it is large and stored for it.
 
+        What is read is checked on the way, by the CRC-32 of zip; what is mapped is compared with its checksums once
+        (`dorylax.graph.checksums`, `dorylax.graph.verdicts`), unless the archive was opened without.
+
         Raises:
-            GraphError: it is not there, is damaged, holds Python objects, or several values where one is meant.
+            GraphError: it is not there, is damaged, holds Python objects, does not fit in memory, or holds several values
+                where one is meant.
         """
         self.require(name)
         try:
-            array = self._mapped(name)
-            if array is None:
-                array = self._file[name]
+            place = self._place(name)
+            if place is not None:
+                self._check(name, place.first)
+                array: np.ndarray = np.memmap(self._stream, place.dtype, "r", place.elements, place.shape)
+            else:
+                info = self._members[name]
+                array = zip_arrays.read(self._file, info, self._held)
+                self._held += info.file_size
+        except GraphError as error:
+            raise GraphError(f"array {name} {error}") from error
         except _DAMAGE as error:
             reason = "it holds Python objects: save numbers" if "Object arrays" in str(error) else error
             raise GraphError(f"array {name} cannot be read ({reason})") from error
@@ -112,30 +149,9 @@ class Archive:
     def maps(self, name: str) -> bool:
         """Whether `fetch` memory-maps an array; nothing of it is read."""
         try:
-            return name in self and self._mapped(name) is not None
+            return name in self and self._place(name) is not None
         except _DAMAGE:
             return False  # `fetch` says what is wrong
-
-    def _mapped(self, name: str) -> np.ndarray | None:
-        """The array without reading it, as `write_npz` stores large ones; None otherwise."""
-        archive = self._file.zip
-        if archive is None:  # closed: reading will say so
-            return None
-        member = archive.getinfo(name if name in archive.namelist() else f"{name}.npy")
-        if member.compress_type != zipfile.ZIP_STORED or member.file_size < _LARGE:
-            return None
-        with open(self._path, "rb") as stream:
-            stream.seek(member.header_offset)
-            local = stream.read(_LOCAL_HEADER)
-            name_length, extra_length = struct.unpack("<HH", local[-4:])
-            start = member.header_offset + _LOCAL_HEADER + name_length + extra_length
-            stream.seek(start)
-            if start % ALIGNMENT or np.lib.format.read_magic(stream) != (1, 0):
-                return None
-            shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
-            if by_columns or dtype.hasobject:
-                return None
-            return np.memmap(self._path, dtype, "r", stream.tell(), shape)
 
     def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype of one array, of which nothing else is read.
@@ -144,39 +160,95 @@ class Archive:
             GraphError: it is not there, or its header is damaged.
         """
         self.require(name)
-        archive = self._file.zip
-        if archive is None:
-            raise GraphError(f"array {name} cannot be read (the archive is closed)")
         try:
-            with archive.open(f"{name}.npy") as member:
-                version = np.lib.format.read_magic(member)
-                one = version == (1, 0)
-                read = np.lib.format.read_array_header_1_0 if one else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(member)
-        except (*_DAMAGE, KeyError) as error:
+            found = header_of(self._file, self._members[name])
+        except _DAMAGE as error:
             raise GraphError(f"array {name} cannot be read ({error})") from error
-        return shape, dtype
+        return found.shape, found.dtype
+
+    def _place(self, name: str) -> _Place | None:
+        """Where an array lies that is stored as `write_npz` stores large ones; None for others, which are read."""
+        info = self._members[name]
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size < _LARGE:
+            return None
+        first, header = start_of(self._stream, info), header_of(self._file, info)
+        if first % ALIGNMENT or header.version != (1, 0) or header.by_columns or header.dtype.hasobject:
+            return None
+        return _Place(first, first + header.size, header.dtype, header.shape)
+
+    def _check(self, name: str, first: int) -> None:
+        """Compares the bytes of an array that is going to be mapped with their checksums, once.
+
+        Raises:
+            GraphError: they are others; says which.
+        """
+        if not self._verify:
+            return
+        info = self._members[name]
+        sums = None if self._sums is None else self._sums.get(name)
+        # What other programs wrote, and dorylax before it kept checksums, is one block: zip's own.
+        sums = sums or checksums.Checksums(info.file_size, (info.CRC,), info.file_size)
+        if sums.size != info.file_size:
+            raise ValueError(f"its checksums are of {sums.size:,} bytes, the archive has {info.file_size:,}")
+        what = f"{name} at {first} {sums.digest}"
+        if verdicts.is_known(self._opened, what):
+            return
+        begun, begin = time.time(), time.perf_counter()
+        wrong = checksums.wrong_blocks(self._stream, first, sums)
+        if wrong:
+            raise GraphError(
+                f"is damaged: {checksums.told(wrong, sums, first)}: restore the file from a copy, or make it again; "
+                "--no-verify (in Python verify=False) takes it as it is"
+            )
+        _LOG.info("%s: checked %s in %.2f s", os.fspath(self._path), name, time.perf_counter() - begin)
+        if verdicts.state_of(self._stream.fileno()) == self._opened:
+            verdicts.remember(self._opened, what, begun, self._path)
+
+
+class _Place(NamedTuple):
+    """Where an array lies in the file.
+
+    Attributes:
+        first: the byte where its header begins.
+        elements: the byte where its elements begin.
+        dtype, shape: of the array.
+    """
+
+    first: int
+    elements: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
 
 
 @contextmanager
-def open_npz(path: str | os.PathLike[str]) -> Iterator[Archive]:
+def open_npz(path: str | os.PathLike[str], *, verify: bool = True) -> Iterator[Archive]:
     """The archive at `path`; a `GraphError` raised inside gets the path in front.
+
+    Args:
+        path: the file.
+        verify: compare what is memory-mapped with its checksums, once.
 
     Raises:
         FileNotFoundError: there is no such file.
-        GraphError: it is not an npz archive.
+        GraphError: it is not an npz archive, or is damaged.
     """
-    with open(path, "rb") as stream:  # opened here, because np.load leaves a file that is no archive open
-        try:
-            file = np.load(stream, allow_pickle=False)
-        except _DAMAGE as error:
-            reason = "it is another kind of file" if "pickle" in str(error) else error
-            raise GraphError(f"{os.fspath(path)}: not an npz archive ({reason}): np.savez writes one") from error
-        if isinstance(file, np.ndarray):
+    with open(path, "rb") as stream:
+        if stream.read(len(_ONE_ARRAY)) == _ONE_ARRAY:
             raise GraphError(f"{os.fspath(path)}: not an npz archive but one array, as np.save writes: use np.savez")
+        try:
+            file = zipfile.ZipFile(stream)
+        except _DAMAGE as error:
+            reason = "it is another kind of file, or cut off" if isinstance(error, zipfile.BadZipFile) else error
+            raise GraphError(f"{os.fspath(path)}: not an npz archive ({reason}): np.savez writes one") from error
         with file:
             try:
-                yield Archive(file, path)
+                archive = Archive(file, stream, path, verify=verify)
+            except _DAMAGE as error:
+                raise GraphError(
+                    f"{os.fspath(path)}: is damaged ({error}): restore it from a copy, or make it again"
+                ) from error
+            try:
+                yield archive
             except GraphError as error:
                 raise GraphError(f"{os.fspath(path)}: {error}") from error
 
@@ -218,11 +290,15 @@ def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) ->
     """Writes an archive so that readers see the old file or the whole new one, never a part."""
 
     def write(file: BinaryIO) -> None:
+        sums = {}
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             for name, array in arrays.items():
                 member = _aligned_member(f"{name}.npy", file.tell())
-                with archive.open(member, "w", force_zip64=True) as stream:
+                with archive.open(member, "w", force_zip64=True) as sink:
+                    stream = checksums.Summing(sink.write)
                     np.lib.format.write_array(stream, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
+                sums[name] = stream.checksums()
+            archive.writestr(zipfile.ZipInfo(checksums.MEMBER, _DATE), checksums.to_json(sums))
 
     write_file(Path(path), write)
 
@@ -233,8 +309,8 @@ def _aligned_member(name: str, position: int) -> zipfile.ZipInfo:
     The room before them is an extra field of the header that no reader knows (APPNOTE.TXT 4.5.1). NumPy pads its own
     header to a multiple of 64 bytes.
     """
-    member = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))  # the same arrays give the same file
-    end = position + _LOCAL_HEADER + len(name.encode()) + _ZIP64_FIELD + 4
+    member = zipfile.ZipInfo(name, _DATE)
+    end = position + zip_arrays.LOCAL_HEADER + len(name.encode()) + _ZIP64_FIELD + 4
     padding = -end % ALIGNMENT
     member.extra = struct.pack("<HH", _PADDING_FIELD, padding) + bytes(padding)
     return member

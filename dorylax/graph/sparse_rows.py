@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32
 
+from dorylax.graph.room import check_room
 from dorylax.graph.validate import (
     MAX_VERTICES,
     GraphError,
@@ -33,7 +34,7 @@ def dense_rows(
         prefix: what the file that holds the arrays puts before these names, for messages.
 
     Raises:
-        GraphError: the arrays do not make a matrix of that shape.
+        GraphError: the arrays do not make a matrix of that shape, or it does not fit in memory.
     """
     from scipy.sparse import csr_array
 
@@ -45,6 +46,7 @@ def dense_rows(
     check_length(f"{prefix}data", data, len(indices), f"one per entry of {prefix}indices")
     check_offsets(f"{prefix}indptr", indptr, len(indices), f"{prefix}indices")
     check_range(f"{prefix}indices", indices, columns, f"{prefix}shape[1]")
+    check_room(f"{prefix}shape = ({rows:,}, {columns:,}), made dense,", 4 * rows * columns)
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite; `Dataset` refuses that
         values = data.astype(np.float32, copy=False)
     dense: np.ndarray = csr_array((values, indices, indptr), shape=(rows, columns)).toarray()

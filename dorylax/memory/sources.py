@@ -13,10 +13,11 @@ from dorylax.config.schema import DataConfig
 from dorylax.graph.archive import edge_names
 from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.datasets import communities
-from dorylax.graph.datasets.registry import PUBLISHED, archive_of
+from dorylax.graph.datasets.registry import PUBLISHED, archive_of, is_kept
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
 from dorylax.graph.npz import Archive, feature_names, open_npz, vertex_names
+from dorylax.graph.validate import GraphError
 from dorylax.memory.shapes import DataShape, InputShape
 
 
@@ -50,15 +51,19 @@ def shape_of(config: DataConfig) -> DataShape | None:
             graph_in="aligned",
         )
     if (file := archive_of(config.name)) is not None:
-        return archive_shape(file)
+        try:
+            return archive_shape(file, verify=config.verify)
+        except GraphError:
+            if not is_kept(file):
+                raise
     if config.name in PUBLISHED:
         size = PUBLISHED[config.name].size
         return DataShape(size.num_vertices, size.num_edges, size.num_features, size.num_classes, origin="published")
     return None
 
 
-def archive_shape(path: Path) -> DataShape | None:
-    """The sizes of the data set in an archive, by its headers.
+def archive_shape(path: Path, *, verify: bool = True) -> DataShape | None:
+    """The sizes of the data set in an archive, by its headers; `verify` is for the labels, where those are read.
 
     Returns:
         The shape; None where an array has another form than the layout says (loading it says which).
@@ -67,7 +72,7 @@ def archive_shape(path: Path) -> DataShape | None:
         GraphError: it is not an npz archive, lacks `indptr`, `indices`, `labels` or features, or its labels are none.
         OSError: it cannot be opened.
     """
-    with open_npz(path) as archive:
+    with open_npz(path, verify=verify) as archive:
         names = feature_names(archive)
         archive.require("indptr", "indices", "labels", *names)
         sparse = names != ("features",)

@@ -96,14 +96,16 @@ def parse(text: str, name: str) -> Document:
         ConfigError: not YAML, or a key twice, or a key that is no text; with file and line.
     """
     lines: dict[Path, int] = {}
-    loader = None
     try:
         loader = _Loader(text)  # refuses control characters
-        node = loader.get_single_node()
-        if node is None:
-            return Document(name, None)
-        _check(node, (), name, lines, set())
-        return Document(name, loader.construct_document(node), lines)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return Document(name, None)
+            _check(node, (), name, lines, set())
+            return Document(name, loader.construct_document(node), lines)
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
@@ -114,9 +116,6 @@ def parse(text: str, name: str) -> Document:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
-    finally:
-        if loader is not None:
-            loader.dispose()
 
 
 def dump(value: Any) -> str:

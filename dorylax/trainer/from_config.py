@@ -28,7 +28,7 @@ def prepare_data(config: DataConfig) -> Dataset:
     Raises:
         ValueError, OSError: as `dorylax.graph.datasets.load` does.
     """
-    options: dict[str, Any] = {"split_seed": config.split_seed}
+    options: dict[str, Any] = {"split_seed": config.split_seed, "verify": config.verify}
     if config.size is not None:
         options["size"] = config.size
     data = datasets.load(config.name, **options)

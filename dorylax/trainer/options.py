@@ -13,6 +13,7 @@ from dorylax.serverless.config import TensorConfig
 # vertices that does change numbers is part of what checkpoints compare.
 _FREE = frozenset(
     {
+        "data.verify",
         "train.epochs",
         "train.target_accuracy",
         "train.patience",

@@ -105,6 +105,8 @@ def test_key_does_not_know_of_how_a_machine_computes_unless_told() -> None:
     assert RunConfig.resolve({"single.memory": "ignore"}).key() == config.key()
     pipeline = RunConfig.resolve({"pipeline.mode": "pipe"})
     assert RunConfig.resolve({"pipeline.mode": "pipe", "pipeline.trace": "off"}).key() == pipeline.key()
+    assert config.unverified() == RunConfig.resolve({"data.verify": False})
+    assert config.unverified().key() == config.key()
 
 
 @pytest.mark.parametrize("other", [{"single.optimize": False}, {"pipeline.servers": 2}, {"tensor.slots": 2}])
@@ -225,7 +227,7 @@ def test_pipelines_that_cannot_be(given: dict[str, object], key: str, message: s
         ),
         (
             {"data.zz": 1},
-            "unknown key 'data.zz': choose from data.name, data.size, data.row_normalise, data.split_seed",
+            "unknown key 'data.zz': choose from data.name, data.size, data.row_normalise, data.split_seed, data.verify",
         ),
         ({"train": 5}, "train is a section and must hold keys such as train.epochs, got 5"),
         ({"train": {"seed": 1}, "train.seed": 2}, "train.seed is given twice"),

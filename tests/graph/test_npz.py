@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import time
+import zipfile
 
 import jax
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dorylax.graph import npz
+from dorylax.graph import npz, room
 from dorylax.graph.validate import GraphError
+from dorylax.memory_limit import Limit
 
 
 def test_missing_file(tmp_path):
@@ -84,10 +89,15 @@ def test_compressed_features_become_dense(tmp_path):
         ({"features_shape": 2}, r"features_shape must be one-dimensional"),
         ({"features_shape": [2.0, 3.0]}, r"features_shape must hold integers, got float64"),
         ({"features_shape": [2, -3]}, r"features_shape\[1\] = -3 is negative"),
+        (
+            {"features_shape": [2, 2**31 - 2]},
+            r"features_shape = \(2, 2,147,483,646\), made dense, takes 16\.0 GiB of memory, and this machine has 1\.0 GiB",
+        ),
         ({"drop": ("features_data",)}, r"has no array features_data; it has features_indptr"),
     ],
 )
-def test_bad_compressed_features(tmp_path, changes, message):
+def test_bad_compressed_features(tmp_path, monkeypatch, changes, message):
+    monkeypatch.setattr(room, "memory_limit", lambda: Limit(2**30, "machine"))
     with pytest.raises(GraphError, match=message):
         _features(tmp_path / "x.npz", **changes)
 
@@ -152,3 +162,129 @@ def test_the_same_arrays_give_the_same_bytes(tmp_path):
     for name in ("a", "b"):
         npz.write_npz(tmp_path / f"{name}.npz", {"x": np.arange(1000)})
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+@pytest.fixture
+def mapped(tmp_path, monkeypatch):
+    """An archive whose arrays are mapped, and where verdicts are kept; every file counts as old enough for one."""
+    monkeypatch.setattr(npz, "_LARGE", 256)
+    monkeypatch.setattr(npz.checksums, "BLOCK", 4096)
+    monkeypatch.setattr(npz.verdicts, "_GRAIN", -1e9)
+    monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "a.npz"
+    npz.write_npz(path, {"x": np.arange(2000), "y": np.arange(3000)})
+    return path
+
+
+def _fetch(path, name="x", *, verify=True):
+    with npz.open_npz(path, verify=verify) as archive:
+        return archive.fetch(name)
+
+
+def _flip(path, name, offset=9000):
+    """A bit of an array, in place and under the old times."""
+    info, times = zipfile.ZipFile(path).getinfo(f"{name}.npy"), path.stat()
+    with path.open("r+b") as file:
+        file.seek(info.header_offset + offset)
+        byte = file.read(1)[0]
+        file.seek(info.header_offset + offset)
+        file.write(bytes([byte ^ 16]))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_flipped_bit_of_a_mapped_array_is_refused_with_its_place(mapped, tmp_path):
+    for _ in range(2):
+        assert isinstance(_fetch(mapped), np.memmap)
+    time.sleep(0.02)  # more than a tick of the kernel's clock
+    _flip(mapped, "x")
+    with pytest.raises(
+        GraphError, match=r"a\.npz: array x is damaged: bytes 8,256 … 12,351 of the file \(block 3 of 4\)"
+    ):
+        _fetch(mapped)
+    assert _fetch(mapped, "y")[-1] == 2999
+    assert _fetch(mapped, verify=False)[0] == 0
+
+
+def test_every_bit_of_a_mapped_array_counts(mapped):
+    with zipfile.ZipFile(mapped) as archive:
+        info = archive.getinfo("x.npy")
+    whole, first = mapped.read_bytes(), 64 * (info.header_offset // 64) + 64
+    for offset in range(first, first + info.file_size, 397):
+        damaged = bytearray(whole)
+        damaged[offset] ^= 1 << offset % 8
+        mapped.write_bytes(damaged)
+        with pytest.raises(GraphError, match=r"array x (is damaged|cannot be read)"):
+            _fetch(mapped)
+
+
+def test_what_was_found_right_is_not_read_again(mapped, monkeypatch):
+    reads = []
+    check = npz.checksums.wrong_blocks
+    monkeypatch.setattr(npz.checksums, "wrong_blocks", lambda *given: reads.append(1) or check(*given))
+    for _ in range(3):
+        _fetch(mapped)
+    assert len(reads) == 1
+    _fetch(mapped, "y")
+    assert len(reads) == 2, "another array"
+    os.utime(mapped)
+    _fetch(mapped)
+    assert len(reads) == 3, "another time"
+    shutil.copy2(mapped, mapped.with_name("b.npz"))
+    _fetch(mapped.with_name("b.npz"))
+    assert len(reads) == 4, "another file with the same content and time"
+    monkeypatch.setattr(npz.verdicts, "_GRAIN", 3.0)
+    os.utime(mapped)
+    for _ in range(2):
+        _fetch(mapped)
+    assert len(reads) == 6, "a file that is as new as its check"
+
+
+def test_without_verifying_nothing_is_read_and_nothing_kept(mapped, tmp_path, monkeypatch):
+    monkeypatch.setattr(npz.checksums, "wrong_blocks", lambda *_: pytest.fail("it is read"))
+    np.testing.assert_array_equal(_fetch(mapped, verify=False), np.arange(2000))
+    assert not (tmp_path / "cache").exists()
+
+
+def _as_before(path):
+    """The archive as dorylax wrote it before it kept checksums."""
+    with zipfile.ZipFile(path, "a") as archive:
+        last = archive.filelist.pop()
+        del archive.NameToInfo[last.filename]
+        archive.start_dir, archive._didModify = last.header_offset, True
+
+
+def test_archives_without_checksums_are_compared_with_those_of_zip(mapped):
+    _as_before(mapped)
+    assert isinstance(_fetch(mapped), np.memmap)
+    time.sleep(0.02)
+    _flip(mapped, "x")
+    with pytest.raises(GraphError, match=r"array x is damaged: bytes .* \(block 1 of 1\) are not what was written"):
+        _fetch(mapped)
+
+
+def test_an_array_that_the_list_of_checksums_names_may_not_be_missing(mapped):
+    with zipfile.ZipFile(mapped, "a") as archive:
+        archive.filelist[0].filename = "z.npy"
+        archive._didModify = True
+    content = mapped.read_bytes()
+    mapped.write_bytes(content.replace(b"x.npy", b"z.npy", 1))
+    with pytest.raises(GraphError, match=r"is damaged \(array x is missing, which checksums\.json lists\)"):
+        _fetch(mapped, "y")
+
+
+def test_checksums_of_another_size_are_refused(mapped):
+    with zipfile.ZipFile(mapped) as archive:
+        listed, arrays = archive.read("checksums.json"), archive.namelist()[:2]
+    assert arrays == ["x.npy", "y.npy"]
+    _as_before(mapped)
+    with zipfile.ZipFile(mapped, "a") as archive:
+        archive.writestr("checksums.json", listed.replace(b'"bytes":16128', b'"bytes":16127'))
+    with pytest.raises(GraphError, match=r"array x cannot be read \(its checksums are of 16,127 bytes"):
+        _fetch(mapped)
+
+
+def test_the_list_of_checksums_is_no_array(mapped):
+    with npz.open_npz(mapped) as archive:
+        assert archive.names == ("x", "y")
+    with np.load(mapped) as archive:
+        assert archive.files == ["x", "y", "checksums.json"]

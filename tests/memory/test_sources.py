@@ -116,3 +116,11 @@ def test_published_and_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     write_npz(tmp_path / "cora.npz", {"indptr": np.zeros(3, np.int64)})
     with pytest.raises(GraphError, match="has no array indices and no labels and no features"):
         shape_of(DataConfig(name="cora"))
+
+
+def test_a_damaged_copy_in_the_cache_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DORYLAX_DATA", raising=False)
+    monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path))
+    (tmp_path / "parsed-1").mkdir()
+    (tmp_path / "parsed-1" / "reddit.npz").write_bytes(b"damaged")
+    assert shape_of(DataConfig(name="reddit")) == DataShape(232_965, 114_615_892, 602, 41, origin="published")

@@ -76,6 +76,12 @@ def test_infinities_and_nan() -> None:
         ("? [a]\n: 1\n", "f.yaml:1: a key must be text, got a collection"),
         ("a: !!int abc\n", "f.yaml: not valid YAML: invalid literal for int() with base 10: 'abc'"),
         ("a: 1\n--- \nb: 2\n", "f.yaml:2: not valid YAML: but found another document"),
+        ("[" * 10**5, "f.yaml: not valid YAML: it is nested too deeply"),
+        (
+            "a: \0\n",
+            'f.yaml: not valid YAML: unacceptable character #x0000: special characters are not allowed in "<unicode '
+            'string>", position 3',
+        ),
         (
             "a: !!python/object:os.system x\n",
             "f.yaml:1: not valid YAML: could not determine a constructor for the tag "

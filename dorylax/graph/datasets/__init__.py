@@ -5,8 +5,8 @@ are the planetoid, amazon, coauthor, reddit and OGB graphs, from `$DORYLAX_DATA`
 is a module with `PUBLISHED` records (`base`), listed in `registry`.
 """
 
+from dorylax.graph.cache import cache_directory
 from dorylax.graph.datasets.base import DatasetError, Description, Size
-from dorylax.graph.datasets.download import cache_directory
 from dorylax.graph.datasets.registry import describe, load, names
 
 __all__ = ["DatasetError", "Description", "Size", "cache_directory", "describe", "load", "names"]

@@ -12,8 +12,7 @@ import functools
 import hashlib
 import http.client
 import logging
-import os
-import sys
+import re
 import urllib.error
 import urllib.request
 import warnings
@@ -22,20 +21,12 @@ from pathlib import Path
 
 from dorylax.durable import move_file, write_file
 from dorylax.folder_lock import locked
+from dorylax.graph.cache import cache_directory
 from dorylax.graph.datasets.base import DatasetError, Source
 
 _LOG = logging.getLogger(__name__)
 _TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 20
-
-
-def cache_directory() -> Path:
-    """Where downloads are kept: `$DORYLAX_CACHE`, or else the platform's cache directory."""
-    if chosen := os.environ.get("DORYLAX_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dorylax"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dorylax"
 
 
 def is_cached(sources: Sequence[Source]) -> bool:
@@ -140,7 +131,9 @@ def _verify(file: Path, source: Source, final: Path) -> None:
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     record = final.with_name(final.name + ".sha256")
-    expected = source.sha256 or (record.read_text("ascii").strip() if record.is_file() else None)
+    expected = source.sha256 or (record.read_text("ascii", "replace").strip() if record.is_file() else None)
+    if expected is not None and not re.fullmatch("[0-9a-f]{64}", expected):
+        raise DatasetError(f"{record} is damaged, it holds no SHA-256: delete it to take {final} as it is")
     if expected is None:
         write_file(record, found + "\n")
     elif found != expected:

@@ -7,7 +7,6 @@ former layout nor its checks matter). Everything else is refused.
 
 from __future__ import annotations
 
-import _codecs
 import collections
 import copyreg
 import pickle
@@ -32,13 +31,29 @@ class SparseRows:
         self.arrays = dict(state)
 
 
-# How NumPy itself rebuilds arrays; the function has no public name, its module had two.
-_RECONSTRUCT = np.empty(0).__reduce__()[0]
+class _Array:
+    """Stands in for NumPy's class when a pickle asks for it: that could be called, and takes any memory."""
+
+
+def _reconstruct(kind: type, shape: tuple[int, ...], code: bytes | str) -> np.ndarray:
+    """What NumPy calls by this name: an array without elements, which the pickle goes on to fill."""
+    if kind is not _Array or shape != (0,):
+        raise pickle.UnpicklingError(f"it asks for an array of shape {shape} before it has elements")
+    return np.empty(0, code.decode() if isinstance(code, bytes) else code)
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """The bytes that a pickle keeps as text; other encodings than this one can make more of them than there are."""
+    if encoding not in ("latin1", "latin-1"):
+        raise pickle.UnpicklingError(f"it asks for the encoding {encoding}")
+    return text.encode("latin1")
+
+
 # By their names in Python 2 and 3, NumPy 1 and 2, old and new SciPy.
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy", "ndarray"): np.ndarray,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): np.dtype,
     ("scipy.sparse.csr", "csr_matrix"): SparseRows,
     ("scipy.sparse._csr", "csr_matrix"): SparseRows,
@@ -49,7 +64,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("builtins", "object"): object,
     ("copy_reg", "_reconstructor"): copyreg._reconstructor,  # type: ignore[attr-defined]
     ("copyreg", "_reconstructor"): copyreg._reconstructor,  # type: ignore[attr-defined]
-    ("_codecs", "encode"): _codecs.encode,
+    ("_codecs", "encode"): _encode,
 }
 
 
@@ -71,4 +86,4 @@ def load(path: Path) -> Any:
         try:
             return _Unpickler(file, encoding="latin1").load()
         except Exception as error:  # a damaged pickle can raise nearly anything
-            raise DatasetError(f"{path} is refused: {error}") from error
+            raise DatasetError(f"{path} is refused: {str(error) or type(error).__name__}") from error

@@ -20,6 +20,7 @@ import numpy as np
 from dorylax.graph.datasets.base import Contents, DatasetError, Published, Size, Source, mask_of
 from dorylax.graph.datasets.legacy_pickle import SparseRows, load
 from dorylax.graph.graph import Graph
+from dorylax.graph.room import check_room
 from dorylax.graph.sparse_rows import dense_rows
 
 _BASE = "https://github.com/kimiyoung/planetoid/raw/master/data/"
@@ -32,7 +33,7 @@ def read(files: Mapping[str, Path]) -> Contents:
 
     Raises:
         DatasetError: a file is not what its name says, or holds more than data.
-        GraphError: an edge to a vertex that does not exist.
+        GraphError: an edge to a vertex that does not exist, or features that do not fit in memory.
     """
     by_part = {name.split(".", 2)[2]: path for name, path in files.items()}
     y, ty, ally = (_one_hot(by_part[part]) for part in ("y", "ty", "ally"))
@@ -44,6 +45,7 @@ def read(files: Mapping[str, Path]) -> Contents:
             f"{len(tx)} rows in tx, {len(ty)} in ty, {len(allx)} in allx, {len(ally)} in ally"
         )
     num_vertices = max(len(allx), int(test.max(initial=-1)) + 1)
+    check_room(f"{by_part['test.index']}: features of {num_vertices:,} vertices", 4 * num_vertices * allx.shape[1])
     features = np.zeros((num_vertices, allx.shape[1]), np.float32)
     labels = np.zeros(num_vertices, np.int32)
     features[: len(allx)], features[test] = allx, tx
@@ -58,6 +60,8 @@ def read(files: Mapping[str, Path]) -> Contents:
 def _graph(path: Path, num_vertices: int) -> Graph:
     lists = load(path)
     try:
+        if (entries := sum(map(len, lists.values()))) > path.stat().st_size:  # one list, listed again and again
+            raise ValueError(f"its {path.stat().st_size:,} bytes would be {entries:,} edges")
         sources = np.repeat(np.array(list(lists), np.int64), [len(ends) for ends in lists.values()])
         targets = np.array([end for ends in lists.values() for end in ends], np.int64)
     except (AttributeError, TypeError, ValueError) as error:
@@ -86,7 +90,7 @@ def _one_hot(path: Path) -> np.ndarray:
 def _ids(path: Path) -> np.ndarray:
     try:
         return np.array(path.read_text("ascii").split(), np.int64)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise DatasetError(f"{path} is not a list of vertex ids: {error}") from error
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from dorylax.graph.assemble import numbered_by_source
+from dorylax.graph.cache import cache_directory
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import communities, download, local, ogb, planetoid, reddit, shchur
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
 from dorylax.graph.splits import default_split
+from dorylax.graph.validate import GraphError
 
 _LOG = logging.getLogger(__name__)
 
@@ -21,7 +23,7 @@ PUBLISHED: dict[str, Published] = {
 }
 
 
-def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: Any) -> Dataset:
+def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, verify: bool = True, **options: Any) -> Dataset:
     """A data set by name, or from a file.
 
     Taken from the first of these that has it: the file, where the argument ends in `.npz`; the generator, for
@@ -32,6 +34,7 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: A
         name_or_path: one of `names()`, or the path of an archive of the layout of `dorylax.graph.npz`.
         split_seed: of the split (60 % training, 20 % validation, 20 % test, by class) of data that come without
             masks; data with masks keep theirs.
+        verify: compare what is memory-mapped of an archive with its checksums the first time that it is loaded.
         options: of `communities` only: `size="tiny"`, `seed=0`, `num_vertices=…`, …; see
             `dorylax.graph.datasets.communities.Options`.
 
@@ -54,15 +57,15 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, **options: A
             raise DatasetError(
                 f"there is no file {name}: give the path of an npz archive, or one of {', '.join(names())}"
             )
-        return Dataset.from_npz(name, split_seed=split_seed)
+        return Dataset.from_npz(name, split_seed=split_seed, verify=verify)
     if file := local.find(name):
-        data = Dataset.from_npz(file, split_seed=split_seed)
+        data = Dataset.from_npz(file, split_seed=split_seed, verify=verify)
         return data if data.name == name else dataclasses.replace(data, name=name)  # archives spell names as they like
     if name not in PUBLISHED:
         if name and Path(name).exists():
             raise DatasetError(f"{name} is not a file that ends in .npz: Dataset.save_npz writes one")
         raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
-    return _load_published(PUBLISHED[name], split_seed)
+    return _load_published(PUBLISHED[name], split_seed, verify=verify)
 
 
 def archive_of(name_or_path: str | PathLike[str]) -> Path | None:
@@ -106,10 +109,17 @@ def describe() -> list[Description]:
     return lines
 
 
-def _load_published(entry: Published, split_seed: int) -> Dataset:
+def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Dataset:
     parsed = _parsed(entry)
     if entry.slow and parsed.is_file():
-        return Dataset.from_npz(parsed, split_seed=split_seed)
+        try:
+            return Dataset.from_npz(parsed, split_seed=split_seed, verify=verify)
+        except GraphError as error:
+            _LOG.warning(
+                "reading the published files of %s again, because what was kept of them is no good: %s",
+                entry.name,
+                error,
+            )
     found = entry.read(download.fetch(entry.name, entry.sources))
     masks = found.masks or default_split(found.labels, split_seed)
     graph = numbered_by_source(found.graph)  # as it is once it was kept, or comes from an archive
@@ -125,7 +135,12 @@ def _load_published(entry: Published, split_seed: int) -> Dataset:
 
 def _parsed(entry: Published) -> Path:
     """Where what has been read from slow formats is kept. The number changes when a reader gives another result."""
-    return download.cache_directory() / "parsed-1" / f"{entry.name}.npz"
+    return cache_directory() / "parsed-1" / f"{entry.name}.npz"
+
+
+def is_kept(file: Path) -> bool:
+    """Whether this archive is a copy in the cache, which `load` makes anew where it is damaged."""
+    return file.parent == cache_directory() / "parsed-1"
 
 
 def _hint(name: str) -> str:

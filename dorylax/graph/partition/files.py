@@ -1,15 +1,18 @@
 """A saved partition.
 
-    FOLDER/partition.json   {"format": "dorylax-partition", "version": 1, "num_vertices": V, "num_parts": P,
-                             "method": …, "balance": …, "seed": …, "graph_digest": …}
+    FOLDER/partition.json   {"format": "dorylax-partition", "version": 2, "num_vertices": V, "num_parts": P,
+                             "method": …, "balance": …, "seed": …, "graph_digest": …,
+                             "sha256": of all other keys and of parts.npy}
     FOLDER/parts.npy        the server of each row, int32 [V]
 
-Reading is strict: an unknown or missing key, another version, a value or array that does not fit is an error. There is
-never a half-written partition (`dorylax.durable`).
+Reading is strict: an unknown or missing key, another version, a value or array that does not fit, or another SHA-256, is an
+error. There is never a half-written partition (`dorylax.durable`). Version 1 had no `sha256`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +24,13 @@ from dorylax.durable import make_folder, write_folder
 from dorylax.graph.partition.errors import PartitionError
 
 FORMAT = "dorylax-partition"
-VERSION = 1
+VERSION = 2
 
 _RECORD, _PARTS = "partition.json", "parts.npy"
 _FIELDS: dict[str, type] = {"num_parts": int, "method": str, "balance": str, "seed": int, "graph_digest": str}
 _KEYS: dict[str, type] = {"format": str, "version": int, "num_vertices": int} | _FIELDS
+_DIGEST = "sha256"
+_HEADER = 4096  # bytes; that of parts.npy is shorter
 
 
 def check_free(folder: Path) -> None:
@@ -60,8 +65,11 @@ def write(folder: Path, parts: np.ndarray, fields: Mapping[str, Any]) -> None:
     make_folder(folder.parent)
 
     def fill(new: Path) -> None:
-        np.save(new / _PARTS, parts, allow_pickle=False)
+        content = io.BytesIO()
+        np.save(content, parts, allow_pickle=False)
+        (new / _PARTS).write_bytes(content.getbuffer())
         record = {"format": FORMAT, "version": VERSION, "num_vertices": len(parts), **fields}
+        record[_DIGEST] = _digest(record, content.getbuffer())
         (new / _RECORD).write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
     write_folder(folder, fill)
@@ -101,15 +109,24 @@ def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
         raise PartitionError(f"{folder} is not a saved partition: it has no {_RECORD} (`dorylax partition` makes one)")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
     _check_record(path, record)
+    vertices, servers = record["num_vertices"], record["num_parts"]
     path = folder / _PARTS
     try:
-        parts = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        size, most = path.stat().st_size, 4 * vertices + _HEADER
+        if size > most:
+            raise _damaged(path, f"it has {size:,} bytes, and {vertices:,} vertices take at most {most:,}")
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise _damaged(path, "it is not there") from error
+    if _DIGEST in record and _digest(record, content) != record[_DIGEST]:
+        raise _damaged(path, f"it and {_RECORD} are not what was written: their SHA-256 is another")
+    try:
+        parts = np.load(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, MemoryError) as error:
         raise _damaged(path, str(error)) from error
-    vertices, servers = record["num_vertices"], record["num_parts"]
     if parts.dtype != np.int32 or parts.shape != (vertices,):
         raise _damaged(path, f"expected int32 [{vertices}], got {parts.dtype} {list(parts.shape)}")
     if vertices and not (parts.min() >= 0 and parts.max() < servers):
@@ -120,17 +137,29 @@ def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
 def _check_record(path: Path, record: Any) -> None:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise PartitionError(f"{path} is not of a dorylax partition: its format must be {FORMAT!r}")
-    if record.get("version") != VERSION:
+    version = record.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
         raise PartitionError(
-            f"{path} has version {record.get('version')!r}, this dorylax reads version {VERSION}: make the partition again"
+            f"{path} has version {version!r}, this dorylax reads version {VERSION}: make the partition again"
         )
-    if unknown := sorted(record.keys() - _KEYS.keys()):
+    keys = _KEYS if version == 1 else _KEYS | {_DIGEST: str}
+    if unknown := sorted(record.keys() - keys.keys()):
         raise _damaged(path, f"unknown keys: {', '.join(unknown)}")
-    for key, expected in _KEYS.items():
+    for key, expected in keys.items():
         if type(record.get(key)) is not expected:  # a bool is an int to isinstance
             raise _damaged(path, f"{key} must be {expected.__name__}, got {record.get(key)!r}")
+    if record["num_vertices"] < 0:
+        raise _damaged(path, f"num_vertices must be ≥ 0, got {record['num_vertices']}")
     if record["num_parts"] < 1:
         raise _damaged(path, f"num_parts must be ≥ 1, got {record['num_parts']}")
+
+
+def _digest(record: Mapping[str, Any], parts: bytes | memoryview) -> str:
+    """Of the record's other keys, and the content of parts.npy."""
+    rest = {key: value for key, value in record.items() if key != _DIGEST}
+    found = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
+    found.update(parts)
+    return found.hexdigest()
 
 
 def _damaged(path: Path, why: str) -> PartitionError:

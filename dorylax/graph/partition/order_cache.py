@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.durable import write_file
+from dorylax.graph.cache import cache_directory, drop_oldest
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.datasets.download import cache_directory
 from dorylax.graph.partition import locality
 
 _LOG = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 WORTH_KEEPING = 100_000
 """Vertices from which computing an order takes more than about a second."""
 
-# 4 bytes a vertex each: what is least recently used goes first, but never what was written last.
+# 4 bytes a vertex each.
 _MOST_FILES = 32
 _MOST_BYTES = 2**30
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -92,7 +92,7 @@ def _write(file: Path, order: Int32[np.ndarray, " V"]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, content.getvalue())
-        _drop_oldest(file)
+        drop_oldest(file, most_files=_MOST_FILES, most_bytes=_MOST_BYTES)
     except OSError as error:  # a full disk costs time in the next run, nothing else
         _LOG.warning("could not keep the order of vertices as %s: %s", file, error)
 
@@ -101,19 +101,3 @@ def _digest(file: Path, body: bytes) -> bytes:
     found = hashlib.sha256(file.stem.encode())
     found.update(body)
     return found.digest()
-
-
-def _drop_oldest(newest: Path) -> None:
-    """Deletes what is too much in the folder, what interrupted processes left half written included."""
-    others = []
-    for path in newest.parent.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another process drops files too
-            status = path.stat()
-            if path != newest:
-                others.append((status.st_mtime_ns, path.name, status.st_size))
-    files, size = 1, newest.stat().st_size
-    for _, name, own in sorted(others, reverse=True):
-        files, size = files + 1, size + own
-        if files > _MOST_FILES or size > _MOST_BYTES:
-            with contextlib.suppress(FileNotFoundError):
-                (newest.parent / name).unlink()

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from dorylax import folder_lock
-from dorylax.graph.datasets import DatasetError, cache_directory, download
+from dorylax.graph.datasets import DatasetError, download
 from dorylax.graph.datasets.base import Source
 
 BODY = bytes(range(256)) * 40
@@ -133,6 +133,16 @@ def test_without_a_published_hash_the_first_copy_is_trusted(server: Any, cache: 
         fetch(source(server, known=False))
 
 
+@pytest.mark.parametrize("record", [b"", b"\xff" * 64 + b"\n", b"\n" * 65, b"0" * 63 + b"\n"])
+def test_a_damaged_record_of_a_hash_is_one_line_and_the_file_stays(server: Any, cache: Path, record: bytes) -> None:
+    file = fetch(source(server, known=False))["a.bin"]
+    file.with_name("a.bin.sha256").write_bytes(record)
+    with pytest.raises(DatasetError, match=r"a\.bin\.sha256 is damaged, it holds no SHA-256: delete it") as caught:
+        fetch(source(server, known=False))
+    assert "\n" not in str(caught.value)
+    assert file.read_bytes() == BODY
+
+
 def test_without_a_published_hash_a_part_is_not_continued(server: Any, cache: Path) -> None:
     part = cache / "family" / "a.bin.part"
     part.parent.mkdir(parents=True)
@@ -219,20 +229,6 @@ def test_a_file_is_on_disk_before_it_has_its_name(server: Any, cache: Path, monk
     (cache / "family" / "a.bin").unlink()
     fetch(source(server, known=False))
     assert done[done.index("replace") - 1 :] == ["fsync", "replace", "fsync"] * 2  # the record of its hash first
-
-
-def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path))
-    assert cache_directory() == tmp_path
-    monkeypatch.delenv("DORYLAX_CACHE")
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_directory() == tmp_path / "xdg" / "dorylax"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_directory() == tmp_path / ".cache" / "dorylax"
-    monkeypatch.setattr("sys.platform", "darwin")
-    assert cache_directory() == tmp_path / "Library" / "Caches" / "dorylax"
 
 
 def test_another_process_that_downloads_is_waited_for_and_named(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import collections
 import os
 import pickle
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,30 @@ def test_reads_sparse_rows_under_their_former_name(tmp_path: Path) -> None:
     body = pickle.dumps(csr_matrix(np.eye(2)), 2).replace(b"scipy.sparse._csr", b"scipy.sparse.csr")
     assert b"scipy.sparse.csr\n" in body
     assert legacy_pickle.load(stored(tmp_path, body)).arrays["indices"].tolist() == [0, 1]
+
+
+def _hexadecimal(times: int) -> bytes:
+    """A text that is twice as long after each of so many calls."""
+    body = b"X\x04\0\0\0aaaa"
+    for _ in range(times):
+        body = b"c_codecs\nencode\n(" + body + b"X\x03\0\0\0hextR"
+    return body
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (_hexadecimal(40) + b".", "the encoding hex"),
+        (b"cnumpy\nndarray\n(J\0\0\0@J\0\0\0@\x86tR.", "takes no arguments"),
+        (b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nJ\0\0\0@\x85U\x01btR.", "before it has elements"),
+        (b"\x80\x04\x8e" + (2**40).to_bytes(8, "little"), "(truncated|MemoryError)"),
+    ],
+)
+def test_what_would_take_any_memory_is_refused(tmp_path: Path, body: bytes, reason: str) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DatasetError, match=f"pickle is refused: .*{reason}"):
+        legacy_pickle.load(stored(tmp_path, b"\x80\x02" + body))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 16  # KiB
 
 
 class Evil:

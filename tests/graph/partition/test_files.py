@@ -83,15 +83,20 @@ def test_a_write_that_fails_changes_nothing(saved: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"version": 2}, r"has version 2, this dorylax reads version 1"),
+        ({"version": 3}, r"has version 3, this dorylax reads version 2"),
         ({"format": "x"}, r"is not of a dorylax partition"),
         ({"colour": "red", "age": 1}, r"unknown keys: age, colour"),
         ({"num_parts": None}, r"num_parts must be int, got None"),
         ({"num_parts": True}, r"num_parts must be int, got True"),
         ({"seed": 1.0}, r"seed must be int, got 1.0"),
         ({"num_parts": 0}, r"num_parts must be ≥ 1, got 0"),
-        ({"num_parts": 2}, r"parts.npy is damaged \(servers must be in 0 … 1, got 0 … 2\)"),
-        ({"num_vertices": 21}, r"expected int32 \[21\], got int32 \[20\]"),
+        ({"version": True}, r"has version True"),
+        ({"version": 1}, r"unknown keys: sha256"),
+        ({"sha256": None}, r"sha256 must be str, got None"),
+        ({"num_vertices": -1}, r"num_vertices must be ≥ 0, got -1"),
+        ({"num_vertices": 10**15}, r"are not what was written: their SHA-256 is another"),
+        ({"seed": 4}, r"are not what was written: their SHA-256 is another"),
+        ({"method": "lbg"}, r"are not what was written: their SHA-256 is another"),
     ],
 )
 def test_a_record_that_is_not_as_written(saved: Path, change: dict[str, object], told: str) -> None:
@@ -111,6 +116,55 @@ def test_files_that_are_not_as_written(saved: Path, tmp_path: Path) -> None:
             Partition.load(saved)
     (saved / "partition.json").write_text("{")
     with pytest.raises(PartitionError, match=r"partition.json is damaged"):
+        Partition.load(saved)
+    (saved / "partition.json").write_text("[" * 10**5)
+    with pytest.raises(PartitionError, match=r"partition.json is damaged \(maximum recursion"):
+        Partition.load(saved)
+
+
+def test_another_server_of_a_vertex_is_found(saved: Path) -> None:
+    parts = bytearray((saved / "parts.npy").read_bytes())
+    parts[-4] = (parts[-4] + 1) % 3
+    (saved / "parts.npy").write_bytes(parts)
+    with pytest.raises(PartitionError, match=r"parts.npy is damaged \(it and partition.json are not what was written"):
+        Partition.load(saved)
+    (saved / "parts.npy").unlink()
+    with pytest.raises(PartitionError, match=r"parts.npy is damaged \(it is not there\)"):
+        Partition.load(saved)
+
+
+def _as_version_1(saved: Path, **change: object) -> None:
+    """The record as it was before it had a digest."""
+    record = json.loads((saved / "partition.json").read_text()) | {"version": 1} | change
+    del record["sha256"]
+    (saved / "partition.json").write_text(json.dumps(record))
+
+
+def test_version_1_is_read_without_a_digest(saved: Path) -> None:
+    expected = Partition.load(saved)
+    _as_version_1(saved)
+    found = Partition.load(saved)
+    np.testing.assert_array_equal(found.parts, expected.parts)
+    assert found.graph_digest == expected.graph_digest
+    for change, told in (
+        ({"num_parts": 2}, r"parts.npy is damaged \(servers must be in 0 … 1, got 0 … 2\)"),
+        ({"num_vertices": 21}, r"expected int32 \[21\], got int32 \[20\]"),
+    ):
+        path = saved / "partition.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"num_parts": 3, "num_vertices": 20} | change))
+        with pytest.raises(PartitionError, match=told):
+            Partition.load(saved)
+
+
+@pytest.mark.parametrize("shape", [(10**15,), (2**20, 2**20)])
+def test_an_array_of_any_declared_size_takes_no_memory(saved: Path, shape: tuple[int, ...]) -> None:
+    _as_version_1(saved)
+    text = f"{{'descr': '<i4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    (saved / "parts.npy").write_bytes(b"\x93NUMPY\1\0\x76\0" + text.encode())
+    with pytest.raises(PartitionError, match=r"parts.npy is damaged"):
+        Partition.load(saved)
+    (saved / "parts.npy").write_bytes(bytes(10_000))
+    with pytest.raises(PartitionError, match=r"it has 10,000 bytes, and 20 vertices take at most"):
         Partition.load(saved)
 
 

@@ -90,7 +90,9 @@ def test_a_worker_that_speaks_is_never_cut_for_strangers(server, address, peers,
         closed.close()
 
 
-def test_of_too_many_peers_the_most_silent_are_cut(server, address, peers, keys, client, caplog):
+def test_of_too_many_peers_the_most_silent_are_cut(  # noqa: PLR0917
+    server, address, peers, keys, client, caplog
+):
     for _ in range(2 * PEERS):
         peer = peers(keys, address)
         peer.say(protocol.GET, GET)

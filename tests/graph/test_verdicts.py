@@ -1,0 +1,116 @@
+"""What was checked is remembered, unless anything could have changed since; whatever is wrong with the cache costs time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from dorylax.graph import verdicts
+from dorylax.graph.verdicts import State, is_known, remember
+
+_OLD = State(1, 2, 3, 4, 5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "verified-1"
+
+
+def test_a_verdict_is_of_one_state_and_one_part(folder: Path) -> None:
+    assert not is_known(_OLD, "x")
+    remember(_OLD, "x", time.time(), "data.npz")
+    assert is_known(_OLD, "x")
+    assert not is_known(_OLD, "y")
+    for field in State._fields:
+        assert not is_known(_OLD._replace(**{field: 9}), "x"), field
+
+
+@pytest.mark.parametrize("field", ["modified", "changed"])
+def test_what_changed_just_before_is_not_remembered(folder: Path, field: str) -> None:
+    now = time.time()
+    remember(_OLD._replace(**{field: int((now - 1) * 1e9)}), "x", now, "data.npz")
+    remember(_OLD._replace(**{field: int((now + 60) * 1e9)}), "x", now, "data.npz")
+    assert not folder.exists()
+
+
+def test_a_change_under_old_times_is_another_state(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(b"abc")
+    os.utime(file, (1, 1))
+
+    def state() -> State:
+        with file.open("rb") as stream:
+            return verdicts.state_of(stream.fileno())
+
+    before = state()
+    assert state() == before
+    time.sleep(0.02)  # more than a tick of the kernel's clock
+    file.write_bytes(b"abd")
+    os.utime(file, (1, 1))
+    after = state()
+    assert (after.size, after.modified, after.inode) == (before.size, before.modified, before.inode)
+    assert after != before
+    time.sleep(0.02)
+    (tmp_path / "new").write_bytes(b"abe")
+    os.utime(tmp_path / "new", (1, 1))
+    os.replace(tmp_path / "new", file)
+    assert state() not in (before, after)
+
+
+def test_it_does_not_grow_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "_MOST_FILES", 3)
+    for number in range(6):
+        remember(_OLD, f"{number}", time.time(), "data.npz")
+        for age, path in enumerate(sorted(folder.iterdir(), key=lambda path: -path.stat().st_mtime_ns)):
+            os.utime(path, (1000 - age, 1000 - age))
+        assert is_known(_OLD, "0"), "what is in use stays"
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_whatever_is_wrong_with_the_cache_costs_time_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.parent.mkdir()
+    folder.write_text("a file where the folder should be")
+    remember(_OLD, "x", time.time(), "data.npz")
+    assert not is_known(_OLD, "x")
+    folder.unlink()
+    remember(_OLD, "x", time.time(), "\udcff.npz")  # a name that is no UTF-8
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(verdicts, "cache_directory", homeless)
+    remember(_OLD, "x", time.time(), "data.npz")
+    assert not is_known(_OLD, "x")
+
+
+def test_a_cache_that_is_read_only_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(_OLD, "x", time.time(), "data.npz")
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("os.utime", refuse)
+    assert is_known(_OLD, "x")
+    assert not is_known(_OLD, "y")
+
+
+def _remember_many(first: int) -> None:
+    for number in range(first, first + 60):
+        remember(_OLD, str(number % 40), time.time(), "data.npz")
+
+
+def test_processes_do_not_meet(folder: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    both = [context.Process(target=_remember_many, args=(first,)) for first in (0, 20)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert [one.exitcode for one in both] == [0, 0]
+    assert all(is_known(_OLD, str(number)) for number in range(40))
+    assert len(list(folder.iterdir())) == 40
