@@ -26,11 +26,11 @@ from dorylax.experiments.runner import RunOptions, check_data, error_file
 from dorylax.experiments.sweep import CONFIGS, Run, Sweep, select
 from dorylax.experiments.sweep_file import load
 from dorylax.experiments.table import print_summary
+from dorylax.machine import cores
 from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.progress import duration
 from dorylax.observers.tensorboard import load_library
-from dorylax.pipeline.resources import cores
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.options import no_verify_option

@@ -17,6 +17,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
 from dorylax.graph.shard import Shard, shards
 from dorylax.jax_internals import thread_settings
+from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
@@ -30,7 +31,7 @@ from dorylax.pipeline.parameters.workers import ParameterWorkers
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder, Trace
-from dorylax.pipeline.resources import Resources, cores, shares
+from dorylax.pipeline.resources import Resources, shares
 from dorylax.pipeline.run import PipelineRun, drain_calls
 from dorylax.pipeline.saved import Saved, remembered, restore_buffers, restore_controller, steadiness
 from dorylax.pipeline.setup import check_counts, check_optimizer, layout_for

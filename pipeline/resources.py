@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from dorylax.cost import Cluster
+from dorylax.machine import cores
 from dorylax.pipeline.config import PipelineConfig
 
 _FUNCTIONS = 100
@@ -83,8 +83,3 @@ def shares(room: int, servers: int) -> list[int]:
         servers: how many there are, ≥ 1.
     """
     return [max(1, room // servers + (server < room % servers)) for server in range(servers)]
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

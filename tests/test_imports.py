@@ -19,7 +19,7 @@ FLOORS = (
         "folder_lock",
         "parent_death",
         "hang_up",
-        "memory_limit",
+        "machine",
         "aligned",
     ),
     "jax_internals",

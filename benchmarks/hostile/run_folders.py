@@ -192,7 +192,7 @@ def _killed(server: _Server, whole: Path, options: Sequence[str], *, tiny: bool)
 
 def _address_space(folder: Path, *, tiny: bool) -> Line:
     """Limits the address space."""
-    from dorylax.memory_limit import address_space_needed
+    from dorylax.machine import address_space_needed
 
     needed = address_space_needed(0) // _MIB
     sizes = [600] if tiny else [400, 1000, needed - 1, needed + 64]

@@ -12,9 +12,8 @@ from rich.table import Table
 from dorylax.cli.overrides import collect as overrides
 from dorylax.cli.overrides import config_option, trust_option
 from dorylax.config import RunConfig
+from dorylax.machine import cores, physical_bytes
 from dorylax.memory.process_limits import check_process
-from dorylax.memory_limit import physical_bytes
-from dorylax.pipeline.resources import cores
 from dorylax.runs.environment import environment
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.options import no_verify_option

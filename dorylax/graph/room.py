@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dorylax.graph.validate import GraphError
-from dorylax.memory_limit import memory_limit
+from dorylax.machine import memory_limit
 
 
 def gibibytes(size: int) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.errors import DorylaxError
+from dorylax.machine import Limit
 from dorylax.memory.phases import Compiled, Phase, Process
 from dorylax.memory.shapes import DataShape
-from dorylax.memory_limit import Limit
 
 _GIB = 2**30
 

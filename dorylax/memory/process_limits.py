@@ -6,7 +6,7 @@ It loads no JAX, since that itself may be what does not fit.
 from __future__ import annotations
 
 from dorylax.errors import DorylaxError
-from dorylax.memory_limit import address_space_bytes, address_space_needed, thread_limit
+from dorylax.machine import address_space_bytes, address_space_needed, thread_limit
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import most_threads
 

@@ -8,7 +8,7 @@ import pytest
 
 from dorylax.experiments.runner import DataCache, directory, error_file, inspect, run_one
 from dorylax.experiments.sweep_file import read
-from dorylax.memory_limit import Limit
+from dorylax.machine import Limit
 from dorylax.runs.directory import RunDirectory
 from dorylax.trainer.footprint import of_config
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from dorylax.graph import npz, room
 from dorylax.graph.validate import GraphError
-from dorylax.memory_limit import Limit
+from dorylax.machine import Limit
 
 
 def test_missing_file(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from dorylax.graph import room
 from dorylax.graph.room import check_room
 from dorylax.graph.validate import GraphError
-from dorylax.memory_limit import Limit
+from dorylax.machine import Limit
 
 
 @pytest.mark.parametrize(("source", "holder"), [("machine", "this machine"), ("cgroup", "this process' control group")])

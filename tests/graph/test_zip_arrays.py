@@ -13,7 +13,7 @@ import pytest
 
 from dorylax.graph import npz, room, zip_arrays
 from dorylax.graph.validate import GraphError
-from dorylax.memory_limit import Limit
+from dorylax.machine import Limit
 
 _ARRAYS = {"x": np.arange(1000), "y": np.zeros(200_000, np.float32)}
 

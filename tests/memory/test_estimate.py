@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dorylax.graph.partition.locality import MOST_FOR_METIS
+from dorylax.machine import Limit
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes, machine_gibibytes
 from dorylax.memory.phases import Compiled, Phase, Process, XlaBytes, held, phases
 from dorylax.memory.shapes import DataShape
-from dorylax.memory_limit import Limit
 
 _GIB = 2**30
 

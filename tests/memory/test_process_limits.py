@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.machine import ThreadLimit
 from dorylax.memory import process_limits
 from dorylax.memory.process_limits import ProcessLimitError, check_process
-from dorylax.memory_limit import ThreadLimit
 from dorylax.pipeline import resources
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import most_threads

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dorylax.memory_limit import Limit
+from dorylax.machine import Limit
 from dorylax.trainer.footprint import of_config, of_trainer
 
 

@@ -1,7 +1,4 @@
-"""What this process may use: the machine's memory, its control group's or its address space where that is less; threads.
-
-And what it uses now.
-"""
+"""What this process may use of its machine, and uses now: cores, memory, address space, threads."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ import os
 import resource
 from pathlib import Path
 from typing import NamedTuple
-
-from dorylax.pipeline.resources import cores
 
 # What a run on tiny data maps at its peak, and fails without, by an abort inside XLA: 1,723 MiB on one core and 1,838 on
 # two; with a pipeline 85 more. Of that 425 MiB are resident.
@@ -35,6 +30,11 @@ class Limit(NamedTuple):
 
     bytes: int
     source: str
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_limit(root: Path = Path("/")) -> Limit | None:

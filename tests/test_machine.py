@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax import memory_limit as limit
+from dorylax import machine as limit
 
 
 def _machine(root: Path, cgroup: str, files: dict[str, str]) -> Path:
