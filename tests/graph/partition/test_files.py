@@ -42,8 +42,8 @@ def test_a_full_disk_is_an_error_that_names_the_folder(saved: Path, monkeypatch:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left on device") as caught:
-        patch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
         partition(GRAPH, 2).save(saved)
     assert (caught.value.errno, caught.value.filename) == (28, str(saved))
     assert Partition.load(saved).num_parts == 3
