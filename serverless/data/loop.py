@@ -170,11 +170,9 @@ class Loop:
             self._close()
 
     def _close(self) -> None:
-        for router in self._routers:
-            router.close(linger=0)
-        self._watch.close()
-        for socket in (*self._readers, self._waker):
+        for socket in (*self._routers, self._zap, self._woken, self._waker):  # peers end once nobody can admit them
             socket.close(linger=0)
+        self._watch.close()
         self._context.term()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)

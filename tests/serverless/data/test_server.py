@@ -207,6 +207,7 @@ def test_closing_leaves_nothing_and_may_be_repeated(nothing_left, keys, transpor
     with DataClient(keys) as client:
         client.get(address, "n")
         server.close()
+    assert not server._loop._watch._monitors  # all have said that they ended: it has not waited in vain
     server.close()
     assert list(nothing_left.iterdir()) == []
     assert threading.active_count() <= before + 1  # ZeroMQ's collector
