@@ -95,7 +95,7 @@ def test_compressed_features_become_dense(tmp_path):
         ),
         (
             {"features_shape": [2, 134_218_000]},
-            r"features_shape = \(2, 134,218,000\) makes 1\.0 GiB of [0-9]+ bytes: where that is meant, store the features dense",
+            r"features_shape = \(2, 134,218,000\) makes 1\.0 GiB of [0-9]+ bytes: where that is meant, store",
         ),
         ({"drop": ("features_data",)}, r"has no array features_data; it has features_indptr"),
     ],
