@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float32
 
-from dorylax.graph.room import check_room
+from dorylax.graph.room import check_room, gibibytes
 from dorylax.graph.validate import (
     MAX_VERTICES,
     GraphError,
@@ -15,6 +15,9 @@ from dorylax.graph.validate import (
     check_offsets,
     check_range,
 )
+
+# Even a few words of a hundred thousand in each row are denser.
+_RARE_BYTES, _RARE_INFLATION = 2**30, 10_000
 
 
 def dense_rows(
@@ -46,7 +49,13 @@ def dense_rows(
     check_length(f"{prefix}data", data, len(indices), f"one per entry of {prefix}indices")
     check_offsets(f"{prefix}indptr", indptr, len(indices), f"{prefix}indices")
     check_range(f"{prefix}indices", indices, columns, f"{prefix}shape[1]")
-    check_room(f"{prefix}shape = ({rows:,}, {columns:,}), made dense,", 4 * rows * columns)
+    size, stored = 4 * rows * columns, indptr.nbytes + indices.nbytes + data.nbytes
+    check_room(f"{prefix}shape = ({rows:,}, {columns:,}), made dense,", size)
+    if size > _RARE_BYTES and size > _RARE_INFLATION * stored:
+        raise GraphError(
+            f"{prefix}shape = ({rows:,}, {columns:,}) makes {gibibytes(size)} of {stored:,} bytes: where that is meant, "
+            "store the features dense"
+        )
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite; `Dataset` refuses that
         values = data.astype(np.float32, copy=False)
     dense: np.ndarray = csr_array((values, indices, indptr), shape=(rows, columns)).toarray()

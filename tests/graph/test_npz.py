@@ -91,13 +91,17 @@ def test_compressed_features_become_dense(tmp_path):
         ({"features_shape": [2, -3]}, r"features_shape\[1\] = -3 is negative"),
         (
             {"features_shape": [2, 2**31 - 2]},
-            r"features_shape = \(2, 2,147,483,646\), made dense, takes 16\.0 GiB of memory, and this machine has 1\.0 GiB",
+            r"features_shape = \(2, 2,147,483,646\), made dense, takes 16\.0 GiB of memory, and this machine has 2\.0 GiB",
+        ),
+        (
+            {"features_shape": [2, 134_218_000]},
+            r"features_shape = \(2, 134,218,000\) makes 1\.0 GiB of [0-9]+ bytes: where that is meant, store",
         ),
         ({"drop": ("features_data",)}, r"has no array features_data; it has features_indptr"),
     ],
 )
 def test_bad_compressed_features(tmp_path, monkeypatch, changes, message):
-    monkeypatch.setattr(room, "memory_limit", lambda: Limit(2**30, "machine"))
+    monkeypatch.setattr(room, "memory_limit", lambda: Limit(2**31, "machine"))
     with pytest.raises(GraphError, match=message):
         _features(tmp_path / "x.npz", **changes)
 
