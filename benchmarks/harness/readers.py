@@ -26,6 +26,7 @@ from dorylax.graph.partition import files as partition_files
 from dorylax.program.artefact.stage_file import StageReference
 from dorylax.runs import metrics
 from dorylax.runs.checkpoint import Checkpoints, CheckpointWarning
+from dorylax.runs.digest import sealed
 from dorylax.runs.directory import RunDirectory
 from dorylax.runs.result import EpochRecord
 from dorylax.serverless.data.counters import DataCounters
@@ -261,9 +262,11 @@ def _partitions(folder: Path) -> list[bytes]:
     fields = {"num_parts": 2, "method": "metis", "balance": "edges", "seed": 0, "graph_digest": "ab" * 32}
     target = folder / "partition"
     partition_files.write(target, np.array([0, 1, 1, 0], np.int32), fields)
-    found = SEPARATOR.join((target / name).read_bytes() for name in ("partition.json", "parts.npy"))
+    record, parts = ((target / name).read_bytes() for name in ("partition.json", "parts.npy"))
     shutil.rmtree(target)
-    return [found]
+    # One of version 1 too: it has no digest, so what is changed in it is read.
+    before = {key: value for key, value in json.loads(record).items() if key != "sha256"} | {"version": 1}
+    return [record + SEPARATOR + parts, json.dumps(before).encode() + SEPARATOR + parts]
 
 
 def _read_partition(folder: Path, content: bytes) -> None:
@@ -276,9 +279,8 @@ def _read_partition(folder: Path, content: bytes) -> None:
 
 
 _RECORD = EpochRecord(0, 1.5, 0.25, 0.5, None, 0.125, 1e-6)
-_METRICS = b"".join(
-    json.dumps({"schema": 1, **_RECORD.to_dict(), "epoch": epoch}).encode() + b"\n" for epoch in range(2)
-)
+_LINES = ({"schema": 1, **_RECORD.to_dict()}, sealed({"schema": 2, **_RECORD.to_dict(), "epoch": 1}))
+_METRICS = b"".join(json.dumps(line).encode() + b"\n" for line in _LINES)
 
 
 def _read_metrics(folder: Path, content: bytes) -> None:

@@ -63,14 +63,10 @@ _SPARSE = ("features_indptr", "features_indices", "features_data", "features_sha
 MASKS = ("train_mask", "val_mask", "test_mask")
 _NAMES = ("indptr", "indices", "features", *_SPARSE, "labels", "num_classes", *_SINGLE, *MASKS)
 _OF_OTHERS = ("edge_", "num_self_loops")  # beginnings of names that are near to ours and mean something else
-# What zipfile and NumPy raise on damaged bytes: of the archive, a member, an array's header (a shape too large, too).
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
+NPY_DAMAGE = (
     EOFError,
     MemoryError,
     OSError,
-    RuntimeError,
     ValueError,
     ArithmeticError,
     LookupError,
@@ -78,6 +74,10 @@ _DAMAGE = (
     struct.error,
     tokenize.TokenError,
 )
+"""What NumPy raises where bytes are no array: its header may be anything, or its shape too large."""
+
+# What zipfile raises on damaged bytes besides.
+_DAMAGE = (*NPY_DAMAGE, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 
 @final

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from dorylax.durable import make_folder, write_folder
+from dorylax.graph.npz import NPY_DAMAGE
 from dorylax.graph.partition.errors import PartitionError
 
 FORMAT = "dorylax-partition"
@@ -125,7 +126,7 @@ def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
         raise _damaged(path, f"it and {_RECORD} are not what was written: their SHA-256 is another")
     try:
         parts = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError, MemoryError) as error:
+    except NPY_DAMAGE as error:
         raise _damaged(path, str(error)) from error
     if parts.dtype != np.int32 or parts.shape != (vertices,):
         raise _damaged(path, f"expected int32 [{vertices}], got {parts.dtype} {list(parts.shape)}")

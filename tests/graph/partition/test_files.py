@@ -177,3 +177,11 @@ def test_one_that_is_replaced_while_it_is_read(saved: Path, monkeypatch: pytest.
     found = Partition.load(saved)
     assert (found.method, found.seed) == ("random", 5)
     assert np.array_equal(found.parts, other.parts)
+
+
+def test_a_header_that_is_anything_is_damage(saved: Path) -> None:
+    """NumPy reads it as Python's source. Found by fuzzing."""
+    _as_version_1(saved)
+    (saved / "parts.npy").write_bytes(b"\x93NUMPY\x01\x00\x04\x00((((")
+    with pytest.raises(PartitionError, match=r"parts.npy is damaged"):
+        Partition.load(saved)
