@@ -103,7 +103,7 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
                 shutil.rmtree(old, ignore_errors=True)
             _sync(path.parent)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        _discard(beside)
 
 
 def move_file(source: Path, path: Path) -> None:
@@ -168,13 +168,20 @@ def remove_folder(path: Path) -> None:
     """
     doomed = _beside(path)
     os.replace(path, doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
+    _discard(doomed)
 
 
 def leftover_of(path: Path) -> str | None:
     """The name of the file or folder that this was to become when its process was killed; None where it is no leftover."""
     found = _LEFTOVER.fullmatch(path.name)
     return found[1] if found else None
+
+
+def _discard(folder: Path) -> None:
+    """Removes a folder that nobody misses; a disk that fails once is asked again."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _beside(path: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -272,3 +273,10 @@ def test_a_folder_that_another_process_writes_at_the_same_time(tmp_path: Path, m
     write_folder(path, lambda new: (new / "file").write_text("ours"))
     assert (path / "file").read_text() == "ours"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_fails_once_leaves_nothing_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove, failures = shutil.rmtree, iter([True])
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **options: next(failures, False) or remove(path, **options))
+    write_folder(tmp_path / "folder", lambda new: (new / "file").touch())
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]

@@ -54,7 +54,8 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     yield _full_while_training(folder / "training", tiny=tiny)
     yield _full_at_each_byte(folder / "bytes", every=97 if tiny else 3)
     yield _killed_at_each_byte(folder / "snapshots", every=97 if tiny else 3)
-    yield _killed_while_training(folder / "killed", tries=1 if tiny else 10, kills=1 if tiny else 2)
+    if not tiny:
+        yield _killed_while_training(folder / "killed", tries=10, kills=2)
     yield _long_run(folder / "long", epochs=10 if tiny else 2000)
 
 

@@ -21,6 +21,7 @@ from dorylax.settings.errors import ConfigError
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 BENCHMARKS = sorted(path for path in FOLDER.glob("*.py") if 'if __name__ == "__main__":' in path.read_text())
+FAMILIES = sorted(path.stem for path in FOLDER.glob("hostile/*.py") if path.stem not in ("__init__", "base"))
 OWN_PROCESS = ("generate", "mutation")
 """Whose parts get processes of their own, to see that they can. Those of the others would only import everything again."""
 
@@ -63,9 +64,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., int]
             pool.shutdown()
 
 
-@pytest.mark.parametrize("script", BENCHMARKS, ids=lambda path: path.stem)
-def test_it_runs_at_a_tiny_size(script: Path, run: Callable[..., int], tmp_path: Path) -> None:
-    words, kept = ["--tiny"], []
+CASES = [(path, ()) for path in BENCHMARKS if path.stem != "faults"]
+# Each family of faults by itself: together they take minutes.
+CASES += [(FOLDER / "faults.py", ("--only", name)) for name in FAMILIES]
+
+
+@pytest.mark.parametrize(
+    ("script", "options"), CASES, ids=lambda part: part.stem if isinstance(part, Path) else "".join(part[-1:])
+)
+def test_it_runs_at_a_tiny_size(
+    script: Path, options: tuple[str, ...], run: Callable[..., int], tmp_path: Path
+) -> None:
+    words, kept = ["--tiny", *options], []
     for option, name in (("--json", "found.json"), ("--out", "found")):
         if f'"{option}"' in script.read_text():
             kept.append(tmp_path / name)
