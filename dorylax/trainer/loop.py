@@ -112,13 +112,14 @@ class TrainingLoop:
     def _end(self, loop: LoopState, stopped: Stopped, first_epoch: int) -> TrainResult:
         """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
         runner, files = self.runner, self.files
-        report = runner.report()
-        if report is not None:  # else nothing was trained now, and the checkpoint says how the run was
-            loop.report = report
         params, state = (to_host(tree) for tree in loop.chosen)
         self.trained(loop, params, state)
         if files is not None:
             loop.carried = None if loop.diverged else runner.carried()
+        report = runner.report()  # of the late calls, too, that `carried` waits for
+        if report is not None:  # else nothing was trained now, and the checkpoint says how the run was
+            loop.report = report
+        if files is not None:
             files.save(loop)
         result = TrainResult(
             history=loop.history,

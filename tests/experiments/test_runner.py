@@ -10,6 +10,8 @@ from dorylax.experiments.runner import DataCache, directory, error_file, inspect
 from dorylax.experiments.sweep_file import read
 from dorylax.machine import Limit
 from dorylax.runs.directory import RunDirectory
+from dorylax.runs.metrics import MetricsWriter
+from dorylax.runs.result import EpochRecord
 from dorylax.trainer.footprint import of_config
 
 
@@ -29,6 +31,9 @@ def test_a_run_is_done_whatever_it_has_traced(tmp_path: Path, section: dict[str,
     config = run.config.to_dict()
     del config["pipeline"]["trace"]
     found = RunDirectory.create(directory(tmp_path, run), {**config, "pipeline": {**config["pipeline"], **section}})
+    writer = MetricsWriter(found.metrics_path)
+    writer.started(1, 0)
+    writer.epoch(EpochRecord(0, 1.0, 0.5, 0.5, 0.5, 0.1))
     found.write_summary({"stopped": "epochs", "epochs": 1})
     assert inspect(tmp_path, run).status == "done"
 
