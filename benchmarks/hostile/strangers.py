@@ -35,6 +35,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import legacy_pickle, load
 from dorylax.graph.partition import Partition, partition
 from dorylax.program.artefact import stage_file
+from dorylax.runs.digest import DIGEST, sealed
 from dorylax.trainer import Trainer
 from hostile.base import Line
 
@@ -380,7 +381,8 @@ def _checkpoints(strangers: _Strangers) -> Iterator[Act]:
                 content: dict[str, Any] = json.loads(manifest.read_text())
                 changed = (folder / name).read_bytes()
                 content["files"][name] = {"bytes": len(changed), "sha256": stage_file.sha256_of(changed)}
-                manifest.write_text(json.dumps(content))
+                del content[DIGEST]
+                manifest.write_text(json.dumps(sealed(content)))
             return predict(copy)
 
         yield act

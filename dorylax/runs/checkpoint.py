@@ -214,8 +214,8 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
     _verify(folder)
     try:
         content = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise _DamagedError(f"its record cannot be read: {error}") from error
+    except (OSError, ValueError) as error:
+        raise _unread(folder, "its record", error) from error
     if content["epochs"] != epochs:
         raise _DamagedError(f"it is of {content['epochs']} epochs, not of {epochs}: its folder was renamed")
     shapes = content["arrays"]

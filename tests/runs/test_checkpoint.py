@@ -97,9 +97,12 @@ def test_a_record_that_is_none_is_damage_even_if_its_checksum_is_right(tmp_path)
     for content in (b"\x80\x04", b"{"):
         (path / "record.json").write_bytes(content)
         manifest = json.loads((path / "manifest.json").read_text())
-        sealed = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        manifest["files"]["record.json"] = sealed
-        (path / "manifest.json").write_text(json.dumps(manifest))
+        del manifest[DIGEST]
+        manifest["files"]["record.json"] = {
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        (path / "manifest.json").write_text(json.dumps(sealed(manifest)))
         with (
             pytest.warns(CheckpointWarning, match="its record cannot be read"),
             pytest.raises(CheckpointError, match="every checkpoint in"),
@@ -225,7 +228,7 @@ def test_what_this_process_cannot_read_now_is_no_damage(tmp_path, monkeypatch, w
     for epochs in (1, 2):
         store.save(epochs, ARRAYS, {"which": epochs})
 
-    def fail(*args):
+    def fail(*args, **options):
         raise OSError(number, os.strerror(number), "file")
 
     with monkeypatch.context() as patch:
