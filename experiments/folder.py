@@ -135,7 +135,7 @@ def _noted(folder: Path) -> _Noted:
         ) from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damage(path, error) from None
     try:
         content = unsealed(content, without=SCHEMA)

@@ -214,7 +214,7 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
     _verify(folder)
     try:
         content = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _unread(folder, "its record", error) from error
     if content["epochs"] != epochs:
         raise _DamagedError(f"it is of {content['epochs']} epochs, not of {epochs}: its folder was renamed")
@@ -245,7 +245,7 @@ def _verify(folder: Path) -> None:
         if schema != SCHEMA:
             raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
         files = {str(name): (spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unread(folder, "its manifest", error) from error
     if "record.json" not in files:
         raise _DamagedError("its manifest does not list record.json")

@@ -238,7 +238,7 @@ class RunDirectory:
             content = yaml.safe_load(text)
         except OSError as error:
             raise RunDirectoryAccessError(f"{self.config_path} cannot be read: {error}") from error
-        except (ValueError, yaml.YAMLError) as error:
+        except (ValueError, RecursionError, yaml.YAMLError) as error:
             raise _config_damage(self.config_path, error) from error
         if written is not None and (not isinstance(content, dict) or written[1] != _digest(content)):
             raise _config_damage(self.config_path, "its digest is of other values")
@@ -365,7 +365,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedFileError.of(path, error) from error
     if isinstance(content, dict):
         try:

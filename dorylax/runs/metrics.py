@@ -106,7 +106,7 @@ def read(path: Path) -> list[EpochRecord]:
             records.append(EpochRecord.from_dict(fields))
             if records[-1].epoch != number - 1:
                 raise DigestError(f"it is of epoch {records[-1].epoch}, not {number - 1}")
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise DamagedFileError.of(path, f"line {number}: {error}") from error
     return records
 

@@ -212,7 +212,7 @@ def _check_head(path: Path, head: bytes) -> None:
         return
     try:
         schema = json.loads(head.rstrip(b"\n") + b"]}")["schema"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         schema = None
     if isinstance(schema, int) and schema > SCHEMA:
         raise RunDirectoryError(
@@ -233,7 +233,7 @@ def _event(text: bytes) -> dict[str, Any] | None:
     """The event of a line; None where it is damaged."""
     try:
         event = json.loads(text.rstrip(b",\n"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("args"), dict) else None
 
