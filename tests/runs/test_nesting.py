@@ -1,4 +1,4 @@
-"""Lists in lists without end, in each file of a run: Python's readers of JSON and YAML then give up in a way of their own."""
+"""Lists in lists without end, in each file of a run: readers of JSON and YAML then give up in a way of their own."""
 
 from __future__ import annotations
 
