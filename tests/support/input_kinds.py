@@ -514,13 +514,21 @@ COMMANDS = [
     _archive("masks of integers, or vertex numbers", train_mask=np.array([0, 3]), val_mask=MASK[::-1].astype(int)),
     _archive("a training mask alone", train_mask=MASK, note="the others are empty"),
     _archive("a further input `vertex_pos`", vertex_pos=np.ones((V, 3)), note="for models that take it"),
-    Command("an empty file", _bytes(b""), "mine.npz: not an npz archive (No data left in file): np.savez writes one"),
+    Command(
+        "an empty file",
+        _bytes(b""),
+        "mine.npz: not an npz archive (it is another kind of file, or cut off): np.savez writes one",
+    ),
     Command(
         "a text file",
         _bytes(b"a,b\n"),
-        "mine.npz: not an npz archive (it is another kind of file): np.savez writes one",
+        "mine.npz: not an npz archive (it is another kind of file, or cut off): np.savez writes one",
     ),
-    Command("half a file", _cut, "mine.npz: not an npz archive (File is not a zip file): np.savez writes one"),
+    Command(
+        "half a file",
+        _cut,
+        "mine.npz: not an npz archive (it is another kind of file, or cut off): np.savez writes one",
+    ),
     Command(
         "a file of np.save", _one_array, "mine.npz: not an npz archive but one array, as np.save writes: use np.savez"
     ),
@@ -644,7 +652,7 @@ COMMANDS = [
     Command(
         "an unknown key",
         None,
-        "unknown key 'data.mask': choose from data.name, data.size, data.row_normalise, data.split_seed",
+        "unknown key 'data.mask': choose from data.name, data.size, data.row_normalise, data.split_seed, data.verify",
         ("--set", "data.mask=x"),
     ),
 ]

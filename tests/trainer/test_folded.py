@@ -22,7 +22,7 @@ from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.runs.checkpoint import CheckpointMismatchError
-from dorylax.runs.directory import RunDirectoryError
+from dorylax.runs.directory import RunDirectoryError, RunDirectoryWarning
 from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.step.arrays import EpochInputs
@@ -214,7 +214,10 @@ def test_a_run_goes_on_only_as_it_began(trainer, tmp_path):
     # Without the configuration, the checkpoint still says so.
     config = tmp_path / "config.yaml"
     config.write_text(config.read_text().replace("gathered: float32", "gathered: bfloat16"))
-    with pytest.raises(CheckpointMismatchError, match=r'settings\.single\.gathered: null there, "bfloat16" here'):
+    with (
+        pytest.warns(RunDirectoryWarning, match="not as it was written"),
+        pytest.raises(CheckpointMismatchError, match=r'settings\.single\.gathered: null there, "bfloat16" here'),
+    ):
         trainer(epochs=4, gathered="bfloat16", **options).fit()
 
 
