@@ -14,13 +14,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dorylax.durable import make_folder, write_folder
+from dorylax.durable import leftover_of, make_folder, write_folder
 from dorylax.graph.npz import NPY_DAMAGE
 from dorylax.graph.partition.errors import PartitionError
 
@@ -32,6 +33,7 @@ _FIELDS: dict[str, type] = {"num_parts": int, "method": str, "balance": str, "se
 _KEYS: dict[str, type] = {"format": str, "version": int, "num_vertices": int} | _FIELDS
 _DIGEST = "sha256"
 _HEADER = 4096  # bytes; that of parts.npy is shorter
+_BETWEEN_SECONDS = 1.0  # far more than two renames take; what a killed process has left waits no longer
 
 
 def check_free(folder: Path) -> None:
@@ -40,11 +42,12 @@ def check_free(folder: Path) -> None:
     Raises:
         PartitionError: there is a file at the path, or a folder that holds anything but a saved partition.
     """
-    if not folder.exists():
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:  # asked once: another process may just be replacing it
         return
-    if not folder.is_dir():
-        raise PartitionError(f"{folder} is a file: choose a new folder for the partition")
-    names = {path.name for path in folder.iterdir()}
+    except NotADirectoryError:
+        raise PartitionError(f"{folder} is a file: choose a new folder for the partition") from None
     if names and (_RECORD not in names or names - {_RECORD, _PARTS}):
         other = ", ".join(sorted(names - {_RECORD, _PARTS})[:3]) or _PARTS
         raise PartitionError(f"{folder} holds something other than a partition ({other}): choose a new folder")
@@ -83,17 +86,28 @@ def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
         PartitionError: there is none in the folder, it is of another version, or it is damaged.
         OSError: the file system refuses.
     """
+    until = time.monotonic() + _BETWEEN_SECONDS
     while True:
         before = _identity(folder)
         try:
             found = _read(folder)
         except (PartitionError, OSError):
-            if _identity(folder) == before:
+            if before is None and _is_being_replaced(folder) and time.monotonic() < until:
+                time.sleep(_BETWEEN_SECONDS / 100)
+            elif _identity(folder) == before:
                 raise
             continue
         if _identity(folder) == before:
             return found
         # Another process has put a new one in its place meanwhile: these may be files of both.
+
+
+def _is_being_replaced(folder: Path) -> bool:
+    """Whether a process may be between the two renames, when there is neither the old folder nor the new one."""
+    try:
+        return any(leftover_of(path) == folder.name for path in folder.parent.iterdir())
+    except OSError:
+        return False
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:

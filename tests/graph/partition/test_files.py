@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.graphs import messy_graph
 
-from dorylax.graph.partition import Partition, PartitionError, partition
+from dorylax.graph.partition import Partition, PartitionError, files, partition
 
 GRAPH = messy_graph()
 
@@ -184,4 +184,17 @@ def test_a_header_that_is_anything_is_damage(saved: Path) -> None:
     _as_version_1(saved)
     (saved / "parts.npy").write_bytes(b"\x93NUMPY\x01\x00\x04\x00((((")
     with pytest.raises(PartitionError, match=r"parts.npy is damaged"):
+        Partition.load(saved)
+
+
+def test_one_that_is_not_there_for_a_moment(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer has moved the old one away and not yet put the new one there."""
+    between = saved.parent / f".{saved.name}.0123abcd"
+    between.mkdir()
+    saved.rename(between / "old")
+    monkeypatch.setattr(files.time, "sleep", lambda _: (between / "old").rename(saved))
+    assert Partition.load(saved).num_parts == 3
+    saved.rename(between / "old")  # by one that was killed there
+    monkeypatch.setattr(files, "_BETWEEN_SECONDS", 0.0)
+    with pytest.raises(PartitionError, match="is not a saved partition"):
         Partition.load(saved)
