@@ -4,11 +4,11 @@
     python benchmarks/soak.py --minutes 5 --warm-up 1 --mode pipe --set tensor.transport=tcp
 
 A GCN trains on a small graph, 8 servers × 64 intervals, on the real clock, with tasks in local workers and checkpoints
-in a run directory. Every few seconds it is noted what the process that trains and its workers hold, and what lies in
-/dev/shm and in the folder of temporary files. "Own" is the memory that they have allocated: pages of no file. The table has
-the means of the first tenth and of the last tenth of the time after the warm-up; "an hour" is the slope of the line
-through all samples after it. In the end SIGTERM comes: the run has to end by itself, with its last epoch saved and nothing
-left behind.
+in a run directory. Every few seconds it is noted what the process that trains and its workers hold, what lies in the
+folder of temporary files, and of the files in /dev/shm those that these processes had open. "Own" is the memory that they
+have allocated: pages of no file. The table has the means of the first tenth and of the last tenth of the time after the
+warm-up; "an hour" is the slope of the line through all samples after it. In the end SIGTERM comes: the run has to end by
+itself, with its last epoch saved and nothing left behind.
 
 The exit status is 1 if anything grew by more than 5 %, or the end was another one. Linux only.
 """
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.command_line import parsed, parser_of, write_json
-from harness.processes import below, held
+from harness.processes import below, held, in_shared_memory
 
 MOST_GROWTH = 0.05
 _TENTH = 10
@@ -79,8 +79,15 @@ UNJUDGED = ("PSS, MiB", "run directory, MiB")
 """The one falls when other programs begin that map the same libraries, the other has a line for each epoch."""
 
 
-def sample(trainer: int, temporary: Path, run: Path) -> Sample:
-    """What is held now."""
+def sample(trainer: int, temporary: Path, run: Path, shared: set[Path]) -> Sample:
+    """What is held now.
+
+    Args:
+        trainer: the id of the process that trains.
+        temporary: the folder of its temporary files.
+        run: its run directory.
+        shared: files in /dev/shm that the processes held before; those that they hold now are added.
+    """
     workers = below(trainer)
     every = {pid: found for pid in (trainer, *workers) if (found := held(pid)) is not None}
     parts = {"trainer": [trainer], "workers": workers}
@@ -93,24 +100,27 @@ def sample(trainer: int, temporary: Path, run: Path) -> Sample:
         values[f"{name}: own, MiB"] = sum(one.own for one in holdings) / _MIB
         values[f"{name}: descriptors"] = sum(one.descriptors for one in holdings)
         values[f"{name}: threads"] = sum(one.threads for one in holdings)
-    files = {"/dev/shm": Path("/dev/shm"), "temporary files": temporary}
-    for name, folder in files.items():
-        values[f"{name}, MiB"] = _size(folder)
-        values[f"{name}: entries"] = sum(1 for _ in folder.rglob("*"))
+    shared.update(*map(in_shared_memory, every))
+    there = [path for path in shared if path.exists()]
+    values["/dev/shm, MiB"] = sum(map(_size_of, there)) / _MIB
+    values["/dev/shm: entries"] = len(there)
+    values["temporary files, MiB"] = _size(temporary)
+    values["temporary files: entries"] = sum(1 for _ in temporary.rglob("*"))
     values["run directory, MiB"] = _size(run)
     return values
 
 
 def _size(folder: Path) -> float:
     """Of the files in a folder, in MiB."""
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(path, name)).st_size
-            except FileNotFoundError:  # it has just gone
-                continue
-    return total / _MIB
+    return sum(_size_of(Path(path, name)) for path, _, names in os.walk(folder) for name in names) / _MIB
+
+
+def _size_of(path: Path) -> int:
+    """Of a file, in bytes; 0 if it has just gone."""
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def soak(options: argparse.Namespace, folder: Path) -> tuple[list[float], list[Sample], list[str]]:
@@ -140,6 +150,7 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[list[float], list[S
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, env=environment)
     hours: list[float] = []
     samples: list[Sample] = []
+    shared: set[Path] = set()
     metrics = run / "seed-0" / "metrics.jsonl"
     try:
         while not _lines(metrics) and process.poll() is None:  # until then it compiles
@@ -148,9 +159,11 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[list[float], list[S
         end = begin + 60 * options.minutes
         while process.poll() is None and time.monotonic() < end:
             hours.append((time.monotonic() - begin) / 3600)
-            samples.append(sample(process.pid, temporary, run))
+            samples.append(sample(process.pid, temporary, run, shared))
             time.sleep(options.every)
         wrong = _ended(process, temporary, run / "seed-0")
+        if left := [str(path) for path in shared if path.exists()]:
+            wrong.append(f"shared memory is left: {', '.join(left)}")
     finally:
         process.kill()
         process.wait()

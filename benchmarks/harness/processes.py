@@ -47,6 +47,17 @@ def held(pid: int) -> Held | None:
     return Held(1024 * memory["Rss"], 1024 * memory["Pss"], 1024 * memory["Anonymous"], descriptors, threads)
 
 
+def in_shared_memory(pid: int) -> set[Path]:
+    """The files in /dev/shm that a process has open or maps; none where it has ended."""
+    found = set()
+    for folder in (Path(f"/proc/{pid}/fd"), Path(f"/proc/{pid}/map_files")):
+        with contextlib.suppress(OSError):
+            for link in folder.iterdir():
+                with contextlib.suppress(OSError):  # closed meanwhile
+                    found.add(link.readlink())
+    return {path for path in found if path.is_relative_to("/dev/shm") and not path.name.endswith(" (deleted)")}
+
+
 def _numbers(text: str) -> dict[str, int]:
     """The lines `Name:   12 kB`, by name."""
     words = [line.split() for line in text.splitlines()]

@@ -1,7 +1,7 @@
 """Checkpoints of a run: arrays written by Orbax, sealed by a manifest of checksums, verified before they are used.
 
-    checkpoints/epoch-00000012/arrays/        Orbax: every array, by group and name
-    checkpoints/epoch-00000012/record.json    plain values beside them, and each array's shape and dtype
+    checkpoints/epoch-00000012/arrays/        Orbax: large arrays, by group and name, and one of all the small ones
+    checkpoints/epoch-00000012/record.json    plain values beside them, and each array's shape, dtype and place
     checkpoints/epoch-00000012/manifest.json  size and SHA-256 of every file above, and its own digest
 
 A checkpoint comes into being by one rename, after everything in it is on disk. One whose files do not match its
@@ -26,9 +26,13 @@ import numpy as np
 
 from dorylax.durable import leftover_of, make_folder, remove_folder, write_folder, write_json
 from dorylax.errors import DorylaxError
+from dorylax.runs import packing
 from dorylax.runs.digest import sealed, unsealed
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of what is written. Those of 1, whose arrays are all stored as they are, are read, too."""
+
+_WITHOUT_DIGEST = 1  # the newest schema that there are files of without one
 
 Arrays = Mapping[str, Mapping[str, Any]]
 
@@ -115,7 +119,7 @@ class Checkpoints:
 
         Args:
             epochs: how many epochs are finished.
-            arrays: group → name → array (NumPy or JAX).
+            arrays: group → name → array (NumPy or JAX); no group is called `packed`.
             record: JSON values to save beside them.
 
         Returns:
@@ -191,16 +195,9 @@ class Checkpoints:
 def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any]) -> None:
     from dorylax.runs import orbax_arrays  # late: slow to import, and only runs with checkpoints need it
 
-    host = {group: {name: np.asarray(array) for name, array in named.items()} for group, named in arrays.items()}
-    shapes = {
-        group: {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in named.items()}
-        for group, named in host.items()
-    }
-    stored = {  # Orbax refuses arrays of size zero; their shape says everything
-        group: {name: array for name, array in named.items() if array.size} for group, named in host.items()
-    }
+    stored, index = packing.pack(arrays)
     orbax_arrays.write(folder / "arrays", stored)
-    write_json(folder / "record.json", {"schema": SCHEMA, "epochs": epochs, "arrays": shapes, "record": dict(record)})
+    write_json(folder / "record.json", {"schema": SCHEMA, "epochs": epochs, "arrays": index, "record": dict(record)})
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     listing = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files
@@ -218,21 +215,11 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
         raise _unread(folder, "its record", error) from error
     if content["epochs"] != epochs:
         raise _DamagedError(f"it is of {content['epochs']} epochs, not of {epochs}: its folder was renamed")
-    shapes = content["arrays"]
-    stored = {
-        group: [name for name, spec in named.items() if 0 not in spec["shape"]] for group, named in shapes.items()
-    }
+    index = content["arrays"]
     try:
-        read = orbax_arrays.read(folder / "arrays", stored)
+        arrays = packing.unpack(index, orbax_arrays.read(folder / "arrays", packing.stored_names(index)))
     except (OSError, ValueError, KeyError) as error:
         raise _unread(folder, "its arrays", error) from error
-    arrays = {
-        group: {
-            name: np.zeros(spec["shape"], spec["dtype"]) if 0 in spec["shape"] else np.asarray(read[group][name])
-            for name, spec in named.items()
-        }
-        for group, named in shapes.items()
-    }
     return Checkpoint(folder, epochs, arrays, content["record"])
 
 
@@ -240,10 +227,10 @@ def _verify(folder: Path) -> None:
     """Raises `_DamagedError` unless every file is exactly as it was written."""
     try:
         # Its digest first: whatever is wrong in a manifest that was not written so is damage, not another version.
-        manifest = unsealed(json.loads((folder / "manifest.json").read_text(encoding="utf-8")), without=SCHEMA)
+        manifest = unsealed(json.loads((folder / "manifest.json").read_text(encoding="utf-8")), without=_WITHOUT_DIGEST)
         schema = manifest["schema"]
-        if schema != SCHEMA:
-            raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads {SCHEMA}")
+        if schema not in range(1, SCHEMA + 1):
+            raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}")
         files = {str(name): (spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unread(folder, "its manifest", error) from error

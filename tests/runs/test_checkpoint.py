@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import os
 import resource
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -24,6 +26,7 @@ ARRAYS = {
         "half": np.array([1.5, -2.25], ml_dtypes.bfloat16),
         "empty": np.zeros((0, 5), np.float32),
         "a/b": np.array([np.nan, np.inf, -0.0], np.float32),
+        "table": np.random.default_rng(0).standard_normal((130, 64)).astype(ml_dtypes.bfloat16).repeat(8, axis=1),
     },
     "opt_state": {"count": np.array(4, np.int32), "key": np.array([1, 2**32 - 1], np.uint32)},
     "state": {},
@@ -41,12 +44,40 @@ def test_round_trip_is_bit_identical(tmp_path):
     path = store.save(7, ARRAYS, RECORD)
     read = store.restore()
     assert (read.epochs, read.path, read.record) == (7, path, RECORD)
-    assert {group: sorted(named) for group, named in read.arrays.items()} == {
-        group: sorted(named) for group, named in ARRAYS.items()
+    assert_same(read.arrays, ARRAYS)
+
+
+def save_schema_1(folder: Path, epochs: int, arrays: dict[str, dict[str, np.ndarray]], record: dict) -> Path:
+    """Writes a checkpoint as versions did before small arrays were packed."""
+    path = folder / f"epoch-{epochs:08d}"
+    path.mkdir(parents=True)
+    stored = {group: {name: array for name, array in named.items() if array.size} for group, named in arrays.items()}
+    orbax_arrays.write(path / "arrays", stored)
+    shapes = {
+        group: {name: {"shape": list(array.shape), "dtype": array.dtype.name} for name, array in named.items()}
+        for group, named in arrays.items()
     }
-    for group, named in ARRAYS.items():
+    content = {"schema": 1, "epochs": epochs, "arrays": shapes, "record": record}
+    (path / "record.json").write_text(json.dumps(content))
+    listing = {
+        file.relative_to(path).as_posix(): {
+            "bytes": file.stat().st_size,
+            "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        }
+        for file in files(path)
+    }
+    (path / "manifest.json").write_text(json.dumps(sealed({"schema": 1, "files": listing})))
+    return path
+
+
+def assert_same(found: dict[str, dict[str, np.ndarray]], arrays: dict[str, dict[str, np.ndarray]]) -> None:
+    """To the bit, and to the shape and dtype."""
+    assert {group: sorted(named) for group, named in found.items()} == {
+        group: sorted(named) for group, named in arrays.items()
+    }
+    for group, named in arrays.items():
         for name, array in named.items():
-            back = read.arrays[group][name]
+            back = found[group][name]
             assert (back.dtype, back.shape, back.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
@@ -169,7 +200,7 @@ def test_any_flipped_bit_of_a_manifest_leads_to_the_one_before_or_changes_nothin
         except checkpoint._DamagedError:  # and no mismatch, which would refuse the run
             damaged_ones += 1
     assert damaged_ones > 0.9 * len(bits)
-    path.write_bytes(content.replace(b'"schema": 1', b'"schema": 3'))
+    path.write_bytes(content.replace(b'"schema": 2', b'"schema": 3'))
     with pytest.warns(CheckpointWarning, match="does not have the digest that was written with it"):
         assert Checkpoints(tmp_path).restore().record == {"which": 1}
 
@@ -188,10 +219,28 @@ def test_a_folder_that_was_renamed_is_damage(tmp_path):
         assert Checkpoints(tmp_path).restore().record == {"which": 1}
 
 
-def test_one_of_before_there_were_digests_is_read(tmp_path):
+def test_one_of_the_schema_before_is_read_and_followed_by_those_of_now(tmp_path):
     store = Checkpoints(tmp_path)
-    change(store.save(1, ARRAYS, {"which": 1}) / "manifest.json", seal=False)
-    assert store.restore().record == {"which": 1}
+    save_schema_1(tmp_path, 1, ARRAYS, RECORD)
+    read = store.restore()
+    assert (read.epochs, read.record) == (1, RECORD)
+    assert_same(read.arrays, ARRAYS)
+    flip(store.save(2, read.arrays, {}) / "record.json")
+    with pytest.warns(CheckpointWarning):
+        assert_same(store.restore().arrays, ARRAYS)
+
+
+def test_one_of_before_there_were_digests_is_read(tmp_path):
+    change(save_schema_1(tmp_path, 1, ARRAYS, {"which": 1}) / "manifest.json", seal=False)
+    assert Checkpoints(tmp_path).restore().record == {"which": 1}
+
+
+def test_one_of_after_there_were_digests_must_have_its_own(tmp_path):
+    store = Checkpoints(tmp_path)
+    store.save(1, ARRAYS, {"which": 1})
+    change(store.save(2, ARRAYS, {"which": 2}) / "manifest.json", seal=False)
+    with pytest.warns(CheckpointWarning, match="its schema number is 2, and it has no digest"):
+        assert store.restore().record == {"which": 1}
 
 
 def test_a_schema_that_was_not_written_is_damage(tmp_path):
@@ -205,9 +254,9 @@ def test_a_schema_that_was_not_written_is_damage(tmp_path):
 def test_another_version_s_is_no_damage(tmp_path):
     store = Checkpoints(tmp_path)
     manifest = store.save(1, ARRAYS, {}) / "manifest.json"
-    assert json.loads(manifest.read_text())["schema"] == 1
-    change(manifest, schema=2, files=None)
-    with pytest.raises(CheckpointMismatchError, match="has schema 2, this version of dorylax reads 1") as caught:
+    assert json.loads(manifest.read_text())["schema"] == 2
+    change(manifest, schema=3, files=None)
+    with pytest.raises(CheckpointMismatchError, match="has schema 3, this version of dorylax reads 1 to 2") as caught:
         store.restore()
     assert caught.value.user_error
 
@@ -348,6 +397,25 @@ def test_failure_anywhere_keeps_the_one_before(tmp_path, monkeypatch, error):
         store.save(1, ARRAYS, {"which": 2})
     monkeypatch.undo()
     assert store.restore().record == {"which": 1}
+
+
+def test_many_small_arrays_leave_no_more_memory_allocated_than_one(tmp_path):
+    """TensorStore keeps four objects for each array that it is given, until the process ends."""
+    store, saves = Checkpoints(tmp_path), 5
+    arrays = {"pipeline": {f"server {number}/rows": np.full((3, number + 1), number) for number in range(400)}}
+    for epochs in range(1, 4):
+        store.save(epochs, arrays, {})
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for epochs in range(4, 4 + saves):
+        store.save(epochs, arrays, {})
+    gc.collect()
+    assert (sys.getallocatedblocks() - before) / saves < 400
+
+
+def test_no_group_may_have_the_name_of_the_packed_arrays(tmp_path):
+    with pytest.raises(CheckpointError, match="no group of arrays may be called 'packed'"):
+        Checkpoints(tmp_path).save(1, {"packed": {}}, {})
 
 
 def test_no_thread_is_left_behind(tmp_path):
