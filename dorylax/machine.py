@@ -122,10 +122,19 @@ def thread_limit(root: Path = Path("/")) -> ThreadLimit | None:
 
 
 def _above_the_users_limit(root: Path) -> bool:
+    if not _in_the_first_user_namespace(root):
+        return False  # whatever it says of users and capabilities holds inside of it alone
     if os.getuid() == 0:
         return True
     capabilities = int(_status(root / "proc/self/status").get("CapEff", "0"), 16)
     return bool(capabilities >> _SYS_ADMIN & 1 or capabilities >> _SYS_RESOURCE & 1)
+
+
+def _in_the_first_user_namespace(root: Path) -> bool:
+    try:
+        return (root / "proc/self/uid_map").read_text("ascii").split() == ["0", "0", str(2**32 - 1)]
+    except OSError:  # a kernel that has no others
+        return True
 
 
 def _threads_of_user(root: Path) -> int:

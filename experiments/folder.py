@@ -5,6 +5,7 @@ DIR/runs/KEY/          a directory for each run; in a sweep of one setting DIR/s
 DIR/errors/KEY.txt     tracebacks of runs that failed
 DIR/results.csv        a row for each run (`table`)
 DIR/timings.csv        times and hosts
+DIR/results.json       what `dorylax train --json` prints
 DIR/report.html, report.md, figures/
 """
 
@@ -27,9 +28,12 @@ from dorylax.runs.digest import sealed, unsealed
 from dorylax.runs.directory import SCHEMA
 from dorylax.user_code.trust import FolderCode
 
+RESULTS = "results.json"
+"""The file of the results of `dorylax train`."""
+
 _FILE = "sweep.json"
-_LOCKED = (_FILE, "results.csv", "timings.csv")
-"""Files that are written only by who has the lock."""
+_LOCKED = (_FILE, "results.csv", "timings.csv", RESULTS)
+"""Files that are written only by who has the lock; so are all in errors/."""
 
 
 class Study(NamedTuple):
@@ -81,10 +85,11 @@ def locked(folder: Path) -> Iterator[None]:
             ) from error
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(folder)) from error  # a full disk comes without a name
-        for path in folder.iterdir():
-            if leftover_of(path) in _LOCKED:
-                with contextlib.suppress(OSError):  # it only takes room
-                    path.unlink()
+        leftovers = [path for path in folder.iterdir() if leftover_of(path) in _LOCKED]
+        leftovers += [path for path in folder.glob("errors/.*") if leftover_of(path) is not None]
+        for path in leftovers:
+            with contextlib.suppress(OSError):  # it only takes room
+                path.unlink()
         yield
 
 

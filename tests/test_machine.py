@@ -109,6 +109,20 @@ def test_users_limits_do_not_bind_everybody(tmp_path: Path, monkeypatch: pytest.
     assert limit.thread_limit(root) is None
 
 
+@pytest.mark.parametrize("user", [0, 1000])
+def test_users_limits_bind_root_of_a_container_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    _limited(monkeypatch, nproc=30)
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    root = _processes(tmp_path, (user, 7), capabilities="CapEff:\t000001ffffffffff\n")
+    for text in ("0 1000 1\n1 100000 65536\n", "0 100000 65536\n"):
+        (root / "proc/self/uid_map").write_text(text)
+        assert limit.thread_limit(root) == (23, "user")
+    (root / "proc/self/uid_map").write_text("         0          0 4294967295\n")
+    assert limit.thread_limit(root) is None
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_threads_left_to_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     _limited(monkeypatch)

@@ -10,9 +10,12 @@ A family is a module of this folder with
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, final
+
+from harness.warm_process import Ended
 
 
 @final
@@ -40,6 +43,44 @@ class Line:
             raise ValueError(
                 f"{self.fault}: {self.survived} + {self.lost} + {self.crashed} outcomes of {self.tried} tries"
             )
+
+
+@final
+class Tally:
+    """What became of the trials of one line; those that did not survive are told on the standard error."""
+
+    def __init__(self) -> None:
+        self.survived = self.lost = self.crashed = 0
+
+    def add(self, *, survived: bool, what: str) -> None:
+        """One that ended as it should: `survived` or lost; `what` was tried, and how it ended."""
+        self.survived += survived
+        self.lost += not survived
+        if not survived:
+            print(f"    lost: {what}", file=sys.stderr)
+
+    def crash(self, what: str) -> None:
+        """One that did not."""
+        self.crashed += 1
+        print(f"    crashed: {what}", file=sys.stderr)
+
+    def judge(self, ended: Ended, what: str, *, same: bool = True) -> None:
+        """A command; `same`: whether it left what it should."""
+        told = f"{what}: {ended.code}, {ended.errors[-600:]!r}"
+        if in_one_line(ended):
+            self.add(survived=same, what=told)
+        else:
+            self.crash(told)
+
+    def line(self, fault: str) -> Line:
+        """The line of the table."""
+        return Line(fault, self.survived + self.lost + self.crashed, self.survived, self.lost, self.crashed)
+
+
+def in_one_line(ended: Ended) -> bool:
+    """Whether a command did what it should, or refused or ended with one line, besides warnings."""
+    lines = [line for line in ended.errors.splitlines() if not line.startswith("warning: ")]
+    return ended.code == 0 or (ended.code in (1, 2) and len(lines) == 1 and lines[0].startswith("error: "))
 
 
 class Family(Protocol):

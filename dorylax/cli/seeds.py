@@ -10,8 +10,9 @@ from typing import Any, final
 
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
+from dorylax.durable import remove_file, write_json
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
-from dorylax.experiments.folder import locked, write_sweep
+from dorylax.experiments.folder import RESULTS, locked, write_sweep
 from dorylax.experiments.names import title
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, RunOptions
@@ -24,7 +25,7 @@ from dorylax.trainer.footprint.of_config import check_config
 
 
 def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], Stopped | None]:
-    """Trains the seeds that are not done; one that diverges does not keep the others from training.
+    """Trains the seeds that are not done, and writes results.json; one that diverges does not keep the others from training.
 
     Args:
         sweep: of one setting.
@@ -53,6 +54,10 @@ def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], St
         outcomes, stopped = carry_out(known, folder, bars, options=RunOptions(failures=TrainingError), cache=cache)
         if folder is not None and has_begun(sweep.runs, folder):
             write_sweep(folder, sweep, [])
+            if stopped is None:
+                write_json(folder / RESULTS, results(list(outcomes.values()), folder))
+            else:  # those of an earlier end, which it has gone beyond
+                remove_file(folder / RESULTS)
     return list(outcomes.values()), stopped
 
 

@@ -12,7 +12,6 @@ import click
 from dorylax.cli.overrides import collect, config_option, trust_option
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
-from dorylax.durable import write_json
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.sweep import SEED
 from dorylax.experiments.sweep_file import one_setting
@@ -89,11 +88,8 @@ def train(
         raise CommandError(
             f"{stopped}{_how_to_resume(folder)}", INTERRUPTED if stopped == "interrupted" else TERMINATED
         )
-    content = results(outcomes, folder)
-    if folder is not None:
-        write_json(folder / "results.json", content)
     if as_json:
-        print_json(content)
+        print_json(results(outcomes, folder))
     else:
         print_summary(sweep, outcomes, title(config))
         if folder is not None:

@@ -38,6 +38,7 @@ Arrays = Mapping[str, Mapping[str, Any]]
 
 # Errors that a whole file can give: taken for damage, it would be dropped by the next save.
 _SAYS_NOTHING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM}
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _NAME = re.compile(r"epoch-(\d{8,})")
 
 
@@ -134,14 +135,13 @@ class Checkpoints:
             write_folder(target, lambda folder: _write(folder, epochs, arrays, record))
         # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
         except (OSError, ValueError, RuntimeError) as error:
-            left = [str(self.path(number)) for number in self.epochs() if number not in self._damaged]
-            reason = " ".join(str(error).split())  # those of storage backends may have many lines
             raise CheckpointError(
-                f"the checkpoint after {epochs} epochs could not be written to {self._folder}: {reason}. "
-                + (f"The one before is untouched: {left[-1]}" if left else "There is no earlier one")
+                f"the checkpoint after {epochs} epochs could not be written to {self._folder}: {_in_one_line(error)}"
+                + self._what_is_left()
             ) from error
         self._damaged.discard(epochs)
-        self._prune(epochs)
+        with contextlib.suppress(OSError):  # what is not removed only takes room; the next save tries again
+            self._prune(epochs)
         return target
 
     def clear_unfinished(self) -> None:
@@ -173,7 +173,9 @@ class Checkpoints:
                 damaged.add(epochs)
                 self._damaged.add(epochs)
                 warnings.warn(
-                    f"checkpoint {self.path(epochs)} is damaged and not used: {error}", CheckpointWarning, stacklevel=2
+                    f"checkpoint {self.path(epochs)} is damaged and not used: {_in_one_line(error)}",
+                    CheckpointWarning,
+                    stacklevel=2,
                 )
         if damaged:
             raise CheckpointError(
@@ -186,10 +188,16 @@ class Checkpoints:
         numbers = self.epochs()
         whole = [number for number in numbers if number <= newest and number not in self._damaged]
         for number in set(numbers) - set(whole[-self._keep :]):
-            with contextlib.suppress(OSError):  # it only takes room; the next save tries again
+            with contextlib.suppress(OSError):
                 remove_folder(self.path(number))
-        with contextlib.suppress(OSError):
-            self.clear_unfinished()  # what could not be removed at once
+        self.clear_unfinished()  # what could not be removed at once
+
+    def _what_is_left(self) -> str:
+        try:
+            left = [self.path(number) for number in self.epochs() if number not in self._damaged]
+        except OSError:  # too many open files, say
+            return ""
+        return f". The one before is untouched: {left[-1]}" if left else ". There is no earlier one"
 
 
 def _write(folder: Path, epochs: int, arrays: Arrays, record: Mapping[str, Any]) -> None:
@@ -211,16 +219,17 @@ def _read(folder: Path, epochs: int) -> Checkpoint:
     _verify(folder)
     try:
         content = json.loads((folder / "record.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        number, index, record = content["epochs"], content["arrays"], content["record"]
+        stored = packing.stored_names(index)
+    except _UNREADABLE as error:
         raise _unread(folder, "its record", error) from error
-    if content["epochs"] != epochs:
-        raise _DamagedError(f"it is of {content['epochs']} epochs, not of {epochs}: its folder was renamed")
-    index = content["arrays"]
+    if number != epochs:
+        raise _DamagedError(f"it is of {number} epochs, not of {epochs}: its folder was renamed")
     try:
-        arrays = packing.unpack(index, orbax_arrays.read(folder / "arrays", packing.stored_names(index)))
-    except (OSError, ValueError, KeyError) as error:
+        arrays = packing.unpack(index, orbax_arrays.read(folder / "arrays", stored))
+    except _UNREADABLE as error:
         raise _unread(folder, "its arrays", error) from error
-    return Checkpoint(folder, epochs, arrays, content["record"])
+    return Checkpoint(folder, epochs, arrays, record)
 
 
 def _verify(folder: Path) -> None:
@@ -232,7 +241,7 @@ def _verify(folder: Path) -> None:
         if schema not in range(1, SCHEMA + 1):
             raise CheckpointMismatchError(f"{folder} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}")
         files = {str(name): (spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise _unread(folder, "its manifest", error) from error
     if "record.json" not in files:
         raise _DamagedError("its manifest does not list record.json")
@@ -253,6 +262,11 @@ def _unread(folder: Path, what: str, error: Exception) -> CheckpointError | _Dam
     if isinstance(error, OSError) and error.errno in _SAYS_NOTHING:
         return CheckpointError(f"checkpoint {folder} cannot be read: {error}")
     return _DamagedError(f"{what} cannot be read: {error}")
+
+
+def _in_one_line(error: Exception) -> str:
+    """Those of storage backends may have many lines."""
+    return " ".join(str(error).split())
 
 
 def _sha256(path: Path) -> str:

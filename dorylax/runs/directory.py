@@ -38,7 +38,7 @@ SCHEMA = 1
 
 _COMPLETE = ("epochs", "target", "patience")
 _DIGEST_LINE = re.compile(r"[^\n]*digest ([0-9a-f]{16})")
-_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json", "trace.json", "results.json")
+_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json", "trace.json")
 
 
 class RunDirectoryError(DorylaxError, RuntimeError):

@@ -9,10 +9,12 @@ import shlex
 import shutil
 import signal
 import statistics
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from dorylax import durable
 from dorylax.cli import seeds
 from dorylax.config import RunConfig
 from dorylax.experiments import load as load_sweeps
@@ -318,6 +320,32 @@ def test_a_run_that_dies_before_it_goes_on_is_not_taken_for_done(
     code, out, _ = dorylax(*words)
     assert code == 0
     assert json.loads(out)["epochs"] == [3, 3]
+
+
+def test_results_json_is_written_while_the_folder_is_locked_and_is_never_of_an_earlier_end(
+    dorylax, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    words = ("train", *TINY, "--seeds", "2", "--epochs", "3", "--resume", "--out", str(folder))
+
+    def interrupted(self: ProgressBar, record: EpochRecord) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressBar, "epoch", interrupted)
+        assert dorylax(*words).code == 130
+    assert not (folder / "results.json").exists()
+    written = []
+
+    def write_json(path: Path, fields: Mapping[str, object]) -> None:
+        written.append((path.name, (folder / ".lock").exists()))
+        durable.write_json(path, fields)
+
+    monkeypatch.setattr(seeds, "write_json", write_json)
+    assert dorylax(*words).code == 0
+    assert written == [("results.json", True)]
+    assert json.loads((folder / "results.json").read_text())["epochs"] == [3, 3]
 
 
 def test_ctrl_c_while_data_load(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

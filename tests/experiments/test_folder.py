@@ -71,16 +71,13 @@ def test_a_full_disk_names_the_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_a_disk_has_left_half_written_is_cleared(tmp_path: Path) -> None:
-    for name in (
-        ".results.csv.0123abcd",
-        ".sweep.json.0123abcd",
-        ".timings.csv.0123abcd",
-        ".mine.0123abcd",
-        "results.csv",
-    ):
+    ours = [f".{name}.0123abcd" for name in ("results.csv", "results.json", "sweep.json", "timings.csv")]
+    kept = {".mine.0123abcd", "results.csv", "errors", "errors/gcn-s0.txt"}
+    (tmp_path / "errors").mkdir()
+    for name in (*ours, "errors/.gcn-s0.txt.0123abcd", *kept - {"errors"}):
         (tmp_path / name).touch()
     with locked(tmp_path):
-        assert {path.name for path in tmp_path.iterdir()} == {".mine.0123abcd", "results.csv", ".lock"}
+        assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")} == {*kept, ".lock"}
 
 
 def test_what_was_selected_is_selected_again(tmp_path: Path) -> None:

@@ -123,22 +123,30 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def test_a_record_that_is_none_is_damage_even_if_its_checksum_is_right(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\x80\x04", "record"),
+        (b"{", "record"),
+        (b"[]", "record"),
+        (b'{"epochs": 1, "record": {}}', "record"),
+        (b'{"epochs": 1, "record": {}, "arrays": [1]}', "record"),
+        (b'{"epochs": 1, "record": {}, "arrays": {"params": {"w": {"shape": 3}}}}', "record"),
+        (b'{"epochs": 1, "record": {}, "arrays": {"params": {"w": {"shape": [3]}}}}', "arrays"),
+        (b'{"epochs": 1, "record": {}, "arrays": {"state": {"w": {"shape": [0], "dtype": "none"}}}}', "arrays"),
+    ],
+)
+def test_a_record_that_is_none_is_damage_even_if_its_checksum_is_right(tmp_path, content, what):
     path = Checkpoints(tmp_path).save(1, ARRAYS, RECORD)
-    for content in (b"\x80\x04", b"{"):
-        (path / "record.json").write_bytes(content)
-        manifest = json.loads((path / "manifest.json").read_text())
-        del manifest[DIGEST]
-        manifest["files"]["record.json"] = {
-            "bytes": len(content),
-            "sha256": hashlib.sha256(content).hexdigest(),
-        }
-        (path / "manifest.json").write_text(json.dumps(sealed(manifest)))
-        with (
-            pytest.warns(CheckpointWarning, match="its record cannot be read"),
-            pytest.raises(CheckpointError, match="every checkpoint in"),
-        ):
-            Checkpoints(tmp_path).restore()
+    (path / "record.json").write_bytes(content)
+    listing = json.loads((path / "manifest.json").read_text())["files"]
+    listing["record.json"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    change(path / "manifest.json", files=listing)
+    with (
+        pytest.warns(CheckpointWarning, match=rf"is damaged and not used: its {what} cannot be read: [^\n]*\Z"),
+        pytest.raises(CheckpointError, match="every checkpoint in"),
+    ):
+        Checkpoints(tmp_path).restore()
 
 
 def test_any_damage_to_any_file_is_found(tmp_path):
@@ -381,6 +389,22 @@ def test_real_write_failure_keeps_the_one_before(tmp_path):
         f"'{store.path(2) / 'arrays'}'. The one before is untouched: {store.path(1)}"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000001"]
+    assert store.restore().record == {"which": 1}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_folder_that_cannot_be_listed_now_hides_no_failure_and_makes_none(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "file")
+
+    store = Checkpoints(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", fail)
+        store.save(1, ARRAYS, {"which": 1})
+        patch.setattr(checkpoint, "_sha256", fail)
+        message = rf"the checkpoint after 2 epochs could not be written to {tmp_path}: .*Too many open files: '\S+'\Z"
+        with pytest.raises(CheckpointError, match=message):
+            store.save(2, ARRAYS, {"which": 2})
     assert store.restore().record == {"which": 1}
 
 
