@@ -222,6 +222,16 @@ def test_a_disk_that_does_not_sync_ends_the_trace_too(path: Path, monkeypatch: p
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("word", ["pid", "tid", "name", "process_name", "ts", "epochs", "bytes"])
+def test_a_run_goes_on_with_a_trace_that_is_damaged(path: Path, word: str) -> None:
+    run(path)
+    path.write_text(path.read_text().replace(f'"{word}"', f'"{word.upper()}"'))
+    writer = begun(path, "sample", epochs=9)
+    train(writer, range(9, 11))
+    writer.close()
+    assert tasks_in(path)[-8:] == expected(range(9, 11))
+
+
 def test_where_no_file_can_be_it_is_said_once(path: Path) -> None:
     path.mkdir()
     with pytest.warns(TraceWarning, match="Is a directory") as seen:
