@@ -112,7 +112,7 @@ def test_killed_at_any_byte_it_can_be_read_and_gone_on_with(tmp_path: Path, monk
     for content in begun:
         path.write_bytes(content)
         assert [event["args"]["epoch"] for event in read(path) if event["ph"] == "X"] == [0, 0, 1, 1]
-        TraceFile.resume(path, 2)[0].close()
+        TraceFile.resume(path, 3)[0].close()  # the mark of the third lies behind the bracket
         assert epochs_in(path) == [0, 0, 1, 1]
     for end in range(0, len(before), 7):
         path.write_bytes(before[:end])
@@ -120,6 +120,25 @@ def test_killed_at_any_byte_it_can_be_read_and_gone_on_with(tmp_path: Path, monk
         assert found == [0, 0, 1, 1][: len(found)]
         TraceFile.resume(path, 2)[0].close()
         assert epochs_in(path) in ([], [0, 0], [0, 0, 1, 1])
+
+
+def test_killed_between_two_writes_it_has_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.json"
+    write(path, epochs=2)
+    file, _ = TraceFile.resume(path, 2)
+    found: list[list[int]] = []
+    pwrite = os.pwrite
+
+    def seen(*arguments: Any) -> int:
+        written = pwrite(*arguments)
+        found.append([event["args"]["epoch"] for event in read(path) if event["ph"] == "X"])
+        return written
+
+    monkeypatch.setattr(os, "pwrite", seen)
+    file.append([line_of(task(2))])
+    monkeypatch.undo()
+    file.close()
+    assert found == [[0, 0, 1, 1], [0, 0, 1, 1, 2]]
 
 
 @pytest.mark.parametrize(("failing", "short"), [(1, 0), (1, 1), (1, 300), (2, 0), (2, 1)])
