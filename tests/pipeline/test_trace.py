@@ -75,6 +75,18 @@ def test_an_epoch_is_in_the_file_when_it_is_finished(path: Path) -> None:
     writer.close()
 
 
+def test_what_comes_after_an_epoch_is_in_the_file_at_a_checkpoint_of_it(path: Path) -> None:
+    """A last step of the optimizer: its mark tells of the same epochs."""
+    writer = begun(path)
+    train(writer, range(3))
+    writer.add(Span("WU", "parameters", 0, -1, -1, 3, 4, version=4))
+    writer.checkpoint(settled=True)
+    writer.close()
+    assert tasks_in(path) == [*expected(range(3)), ("WU", -1)]
+    events = json.loads(path.read_text())["traceEvents"]
+    assert [event["args"]["epochs"] for event in events if event["ph"] == "i"] == [1, 2, 3, 3]
+
+
 def test_lanes_are_those_of_what_ran_at_a_time_whichever_epoch_it_was_of(path: Path) -> None:
     """Two threads, one of which is an epoch ahead: its tasks are written later, into the lane that they had."""
     writer = begun(path)

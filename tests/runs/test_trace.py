@@ -122,23 +122,30 @@ def test_killed_at_any_byte_it_can_be_read_and_gone_on_with(tmp_path: Path, monk
         assert epochs_in(path) in ([], [0, 0], [0, 0, 1, 1])
 
 
-def test_killed_between_two_writes_it_has_what_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_between_two_writes_it_is_what_it_was_and_lines_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where these begin with a task and end with a mark, since no lane is new."""
     path = tmp_path / "trace.json"
     write(path, epochs=2)
     file, _ = TraceFile.resume(path, 2)
-    found: list[list[int]] = []
+    before, found = path.read_bytes(), []
     pwrite = os.pwrite
 
     def seen(*arguments: Any) -> int:
         written = pwrite(*arguments)
-        found.append([event["args"]["epoch"] for event in read(path) if event["ph"] == "X"])
+        found.append(path.read_bytes())
         return written
 
     monkeypatch.setattr(os, "pwrite", seen)
-    file.append([line_of(task(2))])
+    file.append([line_of(event) for event in (task(2), task(2), mark(3, 5.0, file.size))])
     monkeypatch.undo()
     file.close()
-    assert found == [[0, 0, 1, 1], [0, 0, 1, 1, 2]]
+    between, _ = found
+    assert between.startswith(before)
+    path.write_bytes(between)
+    TraceFile.resume(path, 3)[0].close()
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(("failing", "short"), [(1, 0), (1, 1), (1, 300), (2, 0), (2, 1)])
@@ -202,6 +209,7 @@ def test_a_flipped_bit_ends_it_and_nothing_else(tmp_path: Path, monkeypatch: pyt
         ('"ph":"X"', '"ph":"Y"'),
         ('"dur":2.5', '"dur":"2"'),
         ('"dur":2.5', '"dur":1e999'),
+        ('"dur":2.5', '"dur":-1e999'),
         ('"dur":2.5', '"dur":NaN'),
         ('"pid":0', '"pid":0.5'),
         ('"pid":0', '"pid":true'),
