@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, final
+from typing import IO, Literal, NamedTuple, final
 
 from dorylax.serverless.backends.emulator.supervisor import running
 from hostile.base import Line
@@ -173,14 +173,14 @@ def _signalled(trial: Trial, way: Way, hang: Sequence[signal.Signals], reference
     with _killed_at_last(process.pid):
         workers = _begun(trial, process.pid, lambda: process.poll() is not None)
         if workers is None:
-            return "crashed"
+            return _crashed(trial, "did not begin", process.stderr)
         for worker, number in zip(workers, hang, strict=True):
             os.kill(worker, number)
         time.sleep(0.5)
         for number in way.signals:
             time.sleep(1.0)
             if process.poll() is not None:
-                return "crashed"  # before it was to
+                return _crashed(trial, "ended before it was to", process.stderr)
             process.send_signal(number)
         if way.freed:
             for worker in workers:
@@ -188,11 +188,13 @@ def _signalled(trial: Trial, way: Way, hang: Sequence[signal.Signals], reference
         try:
             _, said = process.communicate(timeout=_ENDS_SECONDS)
         except subprocess.TimeoutExpired:
-            return "crashed"
-        if process.returncode != way.status or b"Traceback" in said or _left(workers):
-            return "crashed"
-        if way.cleans and (trial.temporary() or list(trial.folder.glob("out/**/.lock"))):
-            return "crashed"
+            return _crashed(trial, "did not end")
+        if process.returncode != way.status or b"Traceback" in said:
+            return _crashed(trial, f"ended with {process.returncode}, not {way.status}", said)
+        if _left(workers):
+            return _crashed(trial, "left workers")
+        if way.cleans and (left := [*trial.temporary(), *trial.folder.glob("out/**/.lock")]):
+            return _crashed(trial, f"left {left}")
         return _resumed(trial, reference, whole=way.freed)
 
 
@@ -222,7 +224,7 @@ def _terminal_closed(trial: Trial, reference: list[dict[str, object]]) -> Outcom
     with _killed_at_last(pid):
         workers = _begun(trial, pid, ended)
         if workers is None:
-            return "crashed"
+            return _crashed(trial, "did not begin")
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
         time.sleep(0.5)
@@ -233,7 +235,7 @@ def _terminal_closed(trial: Trial, reference: list[dict[str, object]]) -> Outcom
         for worker in workers:
             os.kill(worker, signal.SIGCONT)
         if not _until(ended, _ENDS_SECONDS) or status != [143] or _left(workers) or trial.temporary():
-            return "crashed"
+            return _crashed(trial, f"status {status}, {trial.temporary()} and perhaps workers are left")
         return _resumed(trial, reference, whole=True)
 
 
@@ -248,9 +250,9 @@ def _pipe_closed(trial: Trial, reference: list[dict[str, object]]) -> Outcome:
         try:
             process.wait(_STARTS_SECONDS)
         except subprocess.TimeoutExpired:
-            return "crashed"
+            return _crashed(trial, "did not end")
         if process.returncode not in (0, 1) or len(trial.epochs()) != 4 or trial.temporary():
-            return "crashed"
+            return _crashed(trial, f"ended with {process.returncode}; {trial.temporary()} is left")
         return _resumed(trial, reference, whole=True)
 
 
@@ -264,7 +266,7 @@ def _resumed(trial: Trial, reference: list[dict[str, object]], *, whole: bool) -
     """
     recorded, saved = trial.epochs(), trial.saved()
     if saved < (len(recorded) if whole else len(recorded) - 3):  # a checkpoint is two epochs old, at most
-        return "lost"
+        return _failed(trial, "lost", f"{len(recorded)} epochs were recorded, {saved} saved")
     epochs = max(len(recorded), saved) + _EXTRA
     if len(reference) < epochs:
         other = Trial(trial.folder.parent / f"reference-{epochs}")
@@ -274,8 +276,25 @@ def _resumed(trial: Trial, reference: list[dict[str, object]], *, whole: bool) -
     command = trial.command(epochs, "--out", str(trial.folder / "out"), "--resume")
     done = subprocess.run(command, check=False, capture_output=True, env=trial.environment())
     if done.returncode != 0:
-        return "crashed"
-    return "survived" if trial.epochs() == reference[:epochs] and recorded == reference[: len(recorded)] else "lost"
+        return _crashed(trial, f"ended with {done.returncode} when it was gone on with", done.stderr)
+    if trial.epochs() != reference[:epochs] or recorded != reference[: len(recorded)]:
+        return _failed(trial, "lost", f"epochs are not those of {trial.folder.parent / 'reference'}*")
+    return "survived"
+
+
+def _crashed(trial: Trial, why: str, said: IO[bytes] | bytes | None = None) -> Outcome:
+    return _failed(trial, "crashed", why, said)
+
+
+def _failed(trial: Trial, outcome: Outcome, why: str, said: IO[bytes] | bytes | None = None) -> Outcome:
+    """Says why, and what the process has said."""
+    if said is not None and not isinstance(said, bytes):
+        os.set_blocking(said.fileno(), False)  # it may run
+        said = said.read()
+    print(
+        f"{trial.folder.name} {outcome}: {why}\n{(said or b'').decode(errors='replace')}", file=sys.stderr, flush=True
+    )
+    return outcome
 
 
 class _killed_at_last:  # noqa: N801  (a context)

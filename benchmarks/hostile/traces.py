@@ -1,4 +1,4 @@
-"""The trace of a pipeline: the disk is full at each of its writes, its process is killed, its run is long."""
+"""The trace of a pipeline: the disk is full at each of its writes, its process is killed, a bit flips, its run is long."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ import optax
 from flax import nnx
 
 from dorylax.config import RunConfig
+from dorylax.experiments.report.timeline import one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
-from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.config import PipelineConfig, TraceKind
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.sampling import LIMIT
 from dorylax.pipeline.timeline import Resource, Span
 from dorylax.pipeline.trace import TraceWriter
 from dorylax.pipeline.visit import Visit
+from dorylax.runs.directory import RunDirectoryError
 from dorylax.runs.trace import TraceWarning, read
 from dorylax.trainer import Trainer
 from hostile.base import Line
@@ -56,6 +58,7 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     yield _killed_at_each_byte(folder / "snapshots", every=97 if tiny else 3)
     if not tiny:
         yield _killed_while_training(folder / "killed", tries=10, kills=2)
+    yield _flipped(folder / "flipped", every=997 if tiny else 5)
     yield _long_run(folder / "long", epochs=10 if tiny else 2000)
 
 
@@ -180,6 +183,42 @@ def _command(run: Path) -> list[str]:
     return [sys.executable, "-m", "dorylax", "train", *words, "--epochs", str(_EPOCHS), "--out", str(run)]
 
 
+# A bit that flips.
+
+
+def _flipped(folder: Path, *, every: int) -> Line:
+    """A trace in which one bit is another: the run goes on and traces what it does, and a report shows it or refuses it."""
+    folder.mkdir()
+    path = folder / "trace.json"
+    _write(path, range(2))
+    whole = path.read_bytes()
+    tried = survived = crashed = 0
+    for bit in range(0, 8 * len(whole), every):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        tried += 1
+        try:
+            _report(path)
+            _write(path, range(2, 3), "sample")
+        except Exception:  # whatever it is, it would have ended the command
+            crashed += 1
+            continue
+        tasks = [line for line in path.read_bytes().split(b"\n") if b'"ph":"X"' in line]
+        survived += all(b'"epoch":2,' in line for line in tasks[-20:])
+    return Line(
+        "a flipped bit of a trace, reported and gone on with", tried, survived, tried - survived - crashed, crashed
+    )
+
+
+def _report(path: Path) -> None:
+    with contextlib.suppress(RunDirectoryError):  # one line
+        trace = read_trace(path)
+        if trace is not None:
+            for take in (one_epoch, task_seconds, traced_epochs):
+                take(trace)
+
+
 # A long run.
 
 
@@ -250,9 +289,9 @@ def _identity(task: dict[str, Any]) -> tuple[Any, ...]:
     return (task["name"], task["pid"], task["tid"], task["ts"], task["dur"], *task["args"].values())
 
 
-def _write(path: Path, epochs: range) -> None:
+def _write(path: Path, epochs: range, kind: TraceKind = "full") -> None:
     """Goes on with a trace, whose epochs have 20 tasks."""
-    writer = TraceWriter.begin(path, "full", epochs=epochs.start, continues=True)
+    writer = TraceWriter.begin(path, kind, epochs=epochs.start, continues=True)
     assert writer is not None
     for epoch in epochs:
         for k in range(20):

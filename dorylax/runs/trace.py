@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,17 @@ Event = Mapping[str, Any]
 _HEAD = f'{{"schema": {SCHEMA}, "displayTimeUnit": "ms", "traceEvents": ['.encode()
 _TAIL = b"\n]}\n"
 _MARK, _NAME = b'"ph":"i"', b'"ph":"M"'
+_FIELDS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
+    "X": (
+        {"name": str, "cat": str, "ts": float, "dur": float, "pid": int, "tid": int},
+        {"server": int, "interval": int, "epoch": int, "kind": str},
+    ),
+    "M": ({"name": str, "pid": int, "tid": int}, {"name": str}),
+    "i": ({"name": str, "s": str, "ts": float, "pid": int, "tid": int}, {"epochs": int, "bytes": int}),
+}
+"""Of the events of each phase what they have at least, and what their `args` have."""
+_MOST = 2**63
+"""Above every number in a trace."""
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
@@ -235,7 +245,26 @@ def _event(text: bytes) -> dict[str, Any] | None:
         event = json.loads(text.rstrip(b",\n"))
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("args"), dict) else None
+    return event if isinstance(event, dict) and _is_whole(event) else None
+
+
+def _is_whole(event: Event) -> bool:
+    """Whether it has what events of its phase have: a line in which a bit has flipped may be JSON still."""
+    phase, arguments = event.get("ph"), event.get("args")
+    if not isinstance(phase, str) or phase not in _FIELDS or not isinstance(arguments, dict):
+        return False
+    own, inner = _FIELDS[phase]
+    return _has(event, own) and _has(arguments, inner)
+
+
+def _has(values: Event, fields: Mapping[str, type]) -> bool:
+    return all(_is(values.get(key), kind) for key, kind in fields.items())
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind is str:
+        return isinstance(value, str)
+    return type(value) in (int, kind) and -_MOST < value < _MOST  # neither NaN nor infinity
 
 
 def _kept(path: Path, epochs: int) -> tuple[Kept, int]:
@@ -243,6 +272,7 @@ def _kept(path: Path, epochs: int) -> tuple[Kept, int]:
     names: list[Event] = []
     marks: list[Event] = []
     end = whole = 0
+    told = 0  # epochs of the last mark
     try:
         with path.open("rb") as file:
             if file.readline().rstrip(b"\n") != _HEAD:
@@ -257,8 +287,9 @@ def _kept(path: Path, epochs: int) -> tuple[Kept, int]:
                 if event["ph"] == "M":
                     names.append(event)
                     continue
-                if event["args"].get("epochs", math.inf) > epochs:
+                if not told <= event["args"]["epochs"] <= epochs:
                     break
+                told = event["args"]["epochs"]
                 marks.append(event)
                 end, whole = place - len(text) + len(text.rstrip(b",\n")), len(names)
     except FileNotFoundError:

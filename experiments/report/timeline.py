@@ -104,7 +104,7 @@ def one_epoch(trace: Trace) -> list[TimelineTask]:
         resource = event["args"]["kind"]
         if last <= begin or first >= end or (event["pid"] != 0 and resource != _PARAMETERS):
             continue
-        lane = trace.lanes[event["pid"], event["tid"]]
+        lane = trace.lanes.get((event["pid"], event["tid"]), resource)  # in a damaged trace it may have no name
         found.append(
             TimelineTask(_kind(event), lane, _MICRO * (max(first, begin) - begin), _MICRO * (min(last, end) - begin))
         )

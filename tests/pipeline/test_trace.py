@@ -75,6 +75,18 @@ def test_an_epoch_is_in_the_file_when_it_is_finished(path: Path) -> None:
     writer.close()
 
 
+def test_what_comes_after_an_epoch_is_in_the_file_at_a_checkpoint_of_it(path: Path) -> None:
+    """A last step of the optimizer: its mark tells of the same epochs."""
+    writer = begun(path)
+    train(writer, range(3))
+    writer.add(Span("WU", "parameters", 0, -1, -1, 3, 4, version=4))
+    writer.checkpoint(settled=True)
+    writer.close()
+    assert tasks_in(path) == [*expected(range(3)), ("WU", -1)]
+    events = json.loads(path.read_text())["traceEvents"]
+    assert [event["args"]["epochs"] for event in events if event["ph"] == "i"] == [1, 2, 3, 3]
+
+
 def test_lanes_are_those_of_what_ran_at_a_time_whichever_epoch_it_was_of(path: Path) -> None:
     """Two threads, one of which is an epoch ahead: its tasks are written later, into the lane that they had."""
     writer = begun(path)
@@ -220,6 +232,16 @@ def test_a_disk_that_does_not_sync_ends_the_trace_too(path: Path, monkeypatch: p
         writer.close()
         assert tasks_in(path) == expected(range(2))
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("word", ["pid", "tid", "name", "process_name", "ts", "epochs", "bytes"])
+def test_a_run_goes_on_with_a_trace_that_is_damaged(path: Path, word: str) -> None:
+    run(path)
+    path.write_text(path.read_text().replace(f'"{word}"', f'"{word.upper()}"'))
+    writer = begun(path, "sample", epochs=9)
+    train(writer, range(9, 11))
+    writer.close()
+    assert tasks_in(path)[-8:] == expected(range(9, 11))
 
 
 def test_where_no_file_can_be_it_is_said_once(path: Path) -> None:

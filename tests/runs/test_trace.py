@@ -15,7 +15,8 @@ from dorylax.runs.trace import TraceFile, cut, line_of, mark, read
 
 def task(epoch: int, name: str = "∇GA") -> dict[str, Any]:
     arguments = {"server": 0, "interval": 0, "epoch": epoch, "kind": "graph"}
-    return {"name": name, "ph": "X", "ts": 2.5 * epoch, "dur": 2.5, "pid": 0, "tid": 0, "args": arguments}
+    times = {"ts": 2.5 * epoch, "dur": 2.5}
+    return {"name": name, "cat": "graph", "ph": "X", **times, "pid": 0, "tid": 0, "args": arguments}
 
 
 def named(lane: int) -> dict[str, Any]:
@@ -65,6 +66,16 @@ def test_going_on_drops_what_will_be_done_again(tmp_path: Path) -> None:
     assert epochs_in(path) == [0, 0, 1, 1, 2, 2, 3]
 
 
+def test_a_mark_that_goes_back_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    write(path, epochs=4)
+    path.write_text(path.read_text().replace('"epochs":2', '"epochs":0'))
+    file, kept = TraceFile.resume(path, 4)
+    file.close()
+    assert [event["args"]["epochs"] for event in kept.marks] == [1]
+    assert epochs_in(path) == [0, 0]
+
+
 def test_a_trace_without_a_mark_of_these_epochs_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     for epochs, content in ((2, None), (1, 2), (9, b""), (9, b"something else\n"), (9, b"\0" * 99)):
@@ -101,7 +112,7 @@ def test_killed_at_any_byte_it_can_be_read_and_gone_on_with(tmp_path: Path, monk
     for content in begun:
         path.write_bytes(content)
         assert [event["args"]["epoch"] for event in read(path) if event["ph"] == "X"] == [0, 0, 1, 1]
-        TraceFile.resume(path, 2)[0].close()
+        TraceFile.resume(path, 3)[0].close()  # the mark of the third lies behind the bracket
         assert epochs_in(path) == [0, 0, 1, 1]
     for end in range(0, len(before), 7):
         path.write_bytes(before[:end])
@@ -109,6 +120,32 @@ def test_killed_at_any_byte_it_can_be_read_and_gone_on_with(tmp_path: Path, monk
         assert found == [0, 0, 1, 1][: len(found)]
         TraceFile.resume(path, 2)[0].close()
         assert epochs_in(path) in ([], [0, 0], [0, 0, 1, 1])
+
+
+def test_killed_between_two_writes_it_is_what_it_was_and_lines_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where these begin with a task and end with a mark, since no lane is new."""
+    path = tmp_path / "trace.json"
+    write(path, epochs=2)
+    file, _ = TraceFile.resume(path, 2)
+    before, found = path.read_bytes(), []
+    pwrite = os.pwrite
+
+    def seen(*arguments: Any) -> int:
+        written = pwrite(*arguments)
+        found.append(path.read_bytes())
+        return written
+
+    monkeypatch.setattr(os, "pwrite", seen)
+    file.append([line_of(event) for event in (task(2), task(2), mark(3, 5.0, file.size))])
+    monkeypatch.undo()
+    file.close()
+    between, _ = found
+    assert between.startswith(before)
+    path.write_bytes(between)
+    TraceFile.resume(path, 3)[0].close()
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(("failing", "short"), [(1, 0), (1, 1), (1, 300), (2, 0), (2, 1)])
@@ -142,6 +179,50 @@ def test_what_cannot_be_begun_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(OSError, match="No space"):
         TraceFile.create(tmp_path / "trace.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flipped_bit_ends_it_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Much of it stays JSON: a key is misspelt, a number another."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # of thousands of files
+    path = tmp_path / "trace.json"
+    write(path, epochs=2)
+    whole = path.read_bytes()
+    events = list(read(path))
+    for place in range(len(whole.split(b"\n")[0]) + 1, len(whole)):
+        for bit in (place % 8, (place + 3) % 8):
+            flipped = bytearray(whole)
+            flipped[place] ^= 1 << bit
+            path.write_bytes(flipped)
+            found = list(read(path))
+            assert [list(event) for event in found] == [list(event) for event in events[: len(found)]]
+            file, kept = TraceFile.resume(path, 2)
+            file.close()
+            told = [event["args"]["epochs"] for event in kept.marks]
+            assert told == sorted(told)
+            assert all({"ts", "args"} <= event.keys() and "bytes" in event["args"] for event in kept.marks)
+            assert all({"name", "pid", "tid"} <= event.keys() for event in kept.names)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ('"ph":"X"', '"ph":"Y"'),
+        ('"dur":2.5', '"dur":"2"'),
+        ('"dur":2.5', '"dur":1e999'),
+        ('"dur":2.5', '"dur":-1e999'),
+        ('"dur":2.5', '"dur":NaN'),
+        ('"pid":0', '"pid":0.5'),
+        ('"pid":0', '"pid":true'),
+        ('"epoch":1', '"epoch":null'),
+        ('"kind":"graph"', '"kind":7'),
+        ('"args":', '"arg":'),
+    ],
+)
+def test_a_task_that_is_none_ends_it(tmp_path: Path, damage: tuple[str, str]) -> None:
+    file = TraceFile.create(tmp_path / "trace.json")
+    file.append([line_of(task(1)), line_of(task(1)).replace(*damage), line_of(task(1))])
+    file.close()
+    assert list(read(file.path)) == [task(1)]
 
 
 def test_something_else_is_no_trace(tmp_path: Path) -> None:

@@ -165,6 +165,11 @@ def test_where_a_sample_leaves_epochs_out_an_epoch_does_not_last_until_the_next_
     assert traced_epochs(trace) == 6
 
 
+def test_a_lane_without_a_name_is_called_by_its_resource() -> None:
+    """In a damaged trace."""
+    assert {task.lane for task in one_epoch(Trace(made().tasks, {}))} == {"graph", "tensor", "network", "parameters"}
+
+
 def test_seconds_of_tasks_per_epoch() -> None:
     found = task_seconds(made())
     # Three epochs of 1, 0.5 and 0.5 seconds; a fifth of each for every task.
