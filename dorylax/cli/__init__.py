@@ -6,6 +6,16 @@ answer at once. Modules that commands import in this way have their imports at t
 
 from __future__ import annotations
 
-from dorylax.cli.app import main
+import signal
+import sys
+from collections.abc import Sequence
 
-__all__ = ["main"]
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; see `dorylax.terminal.run.run`."""
+    try:
+        from dorylax.cli import app
+    except KeyboardInterrupt:  # what usually says so is not there yet
+        print("\ninterrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    return app.main(arguments)

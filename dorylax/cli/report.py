@@ -28,8 +28,10 @@ def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
     from dorylax.experiments.report import write_report
 
     studies = [read_study(folder) for folder in folders]
-    if not any(outcome.status == "done" for study in studies for outcome in study.outcomes):
-        raise ConfigError("there is nothing to report: no run is done yet")
+    outcomes = [outcome for study in studies for outcome in study.outcomes]
+    if not any(outcome.status == "done" for outcome in outcomes):
+        reason = next((f" ({one.run.label}: {one.error})" for one in outcomes if one.status == "failed"), "")
+        raise ConfigError(f"there is nothing to report: no run is done yet{reason}")
     _check_out(out)
     click.echo(f"report: {write_report(studies, out)}")
 

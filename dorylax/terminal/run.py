@@ -7,10 +7,13 @@ its line and a sentence; a traceback is a bug of ours, or was asked for.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -18,6 +21,8 @@ import click
 from dorylax.hang_up import terminates
 from dorylax.terminal.failures import INTERRUPTED, CommandError, explain
 from dorylax.terminal.output import print_error
+
+_AGAIN_SECONDS = 0.01
 
 traceback_option = click.option(
     "--traceback",
@@ -43,7 +48,7 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     frames = "--traceback" in words
     arguments = [word for word in words if word != "--traceback"]
     try:
-        with terminates(), warnings.catch_warnings():
+        with terminates(), _ctrl_c_is_not_lost(), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             code = command.main(arguments, prog_name=program, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -64,6 +69,28 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         print_error(f"error: {explained.line}")
         return explained.code
     return code if isinstance(code, int) else 0
+
+
+@contextlib.contextmanager
+def _ctrl_c_is_not_lost() -> Iterator[None]:
+    """Ctrl-C acts again shortly after where Python passes it over.
+
+    It does so in callbacks of the garbage collector, of which JAX has one, and in finalisers.
+    """
+    before = sys.unraisablehook
+
+    def passed_over(what: sys.UnraisableHookArgs) -> None:
+        if what.exc_type is KeyboardInterrupt:
+            main = threading.main_thread().ident
+            threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main, signal.SIGINT)).start()
+        else:
+            before(what)
+
+    sys.unraisablehook = passed_over
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

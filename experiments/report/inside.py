@@ -169,7 +169,7 @@ def timeline_figure(
 def _sampled(samples: Mapping[str, tuple[int, int]], shown: Iterable[str]) -> str:
     """Which traces do not hold all epochs, as the end of a sentence."""
     told = [f"{samples[name][0]} of the {samples[name][1]} epochs of {name}" for name in shown if name in samples]
-    return f" (traces are samples: they hold {', '.join(told)})" if told else ""
+    return f" (traces hold {', '.join(told)})" if told else ""
 
 
 def _ordered(kinds: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_tr
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
 from dorylax.runs import metrics
-from dorylax.runs.directory import RunDirectory
+from dorylax.runs.directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
 
 _HOST = ("machine", "cpu_count", "platform", "python", "dorylax", "jax", "jaxlib", "flax", "optax", "numpy")
 _TIMELINES = 4  # of variants in one figure; more are hard to compare
@@ -122,7 +123,11 @@ def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure 
     seconds: dict[str, dict[str, float]] = {}
     samples: dict[str, tuple[int, int]] = {}
     for variant in group.variants:
-        trace = None if not variant.runs else read_trace(_directory(folder, variant).trace_path)
+        try:
+            trace = None if not variant.runs else read_trace(_directory(folder, variant).trace_path)
+        except RunDirectoryError as error:
+            warnings.warn(f"{error}; the report goes without it", RunDirectoryWarning, stacklevel=2)
+            continue
         if trace is None:
             continue
         seconds[variant.name] = task_seconds(trace)

@@ -67,3 +67,17 @@ def test_as_a_module_from_the_checkout() -> None:
 
 def test_help_names_the_flag_for_frames(dorylax) -> None:
     assert "--traceback" in dorylax("--help").out
+
+
+def test_ctrl_c_while_commands_are_loaded_is_one_line() -> None:
+    script = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'dorylax.cli.train': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from dorylax.cli import main\n"
+        "sys.exit(main(['--help']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=_ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ninterrupted\n")

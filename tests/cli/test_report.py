@@ -58,3 +58,11 @@ def test_errors_are_one_line(dorylax, sweep: Path, tmp_path: Path) -> None:
     shutil.rmtree(sweep / "runs")
     assert "no run is done yet" in refused(sweep)
     assert not (sweep / "report.html").exists()
+
+
+def test_that_nothing_is_done_has_its_reason(dorylax, sweep: Path) -> None:
+    (config,) = sweep.glob("runs/*/config.yaml")
+    config.write_text(config.read_text().replace("epochs: 2", "epochs: 3"))
+    code, out, err = dorylax("report", str(sweep))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"no run is done yet (mlp, seed 0: {config} is not as it was written" in err

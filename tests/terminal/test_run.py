@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import functools
+import gc
 import io
 import operator
 import re
 import signal
 import sys
+import time
 
 import click
 import pytest
@@ -100,3 +102,17 @@ def test_the_terminal_that_goes_ends_a_program_as_sigterm_does() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert came == [signal.SIGTERM]
+
+
+def test_ctrl_c_is_not_lost_in_a_callback_of_the_garbage_collector(capsys: pytest.CaptureFixture[str]) -> None:
+    def once(phase: str, info: dict[str, int]) -> None:
+        gc.callbacks.remove(once)
+        signal.raise_signal(signal.SIGINT)
+
+    def collect() -> None:
+        gc.callbacks.append(once)
+        gc.collect()
+        time.sleep(5)
+
+    assert run(click.Command("collect", callback=collect), "collect", []) == 130
+    assert capsys.readouterr().err == "\ninterrupted\n"

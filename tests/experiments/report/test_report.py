@@ -16,7 +16,8 @@ from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.page import NARROW, WIDE
 from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.runs import metrics
-from dorylax.runs.directory import RunDirectory
+from dorylax.runs.directory import RunDirectory, RunDirectoryWarning
+from dorylax.runs.trace import TraceFile, line_of
 
 FIGURES = ("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "value", "staleness", "timelines", "tasks")
 
@@ -76,7 +77,7 @@ def test_what_is_text_stays_text(folder: Path) -> None:
 
 def test_of_traces_that_do_not_hold_all_epochs_it_is_said(folder: Path) -> None:
     html = (folder / "report.html").read_text(encoding="utf-8")
-    said = "(traces are samples: they hold 3 of the 12 epochs of pipe, 3 of the 12 epochs of async S=0)"
+    said = "(traces hold 3 of the 12 epochs of pipe, 3 of the 12 epochs of async S=0)"
     for sentence in ("functions together", "for pipe, async S=0"):
         assert f"{sentence} {said}." in html
 
@@ -179,6 +180,50 @@ def test_seconds_of_tasks_per_epoch() -> None:
 def test_no_trace_is_none(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "trace.json") is None
     assert one_epoch(Trace([], {})) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ('"epoch":1', '"epoci":1'),
+        ('"ph":"X"', '"px":"X"'),
+        ('"ph":"M"', '"px":"M"'),
+        ('"dur":', '"dus":'),
+        ('"ts":', '"tt":'),
+        ('"name":', '"namd":'),
+        ('"kind":', '"kint":'),
+        ('"pid":', '"pie":'),
+        ('"tid":', '"tid":9'),
+        ('"tid":0', '"tid":" "'),
+    ],
+)
+def test_a_trace_with_damaged_events_is_shown_as_far_as_it_is_whole(tmp_path: Path, damage: tuple[str, str]) -> None:
+    path = tmp_path / "trace.json"
+    file = TraceFile.create(path)
+    file.append([line_of(event) for event in trace(0.5)])
+    file.close()
+    whole = len(list(read_trace(path).tasks))
+    for place in range(path.read_text().count(damage[0])):
+        damaged = tmp_path / "damaged.json"
+        parts = path.read_text().split(damage[0])
+        damaged.write_text(damage[0].join(parts[: place + 1]) + damage[1] + damage[0].join(parts[place + 1 :]))
+        found = read_trace(damaged)
+        assert len(list(found.tasks)) <= whole
+        one_epoch(found)
+        task_seconds(found)
+        traced_epochs(found)
+
+
+def test_a_report_goes_without_a_trace_that_is_none(tmp_path: Path) -> None:
+    written_study(tmp_path)
+    traces = sorted(tmp_path.glob("runs/*/trace.json"))
+    for path in traces:
+        path.write_text("{}")
+    with pytest.warns(RunDirectoryWarning, match="is not a trace of a dorylax run: .*; the report goes without it"):
+        write_report([read_study(tmp_path)], tmp_path)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert "0-accuracy-epochs.svg" in names
+    assert "0-timelines.svg" not in names
 
 
 def made() -> Trace:
