@@ -90,8 +90,8 @@ def unpack(index: Index, stored: Mapping[str, Mapping[str, Any]]) -> dict[str, d
         dtype, begin = np.dtype(entry["dtype"]), entry["offset"]
         size = dtype.itemsize * math.prod(shape)
         # A copy: aligned, and it does not keep all the others in memory.
-        part: np.ndarray = np.asarray(stored[PACKED][_BYTES])[begin : begin + size].copy()
-        return part.view(dtype).reshape(shape)
+        part: np.ndarray = np.asarray(stored[PACKED][_BYTES])[begin : begin + size].copy().view(dtype)
+        return part.reshape(shape)
 
     return {group: {name: array(group, name, entry) for name, entry in named.items()} for group, named in index.items()}
 
