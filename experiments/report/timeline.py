@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -45,28 +44,13 @@ class Trace(NamedTuple):
 
 @final
 class _Tasks:
-    """Of a file, which may be larger than memory: read anew each time, up to the first that is damaged."""
+    """Of a file, which may be larger than memory: read anew each time."""
 
-    def __init__(self, path: Path, lanes: Mapping[tuple[int, int], str]) -> None:
-        self._path, self._lanes = path, lanes
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        tasks = (event for event in read(self._path) if event.get("ph") == "X")
-        return itertools.takewhile(self._is_whole, tasks)
-
-    def _is_whole(self, event: Mapping[str, Any]) -> bool:
-        numbers = (event.get("ts"), event.get("dur"), event["args"].get("epoch"))
-        texts = (event.get("name"), event["args"].get("kind"))
-        return (
-            _lane(event) in self._lanes
-            and all(isinstance(number, int | float) for number in numbers)
-            and all(isinstance(text, str) for text in texts)
-        )
-
-
-def _lane(event: Mapping[str, Any]) -> tuple[int, int] | None:
-    pid, tid = event.get("pid"), event.get("tid")
-    return (pid, tid) if isinstance(pid, int) and isinstance(tid, int) else None
+        return (event for event in read(self._path) if event["ph"] == "X")
 
 
 def read_trace(path: Path) -> Trace | None:
@@ -77,9 +61,8 @@ def read_trace(path: Path) -> Trace | None:
     """
     if not path.is_file():
         return None
-    names = (event for event in read(path) if event.get("ph") == "M" and event.get("name") == "thread_name")
-    lanes = {lane: str(event["args"].get("name")) for event in names if (lane := _lane(event)) is not None}
-    return Trace(_Tasks(path, lanes), lanes)
+    names = (event for event in read(path) if event["ph"] == "M" and event["name"] == "thread_name")
+    return Trace(_Tasks(path), {(event["pid"], event["tid"]): event["args"]["name"] for event in names})
 
 
 def traced_epochs(trace: Trace) -> int:
