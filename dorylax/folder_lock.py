@@ -122,7 +122,7 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
 
 @contextlib.contextmanager
 def _closed_quietly(file: BinaryIO) -> Iterator[BinaryIO]:
-    """The lock is released although closing fails, as it does on a full disk: that must not hide why what was done failed."""
+    """The lock is released although closing fails, as on a full disk; that must not hide why a command failed."""
     try:
         yield file
     finally:
