@@ -82,7 +82,7 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     except RunDirectoryError as error:
         return RunOutcome(run, "failed", error=str(error))
     if error_path.is_file():
-        return RunOutcome(run, "failed", error=_last_line(error_path.read_text(encoding="utf-8")))
+        return RunOutcome(run, "failed", error=_last_line(error_path.read_text(encoding="utf-8", errors="replace")))
     return RunOutcome(run, "open")
 
 
@@ -130,6 +130,9 @@ def execute(
 
     Yields:
         An outcome after each run; "open" once a signal has stopped a run, and then no more.
+
+    Raises:
+        OSError: a run has failed, and the file system refuses to record why.
     """
     cache = DataCache() if cache is None else cache
     for index, run in enumerate(runs):

@@ -84,5 +84,7 @@ def test_only_errors_of_runs_that_are_done_are_cleared(tmp_path: Path) -> None:
     clear_errors(tmp_path, [])
     for run in (first, second):
         fail(tmp_path, run, "x")
+    error_file(tmp_path, second).write_bytes(b"\xff")
+    assert inspect(tmp_path, second).error == "\ufffd", "damage is no traceback"
     clear_errors(tmp_path, [RunOutcome(first, "done"), RunOutcome(second, "failed", error="x")])
     assert list((tmp_path / "errors").iterdir()) == [error_file(tmp_path, second)]
