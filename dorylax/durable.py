@@ -27,7 +27,7 @@ def make_folder(path: Path) -> None:
     Raises:
         OSError: the file system refuses, or there is a file; it names `path`.
     """
-    with _named(path):
+    with named(path):
         made = [one for one in path.parents if not one.exists()]
         path.mkdir(parents=True, exist_ok=True)
         # That of `path` always: a process that was killed may have made it, and not come to this.
@@ -48,7 +48,7 @@ def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) 
         Exception: what `content` raises.
     """
     temporary = _beside(path)
-    with _named(path):
+    with named(path):
         try:
             # Not tempfile's, which are for their owner alone: the mode is that of any file that the user makes.
             with temporary.open("xb") as file:
@@ -90,14 +90,14 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
     beside = _beside(path)
     new, old = beside / "new", beside / "old"
     try:
-        with _named(path):
+        with named(path):
             beside.mkdir()
             new.mkdir()
-        with _named(path, new):
+        with named(path, new):
             fill(new)
             for entry in (new, *new.rglob("*")):
                 _sync(entry)
-        with _named(path):
+        with named(path):
             while not _take_place(new, path, old):
                 # Another process has put its own there meanwhile, which is replaced in turn.
                 shutil.rmtree(old, ignore_errors=True)
@@ -116,7 +116,7 @@ def move_file(source: Path, path: Path) -> None:
     Raises:
         OSError: the file system refuses; it names `path`.
     """
-    with _named(path):
+    with named(path):
         _sync(source)
         os.replace(source, path)
         _sync(path.parent)
@@ -128,7 +128,7 @@ def sync_file(path: Path) -> None:
     Raises:
         OSError: the file system refuses; it names `path`.
     """
-    with _named(path):
+    with named(path):
         _sync(path)
         _sync(path.parent)
 
@@ -139,7 +139,7 @@ def remove_file(path: Path) -> None:
     Raises:
         OSError: the file system refuses; it names `path`.
     """
-    with _named(path), contextlib.suppress(FileNotFoundError):
+    with named(path), contextlib.suppress(FileNotFoundError):
         path.unlink()
         _sync(path.parent)
 
@@ -199,8 +199,12 @@ def _sync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _named(path: Path, new: Path | None = None) -> Iterator[None]:
-    """Lets errors name the file that the user knows: of one in `new` that where it is to come in `path`, else `path`."""
+def named(path: Path, new: Path | None = None) -> Iterator[None]:
+    """Lets errors name the file that the user knows: of one in `new` that where it is to come in `path`, else `path`.
+
+    Raises:
+        OSError: as what is done raises it; one of writing or closing has no name by itself.
+    """
     try:
         yield
     except OSError as error:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dorylax.durable import make_folder
+from dorylax.durable import make_folder, named
 from dorylax.errors import DorylaxError
 
 LOCK = ".lock"
@@ -59,24 +59,28 @@ def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> I
 
     Raises:
         FolderHeldError: somebody else has it, and `waiting` is None.
-        OSError: the folder cannot be made or written.
+        OSError: the folder cannot be made or written; it names the folder.
     """
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
-        make_folder(folder)
-        with _file(folder, waiting) as file:
-            try:
+        with contextlib.ExitStack() as stack:
+            with named(folder):
+                make_folder(folder)
+                file = stack.enter_context(_file(folder, waiting))
+                stack.callback(_remove, folder / LOCK)
                 file.write(_Holder.this().to_line())
                 file.flush()
-                yield
-            finally:
-                # Before it is released: nobody can have locked this file since. If it cannot go, it locks nobody out.
-                with contextlib.suppress(OSError):
-                    (folder / LOCK).unlink()
+            yield
     finally:
         with contextlib.suppress(OSError):  # one is not empty
             for one in made:
                 one.rmdir()
+
+
+def _remove(lock: Path) -> None:
+    """Before it is released: nobody can have locked this file since. If it cannot go, it locks nobody out."""
+    with contextlib.suppress(OSError):
+        lock.unlink()
 
 
 @contextlib.contextmanager
@@ -89,7 +93,7 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
         except FileNotFoundError:  # a holder that had made the folder has just removed it
             make_folder(folder)
             continue
-        with os.fdopen(descriptor, "r+b") as file:
+        with _closed_quietly(os.fdopen(descriptor, "r+b")) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -103,7 +107,7 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
                     raise
                 warnings.warn(
                     f"{folder} cannot be locked ({error.strerror}): see to it that no other process writes there",
-                    stacklevel=5,
+                    stacklevel=6,
                 )
             try:
                 current = os.path.samestat(os.fstat(file.fileno()), (folder / LOCK).stat())
@@ -114,6 +118,16 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
                 yield file
                 return
             # Removed by a holder that has just let go: whoever comes now makes a new one.
+
+
+@contextlib.contextmanager
+def _closed_quietly(file: BinaryIO) -> Iterator[BinaryIO]:
+    """The lock is released although closing fails, as on a full disk; that must not hide why a command failed."""
+    try:
+        yield file
+    finally:
+        with contextlib.suppress(OSError):
+            file.close()
 
 
 _LONGEST = 1 << 12

@@ -14,7 +14,16 @@ from typing import Literal, TypeAlias, final
 
 from dorylax.experiments.jobs import execute_side_by_side
 from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.runner import USUAL, DataCache, RunOptions, directory, error_file, execute, inspect
+from dorylax.experiments.runner import (
+    USUAL,
+    DataCache,
+    RunOptions,
+    clear_errors,
+    directory,
+    error_file,
+    execute,
+    inspect,
+)
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.table import write_tables
 from dorylax.experiments.watcher import Watcher
@@ -80,6 +89,7 @@ def carry_out(
     if folder is not None and has_begun([one.run for one in outcomes.values()], folder):
         if stopped is not None:  # some may have come to their end before they were stopped
             outcomes |= {key: inspect(folder, one.run) for key, one in outcomes.items() if one.status == "open"}
+        clear_errors(folder, outcomes.values())
         write_tables(list(outcomes.values()), folder)
     return outcomes, stopped
 

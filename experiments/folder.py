@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 
 from dorylax import folder_lock
 from dorylax.config import ConfigError
-from dorylax.durable import leftover_of, write_json
+from dorylax.durable import leftover_of, named, write_json
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
@@ -83,8 +83,6 @@ def locked(folder: Path) -> Iterator[None]:
                 f"{folder} is in use by {error.holder}, which runs a sweep there: "
                 "wait for it, or give another folder by --out"
             ) from error
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(folder)) from error  # a full disk comes without a name
         leftovers = [path for path in folder.iterdir() if leftover_of(path) in _LOCKED]
         leftovers += [path for path in folder.glob("errors/.*") if leftover_of(path) is not None]
         for path in leftovers:
@@ -98,6 +96,7 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
 
     Raises:
         ConfigError: it is another sweep's, whose tables would be lost.
+        OSError: the disk refuses to say whose it is.
     """
     try:
         name = _noted(folder).name
@@ -112,6 +111,7 @@ def read_study(folder: Path) -> Study:
 
     Raises:
         ConfigError: there is none, or it was written by a newer version.
+        OSError: its file cannot be read.
     """
     noted, source = _noted(folder), str(folder / _FILE)
     code = FolderCode(source, None, options=noted.own_options)
@@ -132,14 +132,14 @@ class _Noted(NamedTuple):
 def _noted(folder: Path) -> _Noted:
     path = folder / _FILE
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        with named(path):
+            text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+    except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(
             f"{folder} is not the folder of a sweep (it has no {_FILE}): give one that experiments/run.py or dorylax train "
             "has made"
         ) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
     except (ValueError, RecursionError) as error:
         raise _damage(path, error) from None
     try:

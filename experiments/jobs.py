@@ -54,6 +54,9 @@ def execute_side_by_side(
 
     Yields:
         An outcome after each run, in the order in which they end.
+
+    Raises:
+        OSError: a run has failed, and the file system refuses to record why.
     """
     todo = deque(runs)
     with _Pool(folder, min(jobs, len(todo)), options) as pool:
@@ -161,6 +164,8 @@ class _Pool:
                 worker.connection.close()
                 yield fail(self._folder, run, _death(worker.process.exitcode))
                 continue
+            if isinstance(message, OSError):
+                raise message
             if isinstance(message, RunOutcome):
                 worker.run = None
                 yield message
@@ -224,7 +229,14 @@ def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, 
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     cache = DataCache()
     while (run := connection.recv()) is not None:
-        connection.send(run_one(run, folder, _MessageObserver(connection), cache, options))
+        try:
+            outcome = run_one(run, folder, _MessageObserver(connection), cache, options)
+        except (
+            OSError
+        ) as error:  # its failure cannot be recorded either, which ends the sweep, as it does in one process
+            connection.send(error)
+        else:
+            connection.send(outcome)
 
 
 def _end_with(parent: int) -> None:

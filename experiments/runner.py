@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import traceback
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -82,7 +82,7 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     except RunDirectoryError as error:
         return RunOutcome(run, "failed", error=str(error))
     if error_path.is_file():
-        return RunOutcome(run, "failed", error=_last_line(error_path.read_text(encoding="utf-8")))
+        return RunOutcome(run, "failed", error=_last_line(error_path.read_text(encoding="utf-8", errors="replace")))
     return RunOutcome(run, "open")
 
 
@@ -130,6 +130,9 @@ def execute(
 
     Yields:
         An outcome after each run; "open" once a signal has stopped a run, and then no more.
+
+    Raises:
+        OSError: a run has failed, and the file system refuses to record why.
     """
     cache = DataCache() if cache is None else cache
     for index, run in enumerate(runs):
@@ -164,10 +167,14 @@ def run_one(
             text += f"\n{in_one_sentence(error)}\n"
         return fail(folder, run, text)
     if folder is not None:
-        error_file(folder, run).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what is done is done, whatever is told of earlier tries
+            error_file(folder, run).unlink(missing_ok=True)
     if result.stopped == "signal":
         return RunOutcome(run, "open")
-    return RunOutcome(run, "done", result.summary()) if folder is None else inspect(folder, run)
+    if folder is None:
+        return RunOutcome(run, "done", result.summary())
+    found = inspect(folder, run)
+    return found if found.error is None else fail(folder, run, found.error)
 
 
 def _sinks(path: Path | None, options: RunOptions) -> list[TensorBoard]:
@@ -184,6 +191,15 @@ def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:
         make_folder(path.parent)
         write_file(path, text)
     return RunOutcome(run, "failed", error=_last_line(text))
+
+
+def clear_errors(folder: Path, outcomes: Iterable[RunOutcome]) -> None:
+    """Removes what is told of runs that are done after all, and `errors/` where nothing is told; once nothing runs."""
+    with contextlib.suppress(OSError):  # it only takes room; or is not empty
+        for outcome in outcomes:
+            if outcome.status == "done":
+                error_file(folder, outcome.run).unlink(missing_ok=True)
+        (folder / "errors").rmdir()
 
 
 @final

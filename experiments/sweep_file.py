@@ -24,12 +24,13 @@ from typing import Any
 
 from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import check_value, unknown_key
-from dorylax.config.files import overrides_from_mapping, read_text
+from dorylax.config.files import overrides_from_mapping
 from dorylax.config.schema import KEYS
 from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Sweep, same
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document, dump, parse
+from dorylax.settings.text_file import read_text
 from dorylax.user_code.trust import FolderCode
 
 _PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
@@ -42,6 +43,7 @@ def load(path: Path) -> Sweep:
 
     Raises:
         ConfigError: the file cannot be read, or is wrong; see `expand`.
+        OSError: the machine fails to read it.
     """
     return read(read_text(path), str(path), path.stem)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
 import signal
 import subprocess
@@ -110,7 +111,28 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(folder_lock._Holder, "to_line", full)
-    with pytest.raises(OSError, match="No space left"), locked(tmp_path / "a"):
+    with pytest.raises(OSError, match="No space left") as caught, locked(tmp_path / "a"):
+        pass
+    assert caught.value.filename == str(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+class _Unclosable(io.BufferedRandom):
+    """A file of a network's file system that says only at the end that there was no room."""
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_lock_that_cannot_be_closed_hides_no_error_and_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fdopen", lambda descriptor, _: _Unclosable(io.FileIO(descriptor, "r+")))
+    with pytest.raises(OSError, match="Input/output error: 'mine'"), locked(tmp_path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "mine")
+    with locked(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 

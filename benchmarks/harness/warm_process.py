@@ -192,6 +192,8 @@ def _mark_checkpoints(shim: _Shim) -> None:
         shim.mark(f"saved {path}")
         return path
 
+    # Or an error would be told as one of the user's own code, which this file is.
+    marked.__code__ = marked.__code__.replace(co_filename=save.__code__.co_filename)
     Checkpoints.save = marked  # type: ignore[method-assign]
 
 

@@ -2,57 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
-import re
 import shutil
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
-from harness.disk_shim import FAULTS, Fault, Kind, Operation, Watch, counted, lacking, operations
-from harness.small_commands import Command, commands, difference, hidden, not_restored, server
-from harness.warm_process import Ended, WarmProcess
+from dorylax.durable import leftover_of
+from harness.disk_shim import FAULTS, Fault, Kind, Operation, Watch, counted, operations
+from harness.said import complaint
+from harness.small_commands import difference, hidden, not_restored
+from harness.trials import Disturbed, Outcome, Tally, disturbed, some
+from harness.warm_process import Ended
 from hostile.base import Line
 
-Outcome = Literal["survived", "lost", "crashed"]
-
-_LISTED = ("  ", "or set DORYLAX_DATA ")
-"""How further lines of a message begin that lists files and where to get them."""
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """One fault in one command, and what came of it.
-
-    Attributes:
-        fault: which.
-        number: of the operation.
-        outcome: how it was judged.
-        why: in what it failed; empty if it survived.
-    """
-
-    fault: Fault
-    number: int
-    outcome: Outcome
-    why: str = ""
+_TINY = (0, 4, 6)  # train, predict, partition
 
 
 @final
 class Judge:
-    """Tries faults in one command.
+    """Tries faults in one command."""
 
-    Args:
-        command: it.
-        process: that runs it.
-        folder: free; for its files.
-    """
-
-    def __init__(self, command: Command, process: WarmProcess, folder: Path) -> None:
+    def __init__(self, disturbed: Disturbed) -> None:
+        command, process, folder = disturbed
         self.command, self._process = command, process
         self._given, self._log = folder / "given", folder / "log"
         self._work, self._works = folder / "work-0", 0
@@ -78,11 +51,10 @@ class Judge:
         self._log.unlink(missing_ok=True)
         return self._process.run(words, self._work, Watch(self._work, self._log, number, fault))
 
-    def plan(self, seed: int) -> list[tuple[int, Fault]]:
-        """Which operation fails how: all of them in turn, or some, spread evenly, if there are too many."""
+    def plan(self, most: int, seed: int) -> list[tuple[int, Fault]]:
+        """Which operation fails how; `most` of them, if there are more."""
         rng = random.Random(seed)
-        number = len(self.operations)
-        places = sorted(rng.sample(range(number), min(number, self.command.tries)))
+        places = some(len(self.operations), most, rng)
         suffered: Counter[str] = Counter()
         planned = []
         for place in places:
@@ -93,53 +65,52 @@ class Judge:
                 planned.append((place, fault))
         return planned
 
-    def trial(self, number: int, fault: Fault) -> Trial:
-        """The command with a fault, and once more without."""
+    def trial(self, number: int, fault: Fault) -> tuple[Outcome, str]:
+        """The command with a fault, and once more without: what came of it, and what went wrong."""
         command = self.command
         first = self._run(command.words, fault, number, fresh=True)
-        if complaint := self._bad_end(first):
-            return Trial(fault, number, "crashed", complaint)
-        acknowledged = [
-            one.path.split(" ", 1)[1]
-            for one in operations(self._log)
-            if one.kind is Kind.MARK and one.path.startswith("saved ")
-        ]
+        done = list(operations(self._log))
+        known = self._known(done)
+        if wrong := complaint(first, self._work, known):
+            return "crashed", wrong
+        marks = [one.path for one in done if one.kind is Kind.MARK]
+        acknowledged = [mark.removeprefix("saved ") for mark in marks if mark.startswith("saved ")]
         if acknowledged and (lost := not_restored(Path(acknowledged[-1]))):
-            return Trial(fault, number, "lost", lost)
+            return "lost", lost
         if first.code == 0 and (missing := self._differs()):
-            return Trial(fault, number, "lost", f"it said that all was well, but {missing}")
+            return "lost", f"it said that all was well, but {missing}"
         again = self._run([*command.words, *command.resume])
         if again.code == 2 and command.resume:  # there was nothing to go on with
             again = self._run(command.words)
         if again.code != 0:
-            return Trial(
-                fault, number, "crashed", f"run again without a fault, it ends with {again.code}: {again.errors}"
-            )
+            return "crashed", f"run again without a fault, it ends with {again.code}: {again.errors}"
+        if wrong := complaint(again, self._work, known):
+            return "crashed", f"run again without a fault, {wrong}"
         if different := self._differs():
-            return Trial(fault, number, "lost", f"run again without a fault, {different}")
-        # What could neither be written nor removed stays where it is, but for folders that are ours.
-        spared = command.cached or (not command.resumes and fault.lasting and Kind.UNLINK in fault.kinds)
-        if (left := hidden(self._work)) and not spared:
-            return Trial(fault, number, "crashed", f"it has left {', '.join(left)}")
-        return Trial(fault, number, "survived")
+            return "lost", f"run again without a fault, {different}"
+        if left := self._left(fault):
+            return "crashed", f"it has left {', '.join(left)}"
+        return "survived", ""
 
-    def _bad_end(self, ended: Ended) -> str:
-        """What is wrong with how a command ended; empty if nothing is."""
-        if ended.code not in (0, 1):
-            return f"it ended with {ended.code}: {ended.errors}"
-        lines = ended.errors.splitlines()
-        errors = [line for line in lines if line.startswith("error: ")]
-        others = [line for line in lines if not line.startswith(("error: ", "warning: ", *_LISTED))]
-        if ended.code == 0:
-            return f"it ended with 0, and said: {ended.errors}" if errors or others else ""
-        if not errors and not others:
-            return "it ended with 1 and said nothing"
-        first, *further = [*errors, *others]
-        if further and not (first.startswith("error: seed ") and len(further) == 1):  # what else failed after the seed
-            return f"not one line: {ended.errors}"
-        if hidden_names := re.findall(r"\S*/\.\S+\.[0-9a-f]{8}\S*|\S*orbax-\S*tmp\S*", ended.errors):
-            return f"it names a file that nobody knows, {hidden_names[0]}: {ended.errors}"
-        return ""
+    def _left(self, fault: Fault) -> list[str]:
+        """What is left half-written and should not be: what could be removed, and what is in a folder that is ours."""
+        if self.command.cached:
+            return []
+        left = hidden(self._work)
+        if self.command.resumes or not fault.lasting:
+            return left
+        if Kind.UNLINK in fault.kinds:
+            return []
+        if Kind.OPEN in fault.kinds:  # a folder is opened to be removed
+            return [one for one in left if not (self._work / one).is_dir()]
+        return left
+
+    def _known(self, done: Sequence[Operation]) -> set[str]:
+        """Names of what the command was given, or has touched in its folder, as they are to become."""
+        given = [Path(word) for word in self.command.words]
+        touched = [Path(path) for one in done if one.kind is not Kind.MARK for path in (one.path, one.target)]
+        below = [path.relative_to(self._work) for path in touched if path.is_relative_to(self._work)]
+        return {leftover_of(Path(part)) or part for path in (*given, *below) for part in path.parts}
 
     def _differs(self) -> str:
         try:
@@ -153,29 +124,11 @@ class Judge:
 
 def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     """See `base`."""
-    if missing := lacking():
-        print(f"  left out: it needs {missing}")
-        return
-    folder = folder.resolve()
-    with ExitStack() as stack:
-        process = stack.enter_context(WarmProcess(folder / "process"))
-        address = stack.enter_context(server())
-        chosen = commands(address)
-        for place, command in enumerate([chosen[0], chosen[4], chosen[6]] if tiny else chosen):
-            judge = Judge(command, process, folder / str(place))
-            planned = judge.plan(seed=0)
-            found: Counter[str] = Counter()
-            for one in planned[:: len(planned) // 4] if tiny else planned:
-                trial = judge.trial(*one)
-                found[trial.outcome] += 1
-                if trial.outcome != "survived":
-                    operation = judge.operations[trial.number]
-                    why = textwrap.shorten(trial.why, 600)
-                    print(f"    {trial.fault.name} at {operation.kind.name} {operation.path}: {why}", flush=True)
-            yield Line(
-                f"{command.name}: one of {len(judge.operations)} operations fails",
-                found.total(),
-                found["survived"],
-                found["lost"],
-                found["crashed"],
-            )
+    with disturbed(folder, _TINY if tiny else None) as chosen:
+        for one in chosen:
+            judge, tally = Judge(one), Tally()
+            for number, fault in judge.plan(4 if tiny else one.command.tries, seed=0):
+                outcome, why = judge.trial(number, fault)
+                operation = judge.operations[number]
+                tally.add(outcome, f"{fault.name} at {operation.kind.name} {operation.path}", why)
+            yield tally.line(f"{one.command.name}: one of {len(judge.operations)} operations fails")

@@ -11,20 +11,16 @@ import dataclasses
 import hashlib
 import random
 import shutil
-import textwrap
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
 from harness.crash_states import Disk, Policy, State, restored
-from harness.disk_shim import Kind, Operation, Watch, lacking, operations
-from harness.small_commands import Command, commands, difference, not_restored, server
-from harness.warm_process import WarmProcess
+from harness.disk_shim import Kind, Operation, Watch, operations
+from harness.small_commands import difference, not_restored
+from harness.trials import Disturbed, Outcome, Tally, disturbed, some
 from hostile.base import Line
-
-Outcome = Literal["survived", "lost", "crashed"]
 
 _POLICIES: Sequence[tuple[Policy, int]] = (
     *(("nothing", 0), ("everything", 0), ("names alone", 0), ("contents alone", 0)),
@@ -113,15 +109,10 @@ def _digest(state: State) -> bytes:
 
 @final
 class Judge:
-    """Crashes of one command.
+    """Crashes of one command."""
 
-    Args:
-        command: it.
-        process: that runs it.
-        folder: free; for its files.
-    """
-
-    def __init__(self, command: Command, process: WarmProcess, folder: Path) -> None:
+    def __init__(self, disturbed: Disturbed) -> None:
+        command, process, folder = disturbed
         self.command, self._process = command, process
         self._given, self._log, self._count, self._folder = folder / "given", folder / "log", 0, folder
         self._given.mkdir(parents=True)
@@ -217,37 +208,19 @@ def _is_run(crash: Crash) -> bool:
 
 def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     """See `base`."""
-    if missing := lacking():
-        print(f"  left out: it needs {missing}")
-        return
-    folder, rng = folder.resolve(), random.Random(0)
-    with ExitStack() as stack:
-        process = stack.enter_context(WarmProcess(folder / "process"))
-        chosen = commands(stack.enter_context(server()))
-        for place, command in enumerate(chosen[:2] if tiny else chosen):
-            judge = Judge(command, process, folder / str(place))
+    rng = random.Random(0)
+    read, again = (60, 3) if tiny else (300, 30)
+    with disturbed(folder, (0, 1) if tiny else None) as chosen:
+        for one in chosen:
+            judge, tally = Judge(one), Tally()
             crashes = list(judge.recording.crashes())
-            read, again = (60, 3) if tiny else (300, 30)
-            found: Counter[str] = Counter()
-            seen: Counter[str] = Counter()
-            reading = set(rng.sample(range(len(crashes)), min(read, len(crashes))))
-            going = set(rng.sample(range(len(crashes)), min(again, len(crashes))))
+            reading, going = (some(len(crashes), most, rng) for most in (read, again))
             for number, crash in enumerate(crashes):
                 outcome: Outcome = "survived"
                 if wrong := judge.look(crash) or (number in reading and judge.read(crash)) or "":
                     outcome = "lost"
                 elif number in going:
                     outcome, wrong = judge.go_on(crash)
-                found[outcome] += 1
-                if wrong:
-                    kind = textwrap.shorten(wrong, 60)
-                    seen[kind] += 1
-                    if seen[kind] <= 2:
-                        print(f"    {crash.before}: {textwrap.shorten(wrong, 500)}", flush=True)
-            yield Line(
-                f"{command.name}: states of the disk ({len(reading)} read, {len(going)} gone on with)",
-                found.total(),
-                found["survived"],
-                found["lost"],
-                found["crashed"],
-            )
+                tally.add(outcome, crash.before, wrong)
+            name = f"{one.command.name}: states of the disk ({len(reading)} read, {len(going)} gone on with)"
+            yield tally.line(name)

@@ -13,6 +13,7 @@ import click
 
 from dorylax.cli.aws_place import settings
 from dorylax.cli.aws_tables import show_size
+from dorylax.durable import write_file
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_json
 
@@ -97,7 +98,7 @@ def lock(*, file: Path, pythons: tuple[str, ...], lapack: bool) -> None:
 
     versions = [(3, _minor(python)) for python in pythons] or [sys.version_info[:2]]
     text = lock_text(make_lock(requirements(lapack=lapack), versions))
-    file.write_text(text, "utf-8")
+    write_file(file, text)
     click.echo(f"{file}: {text.count('--hash=')} wheels of {text.count('==')} distributions")
 
 

@@ -11,6 +11,7 @@ import click
 
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError
+from dorylax.settings.text_file import read_text
 
 if TYPE_CHECKING:
     from dorylax.serverless.backends.aws.artefacts import Location
@@ -44,12 +45,13 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
 
     Raises:
         ConfigError: something is wrong in the file (the error names the line) or in an option.
+        OSError: the machine fails to read the file.
     """
     from dorylax.serverless.deploy.settings import Deployment
 
     values: Any = {}
     if file is not None:
-        document = strict_yaml.parse(file.read_text("utf-8"), str(file))
+        document = strict_yaml.parse(read_text(file), str(file))
         values = {} if document.value is None else document.value
         if not isinstance(values, dict):
             raise ConfigError(f"{file}: must hold settings such as memory_mb: 1769, got {type(values).__name__}")

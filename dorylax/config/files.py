@@ -15,6 +15,7 @@ from dorylax.config.schema import REFERENCES, SECTIONS
 from dorylax.runs.directory import RunDirectory
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.text_file import read_text
 from dorylax.user_code.references import is_reference
 from dorylax.user_code.trust import FolderCode
 
@@ -47,6 +48,7 @@ def overrides_from_file(path: Path, *, trust: bool = False, overridden: Collecti
     Raises:
         ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
         UntrustedCodeError: it is a run's, names code, and is not trusted.
+        OSError: the machine fails to read it.
     """
     run = _run_of(path)
     files = {} if run is None else {place: noted["file"] for place, noted in run.user_code.items()}
@@ -60,16 +62,6 @@ def _run_of(path: Path) -> RunDirectory | None:
     run = RunDirectory(path.parent)
     others = (run.environment_path, run.metrics_path, run.checkpoints_path)
     return run if path.name == run.config_path.name and any(other.exists() for other in others) else None
-
-
-def read_text(path: Path) -> str:
-    """The text of a configuration file, or a ConfigError that says why there is none."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not a text file in UTF-8") from None
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
 
 
 def overrides_from_yaml(

@@ -18,6 +18,7 @@ from dorylax.cost.variation import Variation
 from dorylax.near_matches import did_you_mean
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError
+from dorylax.settings.text_file import read_text
 from dorylax.settings.words import TYPE_WORDS
 
 Part = TypeVar("Part", Cluster, Function, Instance, Variation)
@@ -33,6 +34,7 @@ def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     Raises:
         ClusterError: no such cluster; or a file that is unreadable, has an unknown or missing key, or a value out of range:
             names file, line and key.
+        OSError: the machine fails to read the file.
     """
     given = os.fspath(name_or_path)
     if given in (known := clusters()):
@@ -46,9 +48,7 @@ def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
 
 def _read(path: Path) -> Cluster:
     try:
-        document = strict_yaml.parse(path.read_text(encoding="utf-8"), path.name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ClusterError("", f"the cluster description {path} cannot be read: {error}") from None
+        document = strict_yaml.parse(read_text(path), path.name)
     except ConfigError as error:
         raise ClusterError("", str(error)) from None
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import os
 import re
 import shlex
 import textwrap
@@ -325,6 +327,7 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
         ),
         (("lock", "a", "--python", "2.7"), "--python must be a version such as 3.12, got '2.7'"),
         (("status", "--region", "europe"), "region must be one of AWS, as in us-east-1, got 'europe'"),
+        (("status", "--config", "none.yaml"), "cannot read none.yaml: No such file or directory"),
         (("deploy", "--dry-run"), "no AWS region is set: give --region, or set AWS_REGION"),
         (("deplyo",), "no such command 'deplyo': did you mean deploy?"),
         (("image", "--root", "a", "--context", "b"), "--context and --root exclude each other"),
@@ -417,6 +420,9 @@ def test_a_lock(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         found = [{"metadata": {"name": n, "version": v}, "download_info": archive} for n, _, v in pins]
         return json.dumps({"install": found}).encode()
 
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     monkeypatch.setattr("dorylax.serverless.deploy.image.lock._ask_pip", ask)
     file = tmp_path / "wheels.txt"
     code, out, err = dorylax("aws", "lock", str(file), "--python", "3.11", "--python", "3.12")
@@ -425,6 +431,11 @@ def test_a_lock(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     code, out, _ = dorylax("aws", "image", "--lock", str(file), "--context", str(tmp_path / "a"), "--base", BASE)
     assert code == 0
     assert f"--hash=sha256:{4:064x}" in (tmp_path / "a" / "requirements.txt").read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        code, _, err = dorylax("aws", "lock", str(file), "--python", "3.11")
+    assert (code, err) == (1, f"error: {file}: No space left on device\n")
+    assert file.read_text().count("\n") > 1, "the old one stays"
     file.write_text("jax==1.0\n")
     code, _, err = dorylax("aws", "image", "--lock", str(file), "--context", str(tmp_path / "b"))
     assert (code, err) == (2, f"error: {file}:1: must be NAME==VERSION --hash=sha256:…, got 'jax==1.0'\n")

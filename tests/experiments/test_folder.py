@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dorylax import folder_lock
 from dorylax.config import ConfigError
 from dorylax.experiments.folder import check_folder, locked, read_study, write_sweep
 from dorylax.experiments.runner import fail
@@ -60,16 +61,6 @@ def test_a_folder_that_is_locked_is_made_and_stays_if_anything_comes_into_it(tmp
     assert folder.is_dir()
 
 
-def test_a_full_disk_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(folder_lock, "locked", full)
-    with pytest.raises(OSError, match="No space left on device") as caught, locked(tmp_path):
-        pass
-    assert caught.value.filename == str(tmp_path)
-
-
 def test_what_a_disk_has_left_half_written_is_cleared(tmp_path: Path) -> None:
     ours = [f".{name}.0123abcd" for name in ("results.csv", "results.json", "sweep.json", "timings.csv")]
     kept = {".mine.0123abcd", "results.csv", "errors", "errors/gcn-s0.txt"}
@@ -93,7 +84,8 @@ def test_what_was_selected_is_selected_again(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_no_sweep(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "none"):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path, tmp_path / "none", tmp_path / "file"):
         with pytest.raises(ConfigError) as caught:
             read_study(folder)
         assert str(caught.value) == (
@@ -110,6 +102,23 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
         read_study(tmp_path)
     assert str(caught.value).startswith(f"{path} is damaged (")
     assert str(caught.value).endswith("which writes it anew")
+
+
+def test_a_disk_that_fails_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or another sweep's tables would be written over."""
+    write_sweep(tmp_path, _sweep("other"), [])
+
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", fail)
+        for read_it in (lambda: check_folder(tmp_path, _sweep()), lambda: read_study(tmp_path)):
+            with pytest.raises(OSError, match="Input/output error") as caught:
+                read_it()
+            assert caught.value.filename == str(tmp_path / "sweep.json")
+    with pytest.raises(ConfigError, match="is the folder of sweep other, not of s"):
+        check_folder(tmp_path, _sweep())
 
 
 def test_a_flipped_bit_is_damage_or_changes_nothing(tmp_path: Path) -> None:

@@ -103,6 +103,18 @@ def test_a_process_that_dies_takes_its_run_along_and_nothing_else(tmp_path: Path
     assert inspect(tmp_path, runs[1]).error == message
 
 
+def test_a_failure_that_cannot_be_recorded_ends_the_sweep_in_one_error(
+    tmp_path: Path, others: set[int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As in one process; the process that ran it says nothing itself."""
+    for name in ("runs", "errors"):  # where folders should be
+        (tmp_path / name).touch()
+    with pytest.raises(FileExistsError) as caught:
+        list(execute_side_by_side(_runs(1, 2), tmp_path, 1, _Watcher(lambda _: None)))
+    assert caught.value.filename == str(tmp_path / "errors")
+    assert capfd.readouterr().err == ""
+
+
 def test_processes_that_die_while_they_start(tmp_path: Path, others: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     assert children() == others
     monkeypatch.setattr(multiprocessing.spawn, "_python_exe", b"/bin/false")

@@ -184,7 +184,7 @@ def test_a_failed_run_is_recorded_and_the_others_go_on(
     # The next start tries it again.
     assert _sweep(sweep, out) == 0
     assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
-    assert not list((out / "errors").iterdir())
+    assert not (out / "errors").exists()
 
 
 def test_each_data_set_is_loaded_once(sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.experiments.runner import DataCache, directory, error_file, inspect, run_one
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import DataCache, clear_errors, directory, error_file, fail, inspect, run_one
 from dorylax.experiments.sweep_file import read
 from dorylax.machine import Limit
-from dorylax.runs.directory import RunDirectory
+from dorylax.runs.directory import RunDirectory, RunDirectoryAccessError
 from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import EpochRecord
 from dorylax.trainer.footprint import of_config
@@ -57,3 +58,33 @@ def test_a_run_that_does_not_fit_fails_before_its_data_are_loaded(
     for _ in range(2):
         assert run_one(runs["tiny"], tmp_path, Silent(), cache).status == "done"
     assert checked == ["friendster", "tiny"], "what is loaded already is not counted again"
+
+
+def test_a_run_that_cannot_be_read_after_it_is_done_says_why_where_errors_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = read("base: {train.epochs: 1, model.name: mlp}\ngrid: {data.size: [tiny]}\n", "s.yaml", "s").runs
+
+    def full(_: RunDirectory) -> None:
+        raise RunDirectoryAccessError("summary.json cannot be read: Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "summary", property(full))
+        outcome = run_one(run, tmp_path, Silent(), DataCache())
+    assert (outcome.status, outcome.error) == ("failed", "summary.json cannot be read: Too many open files")
+    assert error_file(tmp_path, run).read_text("utf-8") == outcome.error
+    (done,) = [inspect(tmp_path, run)]
+    assert done.status == "done"
+    clear_errors(tmp_path, [done])
+    assert not (tmp_path / "errors").exists()
+
+
+def test_only_errors_of_runs_that_are_done_are_cleared(tmp_path: Path) -> None:
+    first, second = read("grid: {data.size: [tiny, large]}\n", "s.yaml", "s").runs
+    clear_errors(tmp_path, [])
+    for run in (first, second):
+        fail(tmp_path, run, "x")
+    error_file(tmp_path, second).write_bytes(b"\xff")
+    assert inspect(tmp_path, second).error == "\ufffd", "damage is no traceback"
+    clear_errors(tmp_path, [RunOutcome(first, "done"), RunOutcome(second, "failed", error="x")])
+    assert list((tmp_path / "errors").iterdir()) == [error_file(tmp_path, second)]

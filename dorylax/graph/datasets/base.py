@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -20,6 +21,17 @@ from dorylax.near_matches import close
 
 class DatasetError(DorylaxError, ValueError):
     """A data set cannot be had: unknown name or option; a file that is missing, damaged or not what it should be."""
+
+
+@final
+class DownloadError(DatasetError):
+    """The network does not give a file; another try may do.
+
+    Attributes:
+        user_error: see `dorylax.terminal.failures.explain`.
+    """
+
+    user_error: ClassVar[bool] = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ the modules of the formats.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import http.client
@@ -16,17 +17,23 @@ import re
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import final
 
-from dorylax.durable import move_file, write_file
+from dorylax.durable import move_file, named, write_file
 from dorylax.folder_lock import locked
 from dorylax.graph.cache import cache_directory
-from dorylax.graph.datasets.base import DatasetError, Source
+from dorylax.graph.datasets.base import DatasetError, DownloadError, Source
 
 _LOG = logging.getLogger(__name__)
 _TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 20
+
+
+@final
+class _NetworkError(Exception):
+    """What the network did, as words."""
 
 
 def is_cached(sources: Sequence[Source]) -> bool:
@@ -48,8 +55,10 @@ def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
         UserWarning: another process downloads to the same folder, and is waited for; names it.
 
     Raises:
-        DatasetError: a file can neither be found nor downloaded (the message lists every missing file, its address, its
-            SHA-256 and the directory to put it in), or its SHA-256 is wrong (the file has then been deleted).
+        DownloadError: a file can neither be found nor downloaded; the message lists every missing file, its address, its
+            SHA-256 and the directory to put it in.
+        DatasetError: its SHA-256 is wrong; the file has then been deleted.
+        OSError: the cache's disk refuses; names the file. What has arrived is kept, and the next call continues.
     """
     cache = cache_directory()
     for source in sources:
@@ -59,8 +68,8 @@ def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
                 with locked(file.parent, waiting=functools.partial(_tell, file.parent)):
                     if not file.is_file():  # now: another process may have fetched it
                         _download(source, file)
-        except (OSError, http.client.HTTPException) as error:
-            raise DatasetError(_how_to_get(name, sources, cache, source, error)) from error
+        except _NetworkError as error:
+            raise DownloadError(_how_to_get(name, sources, cache, source, error)) from error
         _verify(file, source, file)
     return {Path(source.path).name: cache / source.path for source in sources}
 
@@ -79,7 +88,7 @@ def _download(source: Source, file: Path) -> None:
         try:
             _transfer(source.url, part, have)
             break
-        except (ConnectionError, TimeoutError, http.client.HTTPException) as error:
+        except _NetworkError as error:
             failure = error
     else:
         raise failure
@@ -99,36 +108,49 @@ def _transfer(url: str, part: Path, have: int) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "dorylax", "Accept-Encoding": "identity"})
     if have:
         request.add_header("Range", f"bytes={have}-")
-    try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT)
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-            # Nothing is left to send: `part` is whole, or it is not this file and fails its check.
-            return
-        raise
-    except urllib.error.URLError as error:
-        raise error.reason if isinstance(error.reason, OSError) else error from error
+    with _network():
+        try:
+            response = urllib.request.urlopen(request, timeout=_TIMEOUT)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+                # Nothing is left to send: `part` is whole, or it is not this file and fails its check.
+                return
+            raise
     with response:
         resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
         expected = response.headers.get("Content-Length")
         size = "of unknown size" if expected is None else f"{int(expected):,} bytes"
         _LOG.info("downloading %s, %s%s", url, size, f", continuing at byte {have:,}" if resumed else "")
         received = tenths = 0
-        with part.open("ab" if resumed else "wb") as out:
-            while chunk := response.read(_CHUNK):
+        with named(part), part.open("ab" if resumed else "wb") as out:
+            while chunk := _read(response):
                 out.write(chunk)
                 received += len(chunk)
                 if expected is not None and (done := 10 * received // max(int(expected), 1)) > tenths:
                     tenths = done
                     _LOG.info("%s: %d %% of %s", part.stem, 10 * tenths, size)
     if expected is not None and received < int(expected):
-        raise ConnectionError(f"the connection ended after {received} of {expected} bytes")
+        raise _NetworkError(f"the connection ended after {received} of {expected} bytes")
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    with _network():
+        return response.read(_CHUNK)
+
+
+@contextlib.contextmanager
+def _network() -> Iterator[None]:
+    """Tells errors of the network from those of the disk, which are OSErrors, too."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        raise _NetworkError(error.reason if type(error) is urllib.error.URLError else error) from error
 
 
 def _verify(file: Path, source: Source, final: Path) -> None:
     """Compares SHA-256; records it where none is known. Deletes what is wrong."""
-    with file.open("rb") as stream:
+    with named(file), file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     record = final.with_name(final.name + ".sha256")
     expected = source.sha256 or (record.read_text("ascii", "replace").strip() if record.is_file() else None)
@@ -150,7 +172,7 @@ def _verify(file: Path, source: Source, final: Path) -> None:
 
 
 def _how_to_get(name: str, sources: Sequence[Source], cache: Path, failed: Source, error: Exception) -> str:
-    missing = [source for source in sources if not (cache / source.path).is_file()]
+    missing = [source for source in sources if source is failed or not (cache / source.path).is_file()]
     lines = [
         f"data set {name!r} is not cached and {failed.url} could not be downloaded ({error}). Run again to continue, "
         f"or put {'this file' if len(missing) == 1 else f'these {len(missing)} files'} in place:"

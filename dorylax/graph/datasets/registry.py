@@ -44,6 +44,7 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, verify: bool
     Raises:
         DatasetError: unknown name or option, or the data set cannot be had; the message says what to do.
         GraphError: the arrays do not make a data set.
+        OSError: the machine fails to read or keep its files.
     """
     name = fspath(name_or_path)
     if name == communities.NAME:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import queue
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,7 +16,8 @@ import pytest
 
 from dorylax import folder_lock
 from dorylax.graph.datasets import DatasetError, download
-from dorylax.graph.datasets.base import Source
+from dorylax.graph.datasets.base import DownloadError, Source
+from dorylax.terminal.failures import explain
 
 BODY = bytes(range(256)) * 40
 """What the server has to give: 10,240 bytes."""
@@ -164,6 +166,9 @@ def test_offline_the_error_says_what_to_put_where(server: Any, cache: Path) -> N
     assert f"{cache}/family/b.bin  from {nowhere}/b.bin  (SHA-256 {here.sha256})" in message
     assert f"{cache}/family/c.bin  from {nowhere}/c.bin  (no SHA-256 published)" in message
     assert "DORYLAX_DATA" in message
+    explained = explain(caught.value)
+    assert explained is not None
+    assert explained.code == 1  # nothing was typed wrongly
 
 
 def test_an_answer_that_is_not_the_file(server: Any, cache: Path) -> None:
@@ -195,8 +200,9 @@ def test_a_full_disk_keeps_the_part(server: Any, cache: Path, monkeypatch: pytes
         patch.setattr(
             Path, "open", lambda self, mode="r": Full(opened(self, mode)) if "b" in mode else opened(self, mode)
         )
-        with pytest.raises(DatasetError, match="No space left on device"):
+        with pytest.raises(OSError, match="No space left on device") as caught:
             fetch(source(server))
+    assert caught.value.filename == str(cache / "family" / "a.bin.part")
     assert (cache / "family" / "a.bin.part").read_bytes() == BODY[:100]
     assert fetch(source(server))["a.bin"].read_bytes() == BODY
     assert server.requests[-1] == ("/a.bin", "bytes=100-")
@@ -207,11 +213,51 @@ def test_a_full_disk_leaves_no_half_record(server: Any, cache: Path, monkeypatch
     unknown = source(server, known=False)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", _full)
-        patch.setattr(Path, "write_text", lambda path, text, *_: (path.touch(), _full()))
-        with pytest.raises(DatasetError, match="No space left on device"):
+        with pytest.raises(OSError, match="No space left on device") as caught:
             fetch(unknown)
+    assert caught.value.filename == str(cache / "family")
     assert not (cache / "family" / "a.bin.sha256").exists()
     assert fetch(unknown)["a.bin"].read_bytes() == BODY
+
+
+def test_a_disk_that_fails_is_not_the_network(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told to put files in place, and nothing is asked for again."""
+    wanted = source(server)
+    number = errno.EIO
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", _fails(number))
+        with pytest.raises(OSError, match="Input/output error") as caught:
+            fetch(wanted)
+    assert explain(caught.value) == (f"{cache / 'family' / 'a.bin'}: Input/output error", 1)
+    assert len(server.requests) == 1
+    fetch(wanted)
+    with monkeypatch.context() as patch:
+        patch.setattr(hashlib, "file_digest", _fails(number))
+        with pytest.raises(OSError, match="Input/output error") as caught:
+            fetch(wanted)
+    assert explain(caught.value) == (f"{cache / 'family' / 'a.bin'}: Input/output error", 1)
+
+
+def test_a_file_that_another_process_puts_there_after_all(
+    server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = source(server)
+    file = cache / wanted.path
+
+    def cut(*_: object) -> None:
+        file.write_bytes(BODY)
+        raise download._NetworkError("cut")
+
+    monkeypatch.setattr(download, "_transfer", cut)
+    with pytest.raises(DownloadError, match=r"could not be downloaded \(cut\).*put this file in place"):
+        fetch(wanted)
+
+
+def _fails(number: int) -> Callable[..., NoReturn]:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 def _full(*_: object) -> NoReturn:
