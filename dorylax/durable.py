@@ -78,6 +78,9 @@ def write_json(path: Path, fields: Mapping[str, Any]) -> None:
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
     """Writes a folder, in place of one that may be there.
 
+    Replacing takes two renames. Between them there is neither folder under the name, and a process that is killed there
+    leaves the old one in its leftover, as `old`.
+
     Args:
         path: of the folder; the one that it lies in must be there.
         fill: writes the files into a new empty folder.
