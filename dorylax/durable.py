@@ -32,8 +32,7 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         # That of `path` always: a process that was killed may have made it, and not come to this.
         for one in (path, *made):
-            with contextlib.suppress(PermissionError):  # one may make folders where one may not look
-                _sync(one.parent)
+            _sync(one.parent)
 
 
 def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
@@ -78,6 +77,9 @@ def write_json(path: Path, fields: Mapping[str, Any]) -> None:
 
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
     """Writes a folder, in place of one that may be there.
+
+    Replacing takes two renames. Between them there is neither folder under the name, and a process that is killed there
+    leaves the old one in its leftover, as `old`.
 
     Args:
         path: of the folder; the one that it lies in must be there.
@@ -190,12 +192,17 @@ def _beside(path: Path) -> Path:
 
 
 def _sync(path: Path) -> None:
-    """Puts a file's content, or the names in a folder, on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Puts a file's content, or the names in a folder, on disk; the names where the system lets us."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        # One may write into folders where one may not look, and some file systems sync no folders (squashfs, some of FUSE).
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL) or not path.is_dir():
+            raise
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ LOCK = ".lock"
 """The file's name."""
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_LONGEST = 1 << 12  # bytes of what a holder says
 
 
 @final
@@ -114,7 +115,8 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
             except FileNotFoundError:
                 current = False
             if current:
-                file.truncate(0)
+                file.seek(0)  # past what the holder said, if it was waited for
+                file.truncate()
                 yield file
                 return
             # Removed by a holder that has just let go: whoever comes now makes a new one.
@@ -128,9 +130,6 @@ def _closed_quietly(file: BinaryIO) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             file.close()
-
-
-_LONGEST = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
 """What a terminal sends to all its processes."""
+_SAFE_PATH = "PYTHONSAFEPATH"
 _GRACE_SECONDS = 60.0
 """For a run that was asked to stop: it finishes its epoch and writes a checkpoint."""
 
@@ -142,7 +143,7 @@ class _Pool:
             idle.connection.close()
         worker = next((one for one in self._workers if one.run is None), None)
         if worker is None:
-            with _signals_put_off():
+            with _safe_path(), _signals_put_off():
                 worker = _Worker(self._folder, self._options)
                 self._workers.append(worker)
         worker.run = run
@@ -180,6 +181,24 @@ def _death(code: int | None) -> str:
         hint = ", as the system does where memory is short: try fewer --jobs" if name == "SIGKILL" else ""
         return f"the process that ran it was killed by {name}{hint}"
     return f"the process that ran it ended with exit code {code}"
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Processes that are started in it look for no module in the working directory, which may be a stranger's.
+
+    They begin with `python -c`, for which it would come before Python's own library. `multiprocessing` then gives them this
+    process's path.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -203,6 +204,34 @@ def test_a_folder_is_made_where_one_may_not_look(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(durable.os, "open", forbidden)
     make_folder(tmp_path / "a")
     assert (tmp_path / "a").is_dir()
+
+
+@pytest.mark.parametrize("call", ["open", "fsync"])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EINVAL])
+def test_where_the_system_syncs_no_folder_files_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    """As where one may write and not look, or on squashfs."""
+    files: list[Path | int] = []
+    real = getattr(os, call)
+
+    def not_folders(what: Path | int, *args: int) -> object:
+        if os.path.isdir(what):
+            raise OSError(number, os.strerror(number))
+        files.append(what)
+        return real(what, *args)
+
+    monkeypatch.setattr(durable.os, call, not_folders)
+    make_folder(tmp_path / "a")
+    write_file(tmp_path / "a" / "b", "new")
+    write_folder(tmp_path / "c", two_files)
+    remove_file(tmp_path / "a" / "b")
+    assert not list((tmp_path / "a").iterdir())
+    assert len(list((tmp_path / "c").iterdir())) == 2
+    assert files
+    monkeypatch.setattr(durable.os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space left on device"):
+        sync_file(tmp_path / "c" / "a")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -13,18 +13,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, NamedTuple, final
+
+from dorylax.machine import cores
 
 MEMBER = "checksums.json"
 BLOCK = 1 << 22
 """Bytes of a block; the last one may be shorter."""
 
 _FORMAT, _VERSION, _HASH = "dorylax-checksums", 1, "crc32"
-_MOST_THREADS = 8  # reading takes turns, and is about that much faster than a CRC-32
+_MOST_THREADS = 8  # as many CRC-32 as memory, or a fast disk, has bytes for
 
 
 class Checksums(NamedTuple):
@@ -126,8 +127,8 @@ def wrong_blocks(stream: BinaryIO, first: int, sums: Checksums) -> list[int]:
     Raises:
         OSError: the file cannot be read.
     """
-    threads = min(os.cpu_count() or 1, _MOST_THREADS, len(sums.blocks))
-    turn = threading.Lock()
+    threads = min(cores(), _MOST_THREADS, len(sums.blocks))
+    descriptor = stream.fileno()
 
     def wrong(thread: int) -> list[int]:
         buffer = memoryview(bytearray(min(BLOCK, sums.block_bytes)))
@@ -137,8 +138,7 @@ def wrong_blocks(stream: BinaryIO, first: int, sums: Checksums) -> list[int]:
             crc = 0
             for at in range(begin, end, BLOCK):
                 part = buffer[: end - at]
-                with turn:
-                    read = _read(stream, first + at, part)
+                read = _read(descriptor, first + at, part)
                 crc = zlib.crc32(part[:read], crc)
             if crc != sums.blocks[block]:
                 found.append(block)
@@ -148,11 +148,10 @@ def wrong_blocks(stream: BinaryIO, first: int, sums: Checksums) -> list[int]:
         return sorted(block for found in pool.map(wrong, range(threads)) for block in found)
 
 
-def _read(stream: BinaryIO, first: int, part: memoryview) -> int:
-    """Fills `part`; returns how much there was."""
-    stream.seek(first)
+def _read(descriptor: int, first: int, part: memoryview) -> int:
+    """Fills `part` without moving the file's position; returns how much there was."""
     read = 0
-    while read < len(part) and (more := stream.readinto(part[read:])):  # type: ignore[attr-defined]
+    while read < len(part) and (more := os.preadv(descriptor, [part[read:]], first + read)):
         read += more
     return read
 

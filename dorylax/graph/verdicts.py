@@ -76,7 +76,8 @@ def remember(state: State, what: str, begun: float, path: str | os.PathLike[str]
         begun: when reading began, in seconds since 1970.
         path: of the file, for people who look.
     """
-    if begun - max(state.modified, state.changed) / 1e9 < _GRAIN:
+    since_modified, since_changed = begun - state.modified / 1e9, begun - state.changed / 1e9
+    if since_changed < _GRAIN or 0 <= since_modified < _GRAIN:  # `touch` can set the former to any time to come
         return
     try:
         file = _file(state, what)

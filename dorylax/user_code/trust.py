@@ -101,10 +101,10 @@ def _described(file: Path | None) -> str:
 
 def _module_file(name: str) -> Path | None:
     """Where a module is, without importing the packages that it is in, as `importlib.util.find_spec` would."""
-    parts, path, spec = name.split("."), None, None
-    for end in range(1, len(parts) + 1):
-        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:end]), path)
-        if spec is None:
+    parts = name.split(".")
+    spec = importlib.machinery.PathFinder.find_spec(parts[0])
+    for end in range(2, len(parts) + 1):
+        if spec is None or spec.submodule_search_locations is None:  # there is no such package
             return None
-        path = spec.submodule_search_locations
+        spec = importlib.machinery.PathFinder.find_spec(".".join(parts[:end]), spec.submodule_search_locations)
     return None if spec is None or not spec.has_location or spec.origin is None else Path(spec.origin)

@@ -51,6 +51,6 @@ def _places() -> list[str]:
         places.append(tempfile.gettempdir())
     except OSError:  # none of TMPDIR and the usual ones can be written
         places.append(os.environ.get("TMPDIR", "/tmp"))
-    if (runtime := os.environ.get("XDG_RUNTIME_DIR")) is not None:
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):  # empty is as good as not set
         places.append(runtime)
     return list(dict.fromkeys([*places, *_SHORT]))

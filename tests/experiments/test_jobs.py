@@ -124,6 +124,20 @@ def test_processes_that_die_while_they_start(tmp_path: Path, others: set[int], m
     assert {outcome.error for outcome in outcomes} == {"the process that ran it ended with exit code 1"}
 
 
+def test_processes_find_no_module_in_the_working_directory(
+    tmp_path: Path, others: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "multiprocessing.py").write_text("import pathlib\n\npathlib.Path(__file__).with_name('ran').touch()\n")
+    monkeypatch.chdir(theirs)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    (outcome,) = execute_side_by_side(_runs(1), tmp_path / "runs", 1, _Watcher(lambda _: None))
+    assert outcome.status == "done"
+    assert not (theirs / "ran").exists()
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_a_process_that_does_not_stop_is_made_to(
     tmp_path: Path, others: set[int], monkeypatch: pytest.MonkeyPatch, *, again: bool

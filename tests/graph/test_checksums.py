@@ -55,7 +55,7 @@ def test_what_is_written_is_right_in_pieces_of_any_size(size: int, step: int, wr
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_each_wrong_block_is_named(threads: int, wrong: Wrong, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: threads)
+    monkeypatch.setattr(checksums, "cores", lambda: threads)
     content = bytearray(np.random.default_rng(0).bytes(1000))
     sums = _sums(bytes(content))
     for block in (0, 7, 15):

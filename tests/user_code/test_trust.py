@@ -65,7 +65,10 @@ def test_a_module_is_refused_without_importing_its_package(there: Path) -> None:
     assert f"would import the module '{name}', '{file}' (SHA-256 {_sha256(file)})" in str(caught.value)
     assert not list(there.rglob("*.ran"))
     assert "some_package_of_a_stranger" not in sys.modules
-    for without in ("no_such_package_at_all.inner", "some_package_of_a_stranger.none", "sys"):
+    (there / "some_module.py").touch()
+    (there / "below.py").touch()  # is not in the module, which is no package
+    nothing = ("no_such_package_at_all.inner", "some_package_of_a_stranger.none", "some_module.below", "sys")
+    for without in nothing:
         with pytest.raises(UntrustedCodeError, match=f"the module '{without}', of which no file is found"):
             _code(f"{without}:make").check()
     assert _code(f"{name}:make", trusted=True).located(f"{name}:make") == f"{name}:make"

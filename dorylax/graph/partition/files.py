@@ -40,8 +40,11 @@ def check_free(folder: Path) -> None:
     """Passes where a partition may be saved.
 
     Raises:
-        PartitionError: there is a file at the path, or a folder that holds anything but a saved partition.
+        PartitionError: there is a file at the path, or a folder that holds anything but a saved partition, or it is the
+            current one, which would be another when it is replaced.
     """
+    if folder.resolve() == Path.cwd():
+        raise PartitionError(f"{folder} is the current folder: choose a new folder for the partition")
     try:
         names = {path.name for path in folder.iterdir()}
     except FileNotFoundError:  # asked once: another process may just be replacing it

@@ -64,6 +64,13 @@ def test_anything_else_is_not_overwritten(saved: Path, tmp_path: Path) -> None:
     assert Partition.load(saved).num_parts == 3
 
 
+def test_the_current_folder_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path(), tmp_path):
+        with pytest.raises(PartitionError, match="is the current folder: choose a new folder for the partition"):
+            files.check_free(folder)
+
+
 def test_a_write_that_fails_changes_nothing(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")

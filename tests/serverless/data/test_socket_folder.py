@@ -68,6 +68,14 @@ def test_the_users_runtime_folder_comes_first(
     next(short.iterdir()).rmdir()
 
 
+def test_a_runtime_folder_without_a_name_is_none(short: Path, long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    monkeypatch.chdir("/tmp")
+    folder = make_socket_folder()
+    folder.rmdir()
+    assert folder.parent == short
+
+
 def test_no_place_at_all_is_one_line(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(socket_folder, "_SHORT", (str(long / "none"),))
