@@ -31,6 +31,18 @@ class Limit(NamedTuple):
     bytes: int
     source: str
 
+    @property
+    def owner(self) -> str:
+        """Who has so much, in a message."""
+        return _OWNERS[self.source]
+
+
+_OWNERS = {
+    "machine": "this machine",
+    "cgroup": "the control group of this process",
+    "address space": "the address space of this process (ulimit -v)",
+}
+
 
 def cores() -> int:
     """Cores that this process may use."""

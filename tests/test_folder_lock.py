@@ -59,7 +59,9 @@ def test_a_killed_process_locks_nobody_out(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=30)
     assert (tmp_path / LOCK).is_file()
-    with locked(tmp_path):
+    with (tmp_path / LOCK).open("ab") as left:
+        left.write(b"}" * 100)  # on a host with a longer name
+    with locked(tmp_path), pytest.raises(FolderHeldError, match="is held by this process"), locked(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -147,6 +149,15 @@ def test_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         locked(tmp_path),
     ):
         assert (tmp_path / LOCK).is_file()
+
+
+def test_a_lock_that_fails_for_another_reason_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: object, operation: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(OSError, match="Input/output error"), locked(tmp_path):
+        pass
 
 
 def test_folders_that_could_not_all_be_made_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,16 @@ def test_users_limits_bind_root_of_a_container_of_another_user(
     assert limit.thread_limit(root) is None
 
 
+def test_the_lower_limit_of_threads_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    root = _processes(tmp_path, (1000, 7))
+    (root / "proc/11/status").mkdir(parents=True)  # that of a process that has just ended cannot be read
+    _machine(root, "0::/\n", {"sys/fs/cgroup/pids.max": "50", "sys/fs/cgroup/pids.current": "30"})
+    for allowed, expected in ((30, (20, "cgroup")), (20, (13, "user"))):
+        _limited(monkeypatch, nproc=allowed)
+        assert limit.thread_limit(root) == expected
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_threads_left_to_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
     _limited(monkeypatch)

@@ -32,7 +32,7 @@ MEMORY = 2 << 30
 """Bytes of address space that a reader may take, beyond what is there when it begins."""
 
 _LONGEST = 1 << 14  # bytes of an input
-_LONGEST_KEPT, _MOST_KEPT = 1 << 10, 40  # of the corpus: bytes of an input, inputs of a reader
+_LONGEST_KEPT, _MOST_KEPT = 1 << 12, 40  # of the corpus: bytes of an input, inputs of a reader
 
 
 class HangError(Exception):
@@ -102,9 +102,13 @@ def changed(content: bytes, others: Sequence[bytes], rng: random.Random) -> byte
 
 
 def pack(corpus: Path, file: Path) -> None:
-    """Writes the shortest inputs of a folder into a file, a line of base64 each, that is kept with the source."""
+    """Writes some inputs of a folder into a file, a line of base64 each, that is kept with the source.
+
+    They are of all lengths: the shortest are mostly those that a reader refuses first.
+    """
     inputs = sorted((path.read_bytes() for path in corpus.iterdir() if not path.name.startswith("seed-")), key=len)
-    kept = [each for each in inputs if len(each) <= _LONGEST_KEPT][:_MOST_KEPT]
+    short = [each for each in inputs if each and len(each) <= _LONGEST_KEPT]
+    kept = short[:: -(-len(short) // _MOST_KEPT) or 1]
     file.write_text("".join(base64.b64encode(each).decode() + "\n" for each in kept), encoding="ascii")
 
 
@@ -115,7 +119,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pack", type=Path, help="write the shortest inputs that covered something new into a file")
+    parser.add_argument("--pack", type=Path, help="write some inputs that covered something new into a file")
     parser.add_argument("--unguided", action="store_true", help="without atheris, even if it is there")
     arguments = parser.parse_args()
     guided = not arguments.unguided and importlib.util.find_spec("atheris") is not None

@@ -25,7 +25,7 @@ import numpy as np
 
 from harness import zip_bombs
 from harness.damage import KINDS, damaged, flip
-from harness.reader import Outcome, Reader
+from harness.reading_process import Outcome, ReadingProcess
 from harness.zip_bombs import BZIP2, DEFLATED, LZMA, Member, array, deflated_zeros, header
 from hostile.base import Line
 
@@ -61,7 +61,7 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     os.environ["DORYLAX_CACHE"] = str(folder / "cache")
     os.environ.pop("DORYLAX_DATA", None)
     draw = random.Random(19)
-    with Reader() as reader:
+    with ReadingProcess() as reader:
         for case in _cases(folder):
             yield from _damaged(reader, case, draw, tiny=tiny)
         yield _remembered(reader, folder, 1 if tiny else 40, draw)
@@ -111,7 +111,7 @@ def _cases(folder: Path) -> Iterator[Case]:
     yield Case("kept data set", folder / "cache" / "parsed-1" / "reddit.npz", load_kept, plain, 120)
 
 
-def _damaged(reader: Reader, case: Case, draw: random.Random, *, tiny: bool) -> Iterator[Line]:
+def _damaged(reader: ReadingProcess, case: Case, draw: random.Random, *, tiny: bool) -> Iterator[Line]:
     expected = reader.read(case.load, case.source)
     if expected.kind != "value":
         raise RuntimeError(f"{case.name}: {expected.text}")
@@ -126,7 +126,7 @@ def _damaged(reader: Reader, case: Case, draw: random.Random, *, tiny: bool) -> 
         yield _line(f"{case.name}: {kind}", outcomes, expected.text)
 
 
-def _remembered(reader: Reader, folder: Path, rounds: int, draw: random.Random) -> Line:
+def _remembered(reader: ReadingProcess, folder: Path, rounds: int, draw: random.Random) -> Line:
     """Files that were checked, and change afterwards under their old times."""
     whole = (folder / "mapped.npz").read_bytes()
     with zipfile.ZipFile(folder / "mapped.npz") as archive:
@@ -150,7 +150,7 @@ def _remembered(reader: Reader, folder: Path, rounds: int, draw: random.Random) 
     return _line("mapped npz, checked before: a flipped bit under the old times", outcomes, expected.text)
 
 
-def _made_up(reader: Reader, folder: Path) -> Iterator[Line]:
+def _made_up(reader: ReadingProcess, folder: Path) -> Iterator[Line]:
     """Files that no program writes by accident: nothing but a refusal counts."""
     bombs, path = [], folder / "bomb.npz"
     for members in _bombs():

@@ -1,7 +1,7 @@
 """Fuzzed bytes for everything that reads what came from elsewhere: it raises our errors alone, and mistakes nothing.
 
 Coverage-guided where atheris is installed (`pip install ".[fuzz]"`), each reader in a process of its own. `corpus/` has what
-earlier runs found worth beginning with.
+earlier runs found worth beginning with; a new reader gets its file there by `python -m harness.fuzz … --pack FILE`.
 """
 
 from __future__ import annotations
@@ -65,5 +65,5 @@ def unpack(name: str, folder: Path) -> None:
     """Writes the inputs that are kept of a reader into a folder, a file each."""
     folder.mkdir(parents=True)
     kept = CORPUS / f"{name}.txt"
-    for k, line in enumerate(kept.read_text(encoding="ascii").split() if kept.is_file() else ()):
+    for k, line in enumerate(kept.read_text(encoding="ascii").split()):
         (folder / f"kept-{k}").write_bytes(base64.b64decode(line))

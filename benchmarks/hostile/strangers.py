@@ -39,33 +39,12 @@ from dorylax.runs.digest import DIGEST, sealed
 from dorylax.trainer import Trainer
 from hostile.base import Line
 
-_MARK = "ran"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from support.own_code import MARK, MARKING_CODE
+
 _SECONDS = 300
 _TINY = 2
-_CODE = f"""\
-import pathlib
-
-pathlib.Path(__file__).with_name({_MARK!r}).touch()
-
-import jax.numpy as jnp
-import optax
-from flax import nnx
-from dorylax import ops
-
-
-class Own(nnx.Module):
-    def __init__(self, in_features, out_features, *, hidden_features=8, rngs):
-        self.first = nnx.Linear(in_features, hidden_features, rngs=rngs)
-        self.second = nnx.Linear(2 * hidden_features, out_features, rngs=rngs)
-
-    def __call__(self, graph, x):
-        h = nnx.relu(self.first(x))
-        return self.second(jnp.concatenate([h, ops.gather(graph, h, reduce="mean")], axis=-1))
-
-
-def lion(learning_rate, beta1=0.8):
-    return optax.lion(learning_rate, b1=beta1)
-"""
 _SWEEP = """\
 base: {model.name: "mine.py:Own", data.size: tiny, train.epochs: 1}
 grid: {optimizer.name: [adam, "mine.py:lion"]}
@@ -131,7 +110,7 @@ class _Strangers:
         self._folder, self._tiny, self._count = folder, tiny, 0
         self._made = folder / "made"
         self._made.mkdir()
-        (self._made / "mine.py").write_text(_CODE)
+        (self._made / "mine.py").write_text(MARKING_CODE)
         (self._made / "mine.yaml").write_text(_SWEEP)
         load("communities", size="tiny").save_npz(self._made / "data.npz")
         given = ("--model", "mine.py:Own", "--set", "optimizer.name=mine.py:lion", "--set", "data.size=tiny")
@@ -139,7 +118,7 @@ class _Strangers:
         with contextlib.chdir(self._made), silence[0], silence[1]:
             assert main(["train", *given, "--epochs", "1", "--out", "run"]) == 0
             assert run_sweep(["--sweep", "mine.yaml", "--out", "sweep", "--jobs", "1", "--no-report"]) == 0
-        (self._made / _MARK).unlink()
+        (self._made / MARK).unlink()
 
     def copy(self) -> Path:
         """One more, at a place where nothing has been executed yet."""
@@ -188,7 +167,7 @@ class _Strangers:
             change(copy)
             answer = attempt(copy)
             tried += 1
-            if (copy / _MARK).exists() != may:
+            if (copy / MARK).exists() != may:
                 lost += 1
                 print(f"    lost: {answer.text.strip() or fault}", file=sys.stderr)
             elif not answer.orderly:
@@ -320,7 +299,7 @@ def _without_options(copy: Path) -> None:
 
 
 def _pickle(copy: Path) -> bytes:
-    return pickle.dumps(_Pickled(copy / _MARK))
+    return pickle.dumps(_Pickled(copy / MARK))
 
 
 def _pickled_data(copy: Path) -> None:
@@ -330,7 +309,7 @@ def _pickled_data(copy: Path) -> None:
     with zipfile.ZipFile(copy / "data.npz", "w") as archive:
         for name in names:
             array = np.empty(1, object)
-            array[0] = _Pickled(copy / _MARK)
+            array[0] = _Pickled(copy / MARK)
             with archive.open(f"{name}.npy", "w") as stream:
                 np.lib.format.write_array(stream, array, allow_pickle=True)
 
@@ -400,7 +379,7 @@ def _yaml(strangers: _Strangers) -> Iterator[Act]:
     for name, words in wants:
 
         def act(copy: Path, name: str = name, words: str = words) -> Answer:
-            path, text = copy / name, f"model.name: {_YAML.format(mark=copy / _MARK)}\n"
+            path, text = copy / name, f"model.name: {_YAML.format(mark=copy / MARK)}\n"
             if name.endswith(".json"):
                 _rewrite(path, lambda sweep: json.dumps(json.loads(sweep) | {"text": text}))
             else:

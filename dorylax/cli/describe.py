@@ -8,21 +8,17 @@ from pathlib import Path
 
 import click
 
-from dorylax.cli.overrides import collect, config_option, trust_option
+from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
-from dorylax.terminal.options import no_verify_option
 
 
 @click.command()
-@click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
+@data_option
 @click.option("--model", metavar="NAME", help="As for `dorylax train`.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
-@config_option
-@trust_option
-@no_verify_option
+@configured
 @click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
 @click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Also draw the tasks.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

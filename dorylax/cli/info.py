@@ -10,23 +10,19 @@ import click
 from rich.table import Table
 
 from dorylax.cli.overrides import collect as overrides
-from dorylax.cli.overrides import config_option, trust_option
+from dorylax.cli.overrides import configured
 from dorylax.config import RunConfig
 from dorylax.machine import cores, physical_bytes
 from dorylax.memory.process_limits import check_process
 from dorylax.runs.environment import environment
 from dorylax.settings.errors import ConfigError
-from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json, print_table
 
 
 @click.command()
 @click.option("--data", metavar="NAME_OR_NPZ", help="Show how much memory training on this data takes instead.")
 @click.option("--model", metavar="NAME", help="As for `dorylax train`; with --data.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
-@config_option
-@trust_option
-@no_verify_option
+@configured
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def info(
     *,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -14,11 +14,32 @@ from dorylax.config.schema import KEYS
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.settings.words import type_words
+from dorylax.terminal.options import no_verify_option
 
-config_option = click.option(
-    "--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file."
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+data_option = click.option(
+    "--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz."
 )
 trust_option = click.option("--trust", is_flag=True, help="Let code run that the files of a run name.")
+
+_CONFIGURED = (
+    click.option(
+        "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable."
+    ),
+    click.option(
+        "--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file."
+    ),
+    trust_option,
+    no_verify_option,
+)
+
+
+def configured(command: Command) -> Command:
+    """Gives a command the options that any configuration comes from: `--set`, `--config`, `--trust`, `--no-verify`."""
+    for option in reversed(_CONFIGURED):
+        command = option(command)
+    return command
 
 
 def parse_value(key: str, text: str) -> Any:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from dorylax.cli.overrides import collect, config_option, trust_option
+from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
-from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -29,11 +28,8 @@ _NUMBER_BYTES = 4  # float32
 
 
 @click.command()
-@click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
-@config_option
-@trust_option
-@no_verify_option
+@data_option
+@configured
 @click.option("--servers", type=click.IntRange(min=1), required=True, help="How many servers.")
 @click.option(
     "--method", type=click.Choice(typing.get_args(Method)), default="metis", show_default=True, help="The partitioner."

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dorylax.cli.overrides import collect, config_option, trust_option
+from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
 from dorylax.experiments.names import data_name, title
@@ -20,19 +20,15 @@ from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import is_leftover
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
-from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json
 
 
 @click.command()
-@click.option("--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz.")
+@data_option
 @click.option("--model", metavar="NAME", help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn or mlp.")
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable.")
-@config_option
-@trust_option
-@no_verify_option
+@configured
 @click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Run directory [default: runs/<time>-…].")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @click.option("--no-save", is_flag=True, help="Write no run directory.")

@@ -12,7 +12,7 @@ def gibibytes(size: int) -> str:
 
 
 def check_room(what: str, size: int) -> None:
-    """Passes for what the whole memory of the machine, or of the process' control group, could hold.
+    """Passes for what the whole memory of the machine, the process' control group or its address space could hold.
 
     Args:
         what: for the message, which continues with "takes … GiB of memory"; may be empty.
@@ -23,7 +23,6 @@ def check_room(what: str, size: int) -> None:
     """
     limit = memory_limit()
     if limit is not None and size > limit.bytes:
-        holder = "this machine" if limit.source == "machine" else "this process' control group"
         raise GraphError(
-            f"{what}{' ' * bool(what)}takes {gibibytes(size)} of memory, and {holder} has {gibibytes(limit.bytes)}"
+            f"{what}{' ' * bool(what)}takes {gibibytes(size)} of memory, and {limit.owner} has {gibibytes(limit.bytes)}"
         )

@@ -71,7 +71,7 @@ class Estimate:
         need = f"{gibibytes(peak.total)} at its peak ({peak.name})"
         if self.limit is None:
             return f"needs {need}; the system does not say how much there is"
-        there = f"{_OWNERS[self.limit.source]} has {gibibytes(self.limit.bytes)}"
+        there = f"{self.limit.owner} has {gibibytes(self.limit.bytes)}"
         if self.fits:
             return f"fits: needs {need}, {there}"
         saved = [
@@ -97,13 +97,6 @@ class Estimate:
             "remedies": [remedy._asdict() for remedy in remedies],
             "verdict": self.verdict(remedies),
         }
-
-
-_OWNERS = {
-    "machine": "this machine",
-    "cgroup": "the control group of this process",
-    "address space": "the address space of this process (ulimit -v)",
-}
 
 
 def gibibytes(size: int) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from support.own_code import MARK, MARKING_CODE
 
 from dorylax import experiments
 from dorylax.cli import main
@@ -20,30 +21,6 @@ from dorylax.trainer import Trainer
 from dorylax.user_code.references import UserCodeError
 from dorylax.user_code.trust import UntrustedCodeError
 
-_FILE = """\
-import pathlib
-
-pathlib.Path(__file__).with_name("ran").touch()
-
-import jax.numpy as jnp
-import optax
-from flax import nnx
-from dorylax import ops
-
-
-class Own(nnx.Module):
-    def __init__(self, in_features, out_features, *, hidden_features=8, rngs):
-        self.first = nnx.Linear(in_features, hidden_features, rngs=rngs)
-        self.second = nnx.Linear(2 * hidden_features, out_features, rngs=rngs)
-
-    def __call__(self, graph, x):
-        h = nnx.relu(self.first(x))
-        return self.second(jnp.concatenate([h, ops.gather(graph, h, reduce="mean")], axis=-1))
-
-
-def lion(learning_rate, beta1=0.8):
-    return optax.lion(learning_rate, b1=beta1)
-"""
 _OWN = ("--set", "optimizer.name=mine.py:lion", "--set", "data.size=tiny", "--epochs", "2")
 _SWEEP = """\
 base: {model.name: "mine.py:Own", data.size: tiny, train.epochs: 2}
@@ -55,7 +32,7 @@ grid: {optimizer.name: [adam, "mine.py:lion"], model.hidden_features: [4, 6]}
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, a run of it and a sweep of it. Not to be changed."""
     folder = tmp_path_factory.mktemp("made")
-    (folder / "mine.py").write_text(_FILE)
+    (folder / "mine.py").write_text(MARKING_CODE)
     (folder / "mine.yaml").write_text(_SWEEP)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -70,7 +47,7 @@ def strange(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
     The current folder is another one, in which there is nothing.
     """
-    folder = shutil.copytree(made, tmp_path / "strange", ignore=shutil.ignore_patterns("ran"))
+    folder = shutil.copytree(made, tmp_path / "strange", ignore=shutil.ignore_patterns(MARK))
     for path in folder.rglob("environment.json"):
         _rewrite(path, lambda text: text.replace(str(made), str(folder)))
     (tmp_path / "elsewhere").mkdir()
@@ -88,7 +65,7 @@ def _rewrite(path: Path, change: Callable[[str], str]) -> None:
 
 def _has_run(folder: Path) -> bool:
     loaded = any(str(getattr(module, "__file__", "")).startswith(f"{folder}/") for module in list(sys.modules.values()))
-    return (folder / "ran").exists() or loaded
+    return (folder / MARK).exists() or loaded
 
 
 _ROUTES: dict[str, Sequence[str]] = {
@@ -191,7 +168,7 @@ def test_the_option_is_part_of_how_to_resume(dorylax, strange: Path, monkeypatch
 def test_a_file_that_has_changed_since_is_named(dorylax, strange: Path) -> None:
     file = strange / "mine.py"
     then = hashlib.sha256(file.read_bytes()).hexdigest()
-    file.write_text(_FILE + "# changed\n")
+    file.write_text(MARKING_CODE + "# changed\n")
     now = hashlib.sha256(file.read_bytes()).hexdigest()
     run = strange / "run" / "seed-0"
     warning = f"warning: {file} is not what {run} was trained with: its SHA-256 was '{then}' and is '{now}'\n"

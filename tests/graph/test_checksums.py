@@ -62,6 +62,7 @@ def test_each_wrong_block_is_named(threads: int, wrong: Wrong, monkeypatch: pyte
         content[64 * block + 30] ^= 4
     assert wrong(content, 0, sums) == [0, 7, 15]
     assert wrong(content[:900], 0, sums) == [0, 7, 14, 15]
+    assert told([15], sums, 0) == "bytes 960 … 999 of the file (block 16 of 16) are not what was written"
     assert told([7, 15], sums, 1000) == (
         "bytes 1,448 … 1,511 of the file (block 8 of 16, and 1 after it) are not what was written"
     )
@@ -100,6 +101,7 @@ def test_a_list_of_another_version_is_left_alone(change: dict[str, object]) -> N
         b"[]",
         b"{}",
         b'{"format": "x"}',
+        to_json({"x": Checksums(1, (1,), 64)}).replace(b"dorylax-checksums", b"others-checksums"),
         to_json({"x": Checksums(65, (1, 2), 64)}),
         to_json({"x": Checksums(1, (1,), 64)}).replace(b'"bytes":1', b'"bytes":"1"'),
         to_json({"x": Checksums(1, (1,), 64)}).replace(b'"block_bytes":4194304', b'"block_bytes":0'),

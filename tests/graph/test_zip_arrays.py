@@ -174,3 +174,14 @@ def test_one_array_of_any_declared_size_is_not_read(path: Path) -> None:
     )
     with pytest.raises(GraphError, match="not an npz archive but one array"):
         _fetch(path)
+
+
+def test_what_is_no_array_has_to_fit_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("list.json", bytes(1000))
+    with zipfile.ZipFile(path) as archive:
+        (info,) = archive.infolist()
+        assert zip_arrays.read_bytes(archive, info) == bytes(1000)
+        monkeypatch.setattr(room, "memory_limit", lambda: Limit(999, "machine"))
+        with pytest.raises(GraphError, match=r"^takes 0\.0 GiB of memory"):
+            zip_arrays.read_bytes(archive, info)

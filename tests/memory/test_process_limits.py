@@ -59,9 +59,10 @@ def test_threads_that_may_not_be_started(monkeypatch: pytest.MonkeyPatch, source
     monkeypatch.setattr(process_limits, "thread_limit", lambda: ThreadLimit(36, source))
     check_process()
     with pytest.raises(
-        ProcessLimitError, match=rf"up to 115 threads, and 36 may still be started .* {words}: raise it"
-    ):
+        ProcessLimitError, match=rf"^this takes up to 115 threads, and 36 may still be started .* {words}: raise it"
+    ) as caught:
         check_process(_LOCAL)
+    assert "--jobs" not in str(caught.value)
     with pytest.raises(ProcessLimitError, match=r"2 runs at a time take up to 72 threads, and 36 .*, or fewer --jobs"):
         check_process(at_a_time=2)
 

@@ -55,6 +55,17 @@ def test_who_outlasts_the_handshake_has_passed_it():
     assert Connection(7, A) not in peers  # it has spoken
 
 
+def test_who_may_still_be_shaking_hands_is_a_stranger():
+    connections = connected(5, 6, 7, 8)
+    assert connections.surplus(HANDSHAKE_SECONDS + 0.5) == (at(A, 5, 6), [])  # ZeroMQ's clock may be behind
+
+
+def test_of_those_that_never_spoke_who_came_first_goes_first():
+    connections = connected(5, 6, 7)
+    assert connections.surplus(LONG) == ([], at(A, 5))
+    assert len(connections) == 2
+
+
 def test_descriptors_are_used_again():
     connections = connected(5, 6)
     connections.heard(Connection(5, A))
@@ -73,6 +84,11 @@ def test_who_was_never_accepted_is_not_counted():
     connections.heard(Connection(5, A))
     connections.ended(Connection(5, A))
     assert len(connections) == 0
+
+
+def test_an_eighth_of_the_connections_are_for_strangers_up_to_256():
+    assert Capacity.of(1024) == Capacity(strangers=64, peers=448, others=512)
+    assert Capacity.of(65_536) == Capacity(strangers=256, peers=32_512, others=32_768)
 
 
 @given(st.integers(16, 2**30))

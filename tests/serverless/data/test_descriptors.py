@@ -30,9 +30,10 @@ def test_the_soft_limit_follows_the_hard_one(monkeypatch, soft, hard, found):
     assert raise_limit() == found
 
 
-def test_a_system_that_refuses_leaves_it_as_it_is(monkeypatch):
+@pytest.mark.parametrize("error", [ValueError("current limit exceeds maximum limit"), OSError(22, "Invalid argument")])
+def test_a_system_that_refuses_leaves_it_as_it_is(monkeypatch, error):
     def refuse(which: int, pair: tuple[int, int]) -> None:
-        raise ValueError("current limit exceeds maximum limit")
+        raise error
 
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", refuse)

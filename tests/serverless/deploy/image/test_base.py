@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import http.server
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from dorylax.serverless.deploy.errors import DeployError
+from dorylax.serverless.deploy.image import base as base_module
 from dorylax.serverless.deploy.image.base import Answer, is_base, is_pinned, pinned
 from dorylax.serverless.deploy.image.dockerfile import default_base
 
@@ -25,6 +29,7 @@ class Registry:
     def __init__(self, **answers: object) -> None:
         self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.login = False
+        self.token = "token"
         self.index = Answer(200, {"docker-content-digest": DIGEST}, INDEX)
         for name, value in answers.items():
             setattr(self, name, value)
@@ -32,10 +37,16 @@ class Registry:
     def __call__(self, url: str, headers: Mapping[str, str]) -> Answer:
         self.asked.append((url, headers))
         if url.startswith("https://login.example/"):
-            return Answer(200, {}, json.dumps({"token": "for anybody"}).encode())
+            return Answer(200, {}, json.dumps({self.token: "for anybody"}).encode())
         if self.login and headers.get("Authorization") != "Bearer for anybody":
             return Answer(401, CHALLENGE, b"")
         return self.index
+
+
+def test_the_latest_of_a_registry_that_calls_its_token_and_its_digest_otherwise() -> None:
+    registry = Registry(login=True, token="access_token", index=Answer(200, {}, INDEX))
+    assert pinned("registry.example/library/python", registry) == f"registry.example/library/python@{DIGEST}"
+    assert registry.asked[0][0] == "https://registry.example/v2/library/python/manifests/latest"
 
 
 @pytest.mark.parametrize("login", [False, True])
@@ -84,6 +95,41 @@ def test_without_a_network() -> None:
 
     with pytest.raises(DeployError, match=r"is not known \(Network is unreachable\): give --base NAME@sha256:…$"):
         pinned(BASE, fetch)
+
+
+class _Pages(http.server.BaseHTTPRequestHandler):
+    """Answers with the path's number as status and header, and what it was asked to accept."""
+
+    def do_GET(self) -> None:
+        body = self.headers["Accept"].encode()
+        self.send_response(int(self.path[1:]))
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Number", self.path[1:])
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def pages() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Pages) as server, contextlib.ExitStack() as stack:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(server.shutdown)
+        yield f"http://127.0.0.1:{server.server_port}"
+
+
+def test_over_http(pages: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(base_module, "_MAX_BYTES", 3)
+    for status, body in ((200, b"abc"), (401, b""), (404, b"")):
+        answer = base_module._fetch(f"{pages}/{status}", {"Accept": "abc"})
+        assert (answer.status, answer.headers["x-number"], answer.body) == (status, str(status), body)
+    with pytest.raises(ValueError, match="its registry sends more than 3 bytes"):
+        base_module._fetch(f"{pages}/200", {"Accept": "abcd"})
 
 
 @pytest.mark.parametrize(

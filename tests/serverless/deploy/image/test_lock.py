@@ -44,6 +44,8 @@ def test_a_lock_written_and_read(tmp_path: Path) -> None:
     file = tmp_path / "lock"
     file.write_text(f"# mine\n\n{lock_text(lock)}")
     assert read_lock(file) == lock
+    file.write_text(f"b-x==1 --hash=sha256:{hashed(2)}  # x86_64\n{lock_text({**lock, 'b-x==1': {hashed(1)}})}")
+    assert read_lock(file) == lock
     assert locked(["a==2.0.post1"], lock) == (f"a==2.0.post1 --hash=sha256:{hashed(3)}",)
     assert lock_text(lock).splitlines()[1] == f"b-x==1 --hash=sha256:{hashed(1)} --hash=sha256:{hashed(2)}"
     with pytest.raises(DeployError, match=r"^the lock has no hashes of a==3, c==1: run `dorylax aws lock FILE`"):

@@ -27,14 +27,14 @@ class Outcome(NamedTuple):
 
 
 @final
-class Reader:
+class ReadingProcess:
     """Calls functions in a process of its own, which is started again when it dies. A context manager."""
 
     def __init__(self) -> None:
         self._process: Any = None
         self._connection: Connection[Any, Any] | None = None
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> ReadingProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
