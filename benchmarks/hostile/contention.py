@@ -23,6 +23,7 @@ Outcome = Literal["survived", "lost", "crashed"]
 _SECONDS = 120.0
 _AT_ONCE = 4
 _BODY = bytes(range(256)) * 4096  # a MiB
+_CHUNKS = 8
 _VERTICES = 3000
 
 
@@ -58,11 +59,12 @@ def hold_unlocked(folder: str, seconds: str) -> str:
 
 
 def download(url: str) -> str:
-    """Gets a published file into the cache."""
+    """Gets a published file into the cache, in chunks that are smaller than it."""
+    from dorylax.graph.datasets import download
     from dorylax.graph.datasets.base import Source
-    from dorylax.graph.datasets.download import fetch
 
-    (path,) = fetch("thing", [Source("things/thing.bin", url, hashlib.sha256(_BODY).hexdigest())]).values()
+    download._CHUNK = len(_BODY) // _CHUNKS
+    (path,) = download.fetch("thing", [Source("things/thing.bin", url, hashlib.sha256(_BODY).hexdigest())]).values()
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -343,8 +345,8 @@ def _server() -> Iterator[str]:
             self.send_header("Content-Length", str(len(_BODY) - begin))
             self.end_headers()
             with contextlib.suppress(OSError):  # who asked was killed
-                for place in range(begin, len(_BODY), len(_BODY) // 8):
-                    self.wfile.write(_BODY[place : min(place + len(_BODY) // 8, len(_BODY))])
+                for place in range(begin, len(_BODY), len(_BODY) // _CHUNKS):
+                    self.wfile.write(_BODY[place : min(place + len(_BODY) // _CHUNKS, len(_BODY))])
                     time.sleep(0.25)
 
         def log_message(self, *_: object) -> None:
