@@ -187,7 +187,9 @@ def test_there_is_no_moment_without_the_folder(tmp_path: Path, monkeypatch: pyte
     if not durable._exchange(*_two_folders(tmp_path)):
         pytest.skip("this file system cannot exchange two names")
 
-    def watched(source: Path, target: Path) -> None:  # a process that is killed after a rename leaves what is then there
+    def watched(
+        source: Path, target: Path
+    ) -> None:  # a process that is killed after a rename leaves what is then there
         replace(source, target)
         seen.append(folder.exists())
 
