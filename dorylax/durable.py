@@ -8,6 +8,7 @@ else is left; only a process that is killed, or a disk that refuses everything, 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import json
 import os
@@ -19,6 +20,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 _LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{8}")
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
+# Kernels, file systems, and a name that another process has just moved away.
+_CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}
 
 
 def make_folder(path: Path) -> None:
@@ -147,8 +152,13 @@ def remove_file(path: Path) -> None:
 
 
 def _take_place(new: Path, path: Path, old: Path) -> bool:
-    """Renames a folder, and first one that has its name to `old`; False where another process was between."""
+    """Gives a folder its name, so that whoever had it is in the folder beside; False where another process was between.
+
+    Where names cannot be exchanged there is neither folder for a moment, and a process that is killed then leaves it so.
+    """
     if path.exists():
+        if _exchange(new, path):
+            return True
         with contextlib.suppress(FileNotFoundError):  # the other one has just moved it
             os.replace(path, old)
     try:
@@ -160,6 +170,24 @@ def _take_place(new: Path, path: Path, old: Path) -> bool:
             os.replace(old, path)
         raise
     return True
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Gives two folders each other's names, at once; False where this cannot be done here, and nothing has changed.
+
+    Raises:
+        OSError: the file system refuses; it names `other`.
+    """
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2  # of Linux's C libraries
+    except AttributeError:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(error, os.strerror(error), str(other))
 
 
 def remove_folder(path: Path) -> None:

@@ -50,10 +50,16 @@ def half_a_folder(folder: Path) -> None:
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is synced and renamed from now on."""
     found: list[str] = []
-    for name in ("fsync", "replace"):
-        call = getattr(os, name)
-        monkeypatch.setattr(durable.os, name, lambda *args, n=name, c=call: (found.append(n), c(*args))[1])
+    for module, name in ((os, "fsync"), (os, "replace"), (durable, "_exchange")):
+        call = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, n=name, c=call: (found.append(n), c(*args))[1])
     return found
+
+
+@pytest.fixture
+def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system cannot exchange two names."""
+    monkeypatch.setattr(durable, "_exchange", lambda one, other: False)
 
 
 @pytest.fixture
@@ -93,7 +99,8 @@ def test_everything_is_on_disk_before_it_is_renamed(tmp_path: Path, done: list[s
     assert done == ["fsync"] * 4 + ["replace", "fsync"]  # two files, two folders
     del done[:]
     write_folder(tmp_path / "folder", two_files)
-    assert done == ["fsync"] * 4 + ["replace", "replace", "fsync"]
+    assert done[:5] == ["fsync"] * 4 + ["_exchange"]
+    assert done[5:] in (["fsync"], ["replace", "replace", "fsync"])  # where it can, and where it cannot
 
 
 @pytest.mark.parametrize("fault", ["open", "write", "fsync", "replace"])
@@ -150,6 +157,7 @@ def test_a_folder_is_replaced(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [folder]
 
 
+@pytest.mark.usefixtures("no_exchange")
 @pytest.mark.parametrize("fault", ["fill", "fsync", "first rename", "second rename"])
 def test_a_failed_write_leaves_the_old_folder_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
@@ -172,6 +180,65 @@ def test_a_failed_write_leaves_the_old_folder_alone(
     monkeypatch.undo()
     assert _content(folder) == {"a": "old"}
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_there_is_no_moment_without_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, replace, seen = tmp_path / "folder", os.replace, []
+    write_folder(folder, lambda new: (new / "a").write_text("old"))
+    if not durable._exchange(*_two_folders(tmp_path)):
+        pytest.skip("this file system cannot exchange two names")
+
+    def watched(
+        source: Path, target: Path
+    ) -> None:  # a process that is killed after a rename leaves what is then there
+        replace(source, target)
+        seen.append(folder.exists())
+
+    monkeypatch.setattr(durable.os, "replace", watched)
+    write_folder(folder, two_files)
+    assert all(seen)
+    assert _content(folder) == {"a": "new", "deep/b": "new"}
+
+
+def _two_folders(folder: Path) -> tuple[Path, Path]:
+    one, other = folder / "one", folder / "other"
+    for path in (one, other):
+        path.mkdir()
+        (path / "name").write_text(path.name)
+    return one, other
+
+
+def test_two_names_are_exchanged_or_nothing_is_changed(tmp_path: Path) -> None:
+    one, other = _two_folders(tmp_path)
+    exchanged = durable._exchange(one, other)
+    assert [(path / "name").read_text() for path in (one, other)] == (
+        ["other", "one"] if exchanged else ["one", "other"]
+    )
+    assert not durable._exchange(one, tmp_path / "none")  # another process has just moved it
+    with pytest.raises(NotADirectoryError) as caught:
+        durable._exchange(one, other / "name" / "below")
+    assert caught.value.filename == str(other / "name" / "below")
+
+
+def test_a_failed_exchange_leaves_the_old_folder_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    write_folder(folder, lambda new: (new / "a").write_text("old"))
+    monkeypatch.setattr(durable, "_exchange", refuse)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_folder(folder, two_files)
+    assert caught.value.filename == str(folder)
+    assert _content(folder) == {"a": "old"}
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_link_to_a_folder_is_replaced(tmp_path: Path) -> None:
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "link"
+    write_folder(elsewhere, lambda new: (new / "a").write_text("old"))
+    link.symlink_to(elsewhere)
+    write_folder(link, two_files)
+    assert _content(link) == {"a": "new", "deep/b": "new"}
+    assert _content(elsewhere) == {"a": "old"}
+    assert sorted(tmp_path.iterdir()) == [elsewhere, link]
 
 
 def test_what_is_removed_goes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +353,7 @@ def test_an_error_in_a_new_folder_names_the_file_where_it_is_to_come(tmp_path: P
     assert other.value.filename == str(tmp_path / "input")
 
 
+@pytest.mark.usefixtures("no_exchange")
 def test_a_folder_that_another_process_writes_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes when ours has moved the old one away, and then again: the last one stays, whole."""
     path = tmp_path / "folder"

@@ -7,7 +7,7 @@ Facts are taken from POSIX and from how ext4, XFS and Btrfs use its freedom:
 - Of what was written and not synced, any part may be there, in pieces of 512 bytes, in any order across files; a file may
   have grown without its content (zeros, or nothing).
 - Names change one by one and in any order, except that those in a synced folder are all there. A rename is one change, in
-  the two folders: the file never has no name, nor both.
+  the two folders: the file never has no name, nor both. So is an exchange of two names.
 """
 
 from __future__ import annotations
@@ -129,6 +129,9 @@ class Disk:
             case Kind.RENAME:
                 node = self._node(one.path)
                 self._rename([(*self._place(one.target), node), (*self._place(one.path), None)])
+            case Kind.EXCHANGE:
+                node, other = self._node(one.path), self._node(one.target)
+                self._rename([(*self._place(one.target), node), (*self._place(one.path), other)])
             case Kind.WRITE | Kind.TRUNCATE:
                 file = self._node(one.path)
                 if isinstance(file, _File):  # else it has no name any more

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 // As `Kind` of disk_shim.py.
-enum kind { MARK, OPEN, CREATE, WRITE, TRUNCATE, SYNC, CLOSE, RENAME, MKDIR, UNLINK, RMDIR };
+enum kind { MARK, OPEN, CREATE, WRITE, TRUNCATE, SYNC, CLOSE, RENAME, MKDIR, UNLINK, RMDIR, EXCHANGE };
 
 static struct {
   pid_t process;  // the only one that is watched; 0: nobody
@@ -312,7 +312,8 @@ static int renamed(int from, const char *path, int to, const char *target, unsig
   absolute(from, path, full);
   absolute(to, target, second);
   if (!inside(full) && !inside(second)) return real_renameat2(from, path, to, target, flags);
-  return GUARDED(RENAME, full, second, real_renameat2(from, path, to, target, flags));
+  enum kind kind = flags & RENAME_EXCHANGE ? EXCHANGE : RENAME;
+  return GUARDED(kind, full, second, real_renameat2(from, path, to, target, flags));
 }
 int rename(const char *path, const char *target) { return renamed(AT_FDCWD, path, AT_FDCWD, target, 0); }
 int renameat(int from, const char *path, int to, const char *target) { return renamed(from, path, to, target, 0); }

@@ -30,9 +30,10 @@ class Kind(enum.IntEnum):
     MKDIR = 8
     UNLINK = 9
     RMDIR = 10
+    EXCHANGE = 11
 
 
-GROWS = frozenset({Kind.CREATE, Kind.WRITE, Kind.SYNC, Kind.CLOSE, Kind.RENAME, Kind.MKDIR})
+GROWS = frozenset({Kind.CREATE, Kind.WRITE, Kind.SYNC, Kind.CLOSE, Kind.RENAME, Kind.EXCHANGE, Kind.MKDIR})
 """What a full disk can refuse: on a network's file system syncing and closing, too; a folder may need a block."""
 CHANGES = GROWS | {Kind.TRUNCATE, Kind.UNLINK, Kind.RMDIR}
 OPENS = frozenset({Kind.OPEN, Kind.CREATE})
@@ -102,7 +103,7 @@ class Operation:
         kind: what it was.
         error: the error that it ended with; 0 for none.
         path: absolute; of a mark its text.
-        target: of a rename, the second path.
+        target: of a rename or an exchange, the second path.
         offset: of a write, where; of a truncation, the length.
         data: of a write, what was written.
     """

@@ -1,357 +1,350 @@
-"""Processes that start together, are stopped or killed want one folder or file: runs, caches, partitions, predictions."""
+"""Processes that begin together, are stopped or are killed want one file or folder: locks, downloads, caches, results."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import http.server
-import json
-import os
+import importlib.util
 import random
 import signal
-import subprocess
-import sys
+import tempfile
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import ClassVar
+from urllib.parse import urlsplit
 
-Outcome = Literal["survived", "lost", "crashed"]
+from harness.contenders import Contenders, Outcome, judge, outcomes, stopped, until
+from harness.shared_things import BODY, BODY_SHA256, CHUNKS
+from hostile.base import Line
 
-_SECONDS = 120.0
 _AT_ONCE = 4
-_BODY = bytes(range(256)) * 4096  # a MiB
-_VERTICES = 3000
+_SLOW = 0.1
+"""Seconds that each chunk of a download takes."""
 
 
-# What a process does, once it is told to begin.
+def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
+    """See `base`."""
+    few, many = (1, 2) if tiny else (5, 20)
 
+    def fresh(name: str, number: int) -> Path:
+        return folder / f"{name}-{number}"
 
-def hold(folder: str, seconds: str) -> str:
-    """Has the lock of a folder for a while; nobody else may be in there meanwhile."""
-    from dorylax.folder_lock import locked
-
-    with locked(Path(folder)):
-        alone = Path(folder) / "alone"
-        alone.touch(exist_ok=False)
-        time.sleep(float(seconds))
-        alone.unlink()
-    return "held"
-
-
-def hold_unlocked(folder: str, seconds: str) -> str:
-    """The same where the file system has no locks."""
-    import errno
-    import fcntl
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    fcntl.flock = refuse
-    from dorylax.folder_lock import locked
-
-    with warnings.catch_warnings(record=True) as caught, locked(Path(folder)):
-        time.sleep(float(seconds))
-    return "warned" if len(caught) == 1 and "cannot be locked" in str(caught[0].message) else "silent"
-
-
-def download(url: str) -> str:
-    """Gets a published file into the cache."""
-    from dorylax.graph.datasets.base import Source
-    from dorylax.graph.datasets.download import fetch
-
-    (path,) = fetch("thing", [Source("things/thing.bin", url, hashlib.sha256(_BODY).hexdigest())]).values()
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def order(count: str) -> str:
-    """Orders graphs by community, of which the cache keeps two."""
-    import numpy as np
-
-    from dorylax.graph.graph import Graph
-    from dorylax.graph.partition import order_cache
-
-    order_cache.WORTH_KEEPING, order_cache._MOST_FILES = 0, 2
-    found = hashlib.sha256()
-    for seed in range(int(count)):
-        source, target = np.random.default_rng(seed).integers(0, _VERTICES, (2, 4 * _VERTICES))
-        graph = Graph.from_edges(source, target, num_vertices=_VERTICES)
-        found.update(order_cache.cached_locality_order(graph).tobytes())
-    return found.hexdigest()
-
-
-def partition(folder: str, count: str) -> str:
-    """Saves partitions in one folder, as `dorylax partition --out` does, and reads what is then there."""
-    import numpy as np
-
-    from dorylax.graph.partition import files
-
-    fields = {"num_parts": 2, "method": "metis", "balance": "vertices", "seed": 0, "graph_digest": "x"}
-    for seed in range(int(count)):
-        files.write(Path(folder), np.full(1000, seed % 2, np.int32), {**fields, "seed": seed})
-        parts, read = files.read(Path(folder))
-        if not (parts == read["seed"] % 2).all():
-            return "mixed"
-    return "whole"
-
-
-def predictions(file: str, count: str) -> str:
-    """Writes predictions to one file, as `dorylax predict --out` does, and reads what is then there."""
-    import numpy as np
-
-    from dorylax.cli.predictions import write
-
-    for _ in range(int(count)):
-        write(Path(file), np.full((1000, 2), os.getpid(), np.float32), None)  # type: ignore[arg-type]  # of no classes
-        with np.load(file) as archive:
-            if len(np.unique(archive["logits"])) != 1:
-                return "mixed"
-    return "whole"
-
-
-def compiled(folder: str) -> str:
-    """Compiles with JAX's cache in a folder."""
-    import jax
-    import jax.numpy as jnp
-
-    for name, value in {
-        "jax_compilation_cache_dir": folder,
-        "jax_persistent_cache_min_compile_time_secs": 0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }.items():
-        jax.config.update(name, value)
-    return str(float(sum(jax.jit(lambda x, n=n: jnp.sin(x * n).sum())(jnp.arange(64.0)) for n in range(1, 9))))
-
-
-ROLES: dict[str, Callable[..., str]] = {
-    role.__name__: role for role in (hold, hold_unlocked, download, order, partition, predictions, compiled)
-}
-
-
-def main() -> int:
-    """Of a process: waits for a line, and prints what came of it, an error as the command line would."""
-    from dorylax.terminal.failures import explain
-
-    role, *arguments = sys.argv[1:]
-    print("ready", flush=True)
-    sys.stdin.readline()
-    try:
-        print(ROLES[role](*arguments), flush=True)
-    except Exception as error:
-        explained = explain(error)
-        if explained is None:
-            raise
-        print(f"error: {explained.line}", flush=True)
-    return 0
-
-
-# What starts them.
-
-
-class Ended(NamedTuple):
-    """What has become of a process: its exit status, and what it printed."""
-
-    status: int
-    said: str
-    errors: str
-
-
-@final
-class Processes:
-    """Processes of a role, which have all imported what they need; killed at the end if they are still there."""
-
-    def __init__(
-        self, role: str, *arguments: object, count: int = _AT_ONCE, environment: dict[str, str] | None = None
-    ) -> None:
-        command = [sys.executable, __file__, role, *map(str, arguments)]
-        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        variables = {**os.environ, **(environment or {})}
-        self.all = [subprocess.Popen(command, text=True, env=variables, **pipes) for _ in range(count)]
-
-    def __enter__(self) -> Processes:
-        for one in self.all:
-            assert one.stdout is not None
-            one.stdout.readline()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for one in self.all:
-            one.kill()
-            one.communicate()
-
-    def begin(self, *which: int) -> None:
-        """Lets them begin, at once."""
-        for number in which or range(len(self.all)):
-            pipe = self.all[number].stdin
-            assert pipe is not None
-            pipe.write("go\n")
-            pipe.flush()
-
-    def ended(self, *which: int) -> list[Ended] | None:
-        """Waits for them; None if they do not end."""
-        found = []
-        for number in which or range(len(self.all)):
-            one = self.all[number]
-            try:
-                said, errors = one.communicate(timeout=_SECONDS)
-            except subprocess.TimeoutExpired:
-                return None
-            found.append(Ended(one.returncode, said.strip(), errors))
-        return found
-
-
-def _judge(ended: Sequence[Ended] | None, right: set[str], refusal: str | None = None) -> Outcome:
-    """Survived, if each says what is right, or is refused in one line that has these words; killed ones say nothing."""
-    if ended is None or any("Traceback" in one.errors or one.status not in (0, -signal.SIGKILL) for one in ended):
-        return "crashed"
-    for one in ended:
-        refused = refusal is not None and one.said.startswith("error: ") and refusal in one.said
-        if one.status == 0 and one.said not in right and not refused:
-            return "crashed" if one.said.startswith("error: ") else "lost"
-    return "survived"
-
-
-def _together(tries: int, attempt: Callable[[int], Outcome]) -> dict[str, int]:
-    found = [attempt(number) for number in range(tries)]
-    return {"tried": tries, **{name: found.count(name) for name in ("survived", "lost", "crashed")}}
-
-
-def lines(folder: Path, *, tiny: bool) -> Iterator[Any]:
-    """Tries the faults."""
-    from hostile.base import Line
-
-    few = 1 if tiny else 5
-
-    def locks(number: int) -> Outcome:
-        with Processes("hold", folder / f"lock-{number}", 0.3) as processes:
-            processes.begin()
-            ended = processes.ended()
-            outcome = _judge(ended, {"held"}, "is held by")
-            return outcome if ended and any(one.said == "held" for one in ended) else "lost"
-
-    yield Line("a folder's lock: taken together", **_together(few, locks))
-    yield Line("a folder's lock: its holder is stopped, then goes on", **_together(1, lambda _: _stopped(folder)))
-    if not tiny:
-        yield Line(
-            "a folder's lock: its holder is killed", **_together(few, lambda n: _killed_holder(folder / f"k{n}"))
-        )
-    unlocked = folder / "unlocked"
-
-    def no_locks(_: int) -> Outcome:
-        with Processes("hold_unlocked", unlocked, 0.1, count=2) as processes:
-            processes.begin()
-            return _judge(processes.ended(), {"warned"})
-
-    yield Line("a folder of a file system without locks", **_together(1, no_locks))
-    yield Line("a download: wanted together", **_together(few, lambda n: _downloads(folder / f"d{n}", None)))
+    yield Line("a folder's lock: taken together", **outcomes(few, lambda n: _locks(fresh("lock", n))))
     yield Line(
-        "a partition's folder: written together", **_together(few, lambda n: _written(folder / f"p{n}", "partition"))
+        "a folder's lock: its holder is stopped, then goes on",
+        **outcomes(few, lambda n: _stopped_holder(fresh("lock-stopped", n))),
     )
+    yield Line(
+        "a folder's lock: its holder is killed", **outcomes(few, lambda n: _killed_holder(fresh("lock-killed", n)))
+    )
+    yield Line("a folder of a file system without locks", **outcomes(1, lambda n: _without_locks(fresh("no-locks", n))))
+    yield Line("a download: wanted together", **outcomes(few, lambda n: _downloads(fresh("download", n), None)))
+    yield Line(
+        "a download: who began is killed",
+        **outcomes(2 if tiny else 2 * CHUNKS, lambda n: _downloads(fresh("download-killed", n), signal.SIGKILL, n)),
+    )
+    yield Line(
+        "a download: who began is stopped, then goes on",
+        **outcomes(few, lambda n: _downloads(fresh("download-stopped", n), signal.SIGSTOP, n)),
+    )
+    for what, write, read, ending in (
+        ("a partition's folder", "partition", "read_partition", ""),
+        ("a file of predictions", "predict", "read_predictions", ".npz"),
+    ):
+        for how, together, kill in (
+            ("written together", _AT_ONCE, False),
+            ("written together, one is killed", _AT_ONCE, True),
+            ("its only writer is killed", 1, True),
+        ):
+            yield Line(
+                f"{what}: {how}",
+                **outcomes(
+                    many if kill else few,
+                    lambda n, c=together, k=kill, w=write, r=read, e=ending: _written(  # type: ignore[misc]
+                        folder / f"{w}-{c}-{k}-{n}{e}", w, r, together=c, kill=k, seed=n
+                    ),
+                ),
+            )
+    for what, role in (("the cache of vertex orders", "order"), ("JAX's compile cache", "compiled")):
+        for how, kill in (("filled together", False), ("filled together, one is killed", True)):
+            tries = 1 if tiny else 3 * few if kill else few
+            yield Line(
+                f"{what}: {how}",
+                **outcomes(tries, lambda n, r=role, k=kill: _cached(folder / f"{r}-{k}-{n}", r, kill=k, seed=n)),  # type: ignore[misc]
+            )
+    for how, kill in (("", False), (", one is killed", True)):
+        yield Line(
+            f"socket files of runs in one temporary folder{how}",
+            **outcomes(few, lambda n, k=kill: _sockets(folder / f"sockets-{k}-{n}", kill=k)),  # type: ignore[misc]
+        )
     if tiny:
         return
-    yield Line("a download: one is killed", **_together(few, lambda n: _downloads(folder / f"dk{n}", signal.SIGKILL)))
-    yield Line(
-        "a download: one is stopped, then goes on",
-        **_together(few, lambda n: _downloads(folder / f"ds{n}", signal.SIGSTOP)),
-    )
-    yield Line(
-        "a partition's folder: one is killed",
-        **_together(20, lambda n: _written(folder / f"pk{n}", "partition", kill=n)),
-    )
-    yield Line(
-        "predictions' file: written together", **_together(few, lambda n: _written(folder / f"f{n}.npz", "predictions"))
-    )
-    yield Line(
-        "predictions' file: one is killed",
-        **_together(few, lambda n: _written(folder / f"fk{n}.npz", "predictions", kill=n)),
-    )
-    for what, kill in (("made together", False), ("made together, one is killed", True)):
-        yield Line(
-            f"the cache of vertex orders: {what}",
-            **_together(few, lambda n, k=kill: _same(folder / f"o{k}{n}", "order", kill=k)),
-        )
-        yield Line(
-            f"JAX's compile cache: {what}",
-            **_together(few, lambda n, k=kill: _same(folder / f"c{k}{n}", "compiled", kill=k)),
-        )
-    yield Line("a run directory: trained in together", **_together(2, lambda n: _trained(folder / f"r{n}", stop=False)))
-    yield Line(
-        "a run directory: who trains there is stopped, then goes on",
-        **_together(1, lambda _: _trained(folder / "rs", stop=True)),
-    )
+    for library, what, trial in (
+        ("tensorboardX", "a folder of event files: written together", _events),
+        ("boto3", "an artefact in S3: put together", _artefacts),
+    ):
+        if importlib.util.find_spec(library) is None:
+            print(f"  left out: {what}: it needs {library}")
+            continue
+        for how, kill in (("", False), (", one is killed", True)):
+            yield Line(
+                f"{what}{how}",
+                **outcomes(2 * few, lambda n, t=trial, k=kill: t(folder / f"{t.__name__}-{k}-{n}", kill=k, seed=n)),  # type: ignore[misc]
+            )
 
 
-def _stopped(folder: Path) -> Outcome:
-    with Processes("hold", folder / "stopped", 1.0, count=2) as processes:
+def _locks(folder: Path) -> Outcome:
+    with Contenders("hold", folder / "held", 0.3, folder=folder, count=_AT_ONCE) as processes:
+        processes.begin()
+        ended = processes.ended()
+        outcome = judge(ended, {"held"}, "is held by")
+        return outcome if ended and any(one.said == "held" for one in ended) else "lost"
+
+
+def _stopped_holder(folder: Path) -> Outcome:
+    with Contenders("hold", folder / "held", 0.3, folder=folder, count=2) as processes:
         processes.begin(0)
-        if not _until((folder / "stopped" / "alone").exists):
+        if not until((folder / "held" / "alone").exists):
             return "crashed"
-        processes.all[0].send_signal(signal.SIGSTOP)
-        processes.begin(1)
-        refused = processes.ended(1)
-        processes.all[0].send_signal(signal.SIGCONT)
-        if _judge(refused, set(), f"is held by process {processes.all[0].pid}, since") != "survived":
+        with stopped(processes.pid(0)):
+            processes.begin(1)
+            refused = processes.ended(1)
+        if judge(refused, set(), f"is held by process {processes.pid(0)}, since") != "survived":
             return "lost"
-        return _judge(processes.ended(0), {"held"})
+        return judge(processes.ended(0), {"held"})
 
 
 def _killed_holder(folder: Path) -> Outcome:
-    with Processes("hold", folder, 0.2, count=2) as processes:
+    with Contenders("hold", folder / "held", 0.3, folder=folder, count=2) as processes:
         processes.begin(0)
-        if not _until((folder / "alone").exists):
+        if not until((folder / "held" / "alone").exists):
             return "crashed"
-        processes.all[0].kill()
-        processes.all[0].wait()
-        (folder / "alone").unlink()
+        processes.kill(0)
+        (folder / "held" / "alone").unlink()
         processes.begin(1)
-        return _judge(processes.ended(1), {"held"})
+        return judge(processes.ended(1), {"held"})
 
 
-def _downloads(cache: Path, number: signal.Signals | None) -> Outcome:
-    """Processes want a file that comes slowly; one of them, whoever has begun, gets a signal."""
-    with _server() as url, Processes("download", url, environment={"DORYLAX_CACHE": str(cache)}) as processes:
-        if number is None:
+def _without_locks(folder: Path) -> Outcome:
+    with Contenders("hold_unlocked", folder / "held", 0.1, folder=folder, count=2) as processes:
+        processes.begin()
+        return judge(processes.ended(), {"warned"})
+
+
+def _downloads(folder: Path, sent: signal.Signals | None, number: int = 0) -> Outcome:
+    """Processes want a file that comes slowly; who has begun, and has some of it, gets a signal."""
+    others = range(1, _AT_ONCE)
+    part = folder / "cache" / "things" / "thing.bin.part"
+    environment = {"DORYLAX_CACHE": str(folder / "cache")}
+    with (
+        _server() as url,
+        Contenders("fetch", url, folder=folder, count=_AT_ONCE, environment=environment) as processes,
+    ):
+        if sent is None:
             processes.begin()
-            return _judge(processes.ended(), {hashlib.sha256(_BODY).hexdigest()})
+            return judge(processes.ended(), {BODY_SHA256})
         processes.begin(0)
-        part = cache / "things" / "thing.bin.part"
-        if not _until(lambda: part.exists() and part.stat().st_size > 0):
+        begun = number % CHUNKS * (len(BODY) // CHUNKS)
+        if not until(lambda: part.exists() and part.stat().st_size >= begun):
             return "crashed"
-        processes.all[0].send_signal(number)
-        others = range(1, _AT_ONCE)
-        processes.begin(*others)
-        if number == signal.SIGSTOP:
-            time.sleep(1.0)  # for the others to come, and wait
-            processes.all[0].send_signal(signal.SIGCONT)
-        ended = processes.ended(*others)
-        told = f"process {processes.all[0].pid}"
-        if number == signal.SIGSTOP and ended and not all(told in one.errors for one in ended):
-            return "crashed"  # it hung, for all that its user could see
-        return _judge(ended, {hashlib.sha256(_BODY).hexdigest()})
+        if sent == signal.SIGKILL:
+            if number >= CHUNKS:  # while the others wait for it
+                processes.begin(*others)
+                told = f"process {processes.pid(0)}"
+                until(lambda: all(told in processes.errors(one) for one in others) or not part.exists())
+            processes.kill(0)
+            if number < CHUNKS:
+                processes.begin(*others)
+            return judge(processes.ended(*others), {BODY_SHA256})
+        with stopped(processes.pid(0)):
+            processes.begin(*others)
+            told = f"process {processes.pid(0)}"
+            if not until(lambda: all(told in processes.errors(one) for one in others)):
+                return "crashed"  # it hung, for all that its user could see
+        return judge(processes.ended(), {BODY_SHA256})
+
+
+def _written(path: Path, write: str, read: str, *, together: int, kill: bool, seed: int) -> Outcome:
+    """What is read is one process's, whole, and there is always something to read once something was written."""
+    messages = path.with_suffix(".messages")
+    with Contenders(write, path, 1, folder=messages, count=1) as first:
+        first.begin()
+        if judge(first.ended(), {"whole"}) != "survived":
+            return "crashed"
+    with Contenders(write, path, 40, folder=messages, count=together) as processes:
+        processes.begin()
+        if kill:
+            time.sleep(random.Random(seed).uniform(0.0, 0.3))
+            processes.kill(0)
+        outcome = judge(processes.ended(), {"whole"})
+    for role, *count in ((read,), (write, 1), (read,)):  # whatever was left, it is read, and can be written again
+        if outcome == "survived":
+            with Contenders(role, path, *count, folder=messages, count=1) as after:
+                after.begin()
+                outcome = judge(after.ended(), {"whole"})
+    return outcome
+
+
+def _cached(folder: Path, role: str, *, kill: bool, seed: int) -> Outcome:
+    """Each gets what one alone gets, also who comes after."""
+    cache = folder / "cache"
+    cache.mkdir(parents=True)
+    argument = cache if role == "compiled" else 6
+    environment = {"DORYLAX_CACHE": str(cache)}
+    with Contenders(role, argument, folder=folder, count=_AT_ONCE, environment=environment) as processes:
+        processes.begin()
+        if kill:
+            if not until(lambda: any(path.is_file() for path in cache.rglob("*"))):
+                return "crashed"
+            time.sleep(random.Random(seed).uniform(0.0, 0.05))
+            processes.kill(0)
+        ended = processes.ended()
+    with Contenders(role, argument, folder=folder, count=1, environment=environment) as processes:
+        processes.begin()
+        after = processes.ended()
+    other = {"DORYLAX_CACHE": str(folder / "other")}
+    alone = folder / "other" if role == "compiled" else argument
+    with Contenders(role, alone, folder=folder, count=1, environment=other) as processes:
+        processes.begin()
+        right = processes.ended()
+    if ended is None or after is None or right is None or right[0].said.startswith("error: "):
+        return "crashed"
+    return judge([*ended, *after, *right], {right[0].said})
+
+
+def _sockets(folder: Path, *, kill: bool) -> Outcome:
+    """Each run reads what is its own, and removes its own socket files; what a killed one has left disturbs nobody."""
+    folder.mkdir()
+    with tempfile.TemporaryDirectory(prefix="dx-") as short:  # paths of sockets are limited
+        environment = {"TMPDIR": short}
+        with Contenders("exchange", 0.3, folder=folder, count=_AT_ONCE, environment=environment) as processes:
+            processes.begin()
+            if kill:
+                if not until(lambda: len(list(Path(short).iterdir())) == _AT_ONCE):
+                    return "crashed"
+                processes.kill(0)
+            outcome = judge(processes.ended(), {"mine"})
+        if outcome == "survived" and len(list(Path(short).iterdir())) != int(kill):
+            return "crashed"
+        return outcome
+
+
+def _events(folder: Path, *, kill: bool, seed: int) -> Outcome:
+    """Each process has a file of its own, whose last event alone may be cut off where it was killed."""
+    epochs = 20
+    with Contenders("events", folder / "events", epochs, folder=folder, count=_AT_ONCE) as processes:
+        processes.begin()
+        if kill:
+            if not until(lambda: len(list((folder / "events").glob("*"))) == _AT_ONCE):
+                return "crashed"
+            time.sleep(random.Random(seed).uniform(0.0, 0.1))
+            processes.kill(0)
+        pids = [processes.pid(number) for number in range(_AT_ONCE)]
+        outcome = judge(processes.ended(), {"written"})
+    written = {pid: steps for path in (folder / "events").iterdir() for pid, steps in [_steps(path)]}
+    whole = [written.get(pid) == list(range(epochs)) for pid in pids[int(kill) :]]
+    return outcome if outcome != "survived" or all(whole) else "lost"
+
+
+def _steps(path: Path) -> tuple[int, list[int]]:
+    """Of a file of events: the id of the process that wrote it, and the steps of its losses; -1 if there are others'."""
+    from dorylax.observers.tensorboard import load_library
+
+    event, data, found = load_library().event, path.read_bytes(), []
+    while len(data) >= 12:
+        length = int.from_bytes(data[:8], "little")
+        if len(data) < 16 + length:
+            break
+        one = event.FromString(data[12 : 12 + length])
+        found += [(int(value.simple_value), one.step) for value in one.summary.value if value.tag == "loss"]
+        data = data[16 + length :]
+    pids = {pid for pid, _ in found}
+    return (pids.pop() if len(pids) == 1 else -1), [step for _, step in found]
+
+
+def _artefacts(folder: Path, *, kill: bool, seed: int) -> Outcome:
+    """Runs of one program put the same stage to S3, and their sandboxes fetch it."""
+    with _server(_Bucket) as url:
+        _Bucket.content.clear()
+        environment = {
+            "AWS_ENDPOINT_URL": url.removesuffix("/thing.bin"),
+            "AWS_ACCESS_KEY_ID": "none",
+            "AWS_SECRET_ACCESS_KEY": "none",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        }
+        location = "s3://artefacts/stages"
+        with Contenders("put_artefact", location, folder=folder, count=_AT_ONCE, environment=environment) as processes:
+            processes.begin()
+            if kill:
+                time.sleep(random.Random(seed).uniform(0.2, 1.5))
+                processes.kill(0)
+            outcome = judge(processes.ended(), {BODY_SHA256})
+        if outcome == "survived" and set(_Bucket.content.values()) != {BODY}:
+            return "lost"
+        return outcome
+
+
+class _Published(http.server.BaseHTTPRequestHandler):
+    """Gives the file slowly, and whatever part of it is asked for."""
+
+    def do_GET(self) -> None:
+        begin = int((self.headers.get("Range") or "bytes=0-")[6:-1])
+        self.send_response(206 if begin else 200)
+        self.send_header("Content-Length", str(len(BODY) - begin))
+        self.end_headers()
+        with contextlib.suppress(OSError):  # who asked was killed
+            for place in range(begin, len(BODY), len(BODY) // CHUNKS):
+                self.wfile.write(BODY[place : place + len(BODY) // CHUNKS])
+                time.sleep(_SLOW)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+class _Bucket(_Published):
+    """As S3: an object is there when all of it has come and its checksum is right, and not before."""
+
+    protocol_version = "HTTP/1.1"
+    content: ClassVar[dict[str, bytes]] = {}
+
+    def do_HEAD(self) -> None:
+        self._answer(self.content.get(urlsplit(self.path).path), body=False)
+
+    def do_GET(self) -> None:
+        self._answer(self.content.get(urlsplit(self.path).path), body=True)
+
+    def do_PUT(self) -> None:
+        if self.headers.get("Expect") == "100-continue":
+            self.send_response_only(100)
+            self.end_headers()
+        length, found = int(self.headers["Content-Length"]), b""
+        with contextlib.suppress(OSError):
+            while len(found) < length and (more := self.rfile.read(min(len(BODY) // CHUNKS, length - len(found)))):
+                found += more
+                time.sleep(_SLOW)
+        expected = base64.b64decode(self.headers["x-amz-checksum-sha256"])
+        if hashlib.sha256(found).digest() == expected:
+            self.content[urlsplit(self.path).path] = found
+            self._answer(b"", body=False)
+
+    def _answer(self, content: bytes | None, *, body: bool) -> None:
+        self.send_response(404 if content is None else 200)
+        self.send_header("Content-Length", str(len(content or b"")))
+        self.end_headers()
+        if body and content is not None:
+            with contextlib.suppress(OSError):
+                self.wfile.write(content)
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[str]:
-    """Gives the file in two seconds, and whatever part of it is asked for."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            begin = int((self.headers.get("Range") or "bytes=0-")[6:-1])
-            self.send_response(206 if begin else 200)
-            self.send_header("Content-Length", str(len(_BODY) - begin))
-            self.end_headers()
-            with contextlib.suppress(OSError):  # who asked was killed
-                for place in range(begin, len(_BODY), len(_BODY) // 8):
-                    self.wfile.write(_BODY[place : min(place + len(_BODY) // 8, len(_BODY))])
-                    time.sleep(0.25)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+def _server(handler: type[http.server.BaseHTTPRequestHandler] = _Published) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/thing.bin"
@@ -359,84 +352,3 @@ def _server() -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-def _written(path: Path, role: str, *, kill: int | None = None) -> Outcome:
-    with Processes(role, path, 30) as processes:
-        processes.begin()
-        if kill is not None:
-            time.sleep(random.Random(kill).uniform(0.02, 0.3))
-            processes.all[0].kill()
-        outcome = _judge(processes.ended(), {"whole"})
-    if outcome == "survived":
-        with Processes(role, path, 1, count=1) as processes:  # whatever was left, it can be written again
-            processes.begin()
-            return _judge(processes.ended(), {"whole"})
-    return outcome
-
-
-def _same(folder: Path, role: str, *, kill: bool) -> Outcome:
-    """Each gets what one alone gets, also who comes after."""
-    folder.mkdir()
-    arguments = (folder,) if role == "compiled" else (6,)
-    environment = {"DORYLAX_CACHE": str(folder)}
-    with Processes(role, *arguments, environment=environment) as processes:
-        processes.begin()
-        if kill:
-            time.sleep(0.1)
-            processes.all[0].kill()
-        ended = processes.ended()
-    with Processes(role, *arguments, count=1, environment=environment) as processes:
-        processes.begin()
-        after = processes.ended()
-    if ended is None or after is None:
-        return "crashed"
-    return _judge([*ended, *after], {after[0].said})
-
-
-def _trained(folder: Path, *, stop: bool) -> Outcome:
-    """`dorylax train` twice in one folder: one trains, the other is refused, and what is there is one run's."""
-    out = folder / "out"
-    command = [sys.executable, "-m", "dorylax", "train", "--data", "communities", "--set", "data.size=tiny"]
-    command += ["--model", "gcn", "--epochs", "200", "--out", str(out)]
-    pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-    first = subprocess.Popen(command, **pipes)
-    if stop and not _until((out / "seed-0" / "metrics.jsonl").exists):
-        first.kill()
-        first.communicate()
-        return "crashed"
-    if stop:
-        first.send_signal(signal.SIGSTOP)
-    second = subprocess.Popen([*command, "--resume"] if stop else command, **pipes)
-    try:
-        if stop:
-            _, refusal = second.communicate(timeout=_SECONDS)
-            first.send_signal(signal.SIGCONT)
-            if second.returncode != 2 or f"process {first.pid}" not in refusal or refusal.count("\n") != 1:
-                return "lost" if second.returncode == 0 else "crashed"
-        said = [one.communicate(timeout=_SECONDS)[1] for one in ((first,) if stop else (first, second))]
-    except subprocess.TimeoutExpired:
-        return "crashed"
-    finally:
-        for one in (first, second):
-            one.kill()
-            one.communicate()
-    if any("Traceback" in text for text in said) or {first.returncode, second.returncode} - {0, 2}:
-        return "crashed"
-    if 0 not in (first.returncode, second.returncode):
-        return "lost"
-    summary = json.loads((out / "seed-0" / "summary.json").read_text())
-    epochs = (out / "seed-0" / "metrics.jsonl").read_text().splitlines()
-    alone = summary["stopped"] == "epochs" and [json.loads(line)["epoch"] for line in epochs] == list(range(200))
-    return "survived" if alone else "lost"
-
-
-def _until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + _SECONDS
-    while not (found := condition()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

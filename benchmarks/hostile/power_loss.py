@@ -66,7 +66,7 @@ class Recording:
         for one in (None, *done):
             if one is not None:
                 disk.apply(one)
-            if one is None or one.kind in (Kind.RENAME, Kind.MARK):
+            if one is None or one.kind in (Kind.RENAME, Kind.EXCHANGE, Kind.MARK):
                 now = disk.after("everything")
                 for path, content in now.items():
                     if content is not None:

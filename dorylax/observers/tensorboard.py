@@ -8,6 +8,7 @@ writes from a thread, is left aside: where the disk is full that thread dies, an
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import time
@@ -53,7 +54,8 @@ class TensorBoard:
     Use it as a context manager, so that the file is closed when the run ends by an exception.
 
     Args:
-        folder: where event files go; made when training begins.
+        folder: where event files go; made when training begins. Give each run its own: TensorBoard takes all files of a
+            folder for those of one run.
 
     Raises:
         TensorBoardMissingError: tensorboardX is not installed.
@@ -82,14 +84,12 @@ class TensorBoard:
             RunDirectoryAccessError: the file system refuses.
         """
         self.close()
-        # The epoch keeps files apart that begin in the same second. TensorBoard reads them in the order of their names.
-        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{first_epoch:08d}"
         library = self._library
         with self._guarded():
             self._folder.mkdir(parents=True, exist_ok=True)
+            self._file = _new_file(self._folder, first_epoch)
             # An absolute path is never taken for one of a cloud's stores ("s3:…").
-            self._writer = library.writer(str(self._folder.absolute() / name))
-        self._file = self._folder / name
+            self._writer = library.writer(str(self._file.absolute()))
         self._write(library.event(wall_time=time.time(), file_version="brain.Event:2"))
         start = library.session_log(status=library.session_log.START)
         self._write(library.event(wall_time=time.time(), step=first_epoch, session_log=start))
@@ -161,6 +161,20 @@ class TensorBoard:
             yield
         except OSError as error:
             raise RunDirectoryAccessError(f"{self._folder} cannot be written: {error}") from error
+
+
+def _new_file(folder: Path, first_epoch: int) -> Path:
+    """An empty file with a name that nobody else has: the library empties a file that is there already.
+
+    TensorBoard reads files in the order of their names: of two that begin in the same second, by the epoch.
+    """
+    name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{first_epoch:08d}"
+    names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
+    while True:
+        path = folder / next(names)
+        with contextlib.suppress(FileExistsError):
+            path.touch(exist_ok=False)
+            return path
 
 
 class Library(NamedTuple):

@@ -51,6 +51,19 @@ def test_a_rename_without_a_sync_may_leave_an_empty_file() -> None:
     assert safe.after("nothing") == {"file": b"content"}
 
 
+def test_an_exchange_is_one_change() -> None:
+    folders = (did(Kind.MKDIR, "a"), did(Kind.CREATE, "a/x"), did(Kind.MKDIR, "b"), did(Kind.CREATE, "b/y"))
+    found = disk(*folders, *(did(Kind.SYNC, where) for where in ("a", "b", "")), did(Kind.EXCHANGE, "a", "b"))
+    left = [found.after("some", seed) for seed in range(50)]
+    before = {"a": None, "a/x": b"", "b": None, "b/y": b""}
+    after = {"a": None, "a/y": b"", "b": None, "b/x": b""}
+    assert all(state in (before, after) for state in left)
+    assert before in left
+    assert after in left
+    found.apply(did(Kind.SYNC, ""))
+    assert found.after("nothing") == after
+
+
 def test_a_file_that_was_renamed_away_does_not_come_back() -> None:
     found = disk(
         *(did(Kind.MKDIR, "a"), did(Kind.CREATE, "a/x"), did(Kind.SYNC, "a/x"), did(Kind.RENAME, "a/x", "x")),

@@ -20,6 +20,7 @@ from dorylax.experiments.jobs import _serve
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import RunOptions, directory
 from dorylax.experiments.sweep_file import read
+from dorylax.observers import tensorboard
 from dorylax.observers.tensorboard import TensorBoard, TensorBoardMissingError
 from dorylax.runs.directory import RunDirectoryAccessError
 from dorylax.runs.result import EpochRecord, Timings, TrainResult
@@ -111,6 +112,20 @@ def test_nothing_is_written_before_training(tmp_path: Path) -> None:
     with TensorBoard(tmp_path / "a") as board:
         board.epoch(_record(0))
     assert not (tmp_path / "a").exists()
+
+
+def test_two_that_begin_at_once_in_one_folder_have_files_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorboard.time, "time", lambda: 1e9)
+    with TensorBoard(tmp_path) as one, TensorBoard(tmp_path) as other:
+        for board in (one, other):
+            board.started(2, 0)
+        for epoch in range(2):
+            one.epoch(_record(epoch))
+            other.epoch(_record(epoch))
+    first, second = (list(_events(path)) for path in sorted(tmp_path.iterdir()))
+    assert [event.step for event in first] == [event.step for event in second] == [0, 0, 0, 1]
 
 
 def test_resumed_after_it_was_killed(tmp_path: Path) -> None:

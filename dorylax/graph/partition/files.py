@@ -106,7 +106,7 @@ def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
 
 
 def _is_being_replaced(folder: Path) -> bool:
-    """Whether a process may be between the two renames, when there is neither the old folder nor the new one."""
+    """Whether a process may be between two renames, when there is neither folder: where names cannot be exchanged."""
     try:
         return any(leftover_of(path) == folder.name for path in folder.parent.iterdir())
     except OSError:
