@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,20 @@ def test_who_waited_for_one_that_was_killed_is_named(tmp_path: Path) -> None:
     with locked(tmp_path, waiting=dies), pytest.raises(FolderHeldError, match="this process"), locked(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_holder_that_goes_on_is_waited_for(tmp_path: Path) -> None:
+    process = _holder(tmp_path)
+    let_go: list[bool] = []
+
+    def end() -> None:
+        let_go.append(True)
+        _end(process)
+
+    later = threading.Timer(0.3, end)
+    with locked(tmp_path, waiting=lambda _: later.start()):
+        assert let_go
+    later.join()
 
 
 def test_a_folder_that_its_holder_removes_meanwhile_is_made_again(

@@ -91,7 +91,8 @@ def test_who_deploys_may_not_touch_the_boundary_whatever_else_they_may() -> None
     more = {"Statement": [*deployer({})["Statement"], *ADMINISTRATOR["Statement"]]}
     for action in ("CreatePolicyVersion", "DeletePolicy", "DeletePolicyVersion", "SetDefaultPolicyVersion"):
         assert not allowed(Request(f"iam:{action}", NAMES.boundary_arn), more)
-    assert not allowed(Request("iam:DeleteRolePermissionsBoundary", NAMES.role_arn), more)
+    for action in ("iam:DeleteRolePermissionsBoundary", "iam:UpdateAssumeRolePolicy", "sts:AssumeRole"):
+        assert not allowed(Request(action, NAMES.role_arn), more)
     assert allowed(Request("iam:GetPolicy", NAMES.boundary_arn), more)
 
 
