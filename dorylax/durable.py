@@ -83,8 +83,8 @@ def write_json(path: Path, fields: Mapping[str, Any]) -> None:
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
     """Writes a folder, in place of one that may be there.
 
-    Replacing takes two renames. Between them there is neither folder under the name, and a process that is killed there
-    leaves the old one in its leftover, as `old`.
+    The two exchange their names at once. Where the system cannot do that, replacing takes two renames: between them there is
+    neither folder under the name, and a process that is killed there leaves the old one in its leftover, as `old`.
 
     Args:
         path: of the folder; the one that it lies in must be there.
@@ -191,14 +191,18 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder. A removal that stops half-way leaves nothing that looks like it.
+    """Removes a folder so that no crash brings it back. A removal that stops half-way leaves nothing that looks like it.
 
     Raises:
         OSError: the file system refuses; the folder is still whole.
     """
     doomed = _beside(path)
     os.replace(path, doomed)
-    _discard(doomed)
+    try:
+        with named(path):
+            _sync(path.parent)
+    finally:
+        _discard(doomed)
 
 
 def leftover_of(path: Path) -> str | None:

@@ -248,6 +248,14 @@ def test_what_is_removed_goes_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [leftover_of(path) for path in tmp_path.iterdir()] == ["folder"]
 
 
+def test_what_is_removed_stays_removed(tmp_path: Path, synced: list[Path]) -> None:
+    write_folder(tmp_path / "folder", two_files)
+    del synced[:]
+    remove_folder(tmp_path / "folder")
+    assert synced == [tmp_path]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_leftovers_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "unlink", lambda path, **options: None)
     with pytest.raises(OSError, match="No space left"):
