@@ -33,6 +33,7 @@ from harness.processes import below, held, in_shared_memory
 
 MOST_GROWTH = 0.05
 _TENTH = 10
+_DRAWN = ("trainer", "workers")
 _MIB = 2**20
 _END_SECONDS = 120.0
 
@@ -212,12 +213,12 @@ def draw(path: Path, hours: Sequence[float], samples: Sequence[Sample], warm_up:
     minutes = [60 * hour for hour in hours]
     endings = (("own, MiB",), ("descriptors", "threads"))
     for axes, ending in zip(figure.subplots(2, sharex=True), endings, strict=True):
-        for name in (name for name in samples[0] if name.endswith(ending)):
+        for name in (name for name in samples[0] if name.startswith(_DRAWN) and name.endswith(ending)):
             axes.plot(minutes, [one.get(name) for one in samples], label=name.removesuffix(", MiB"))
         axes.axvline(60 * warm_up, color="0.6", linestyle=":")
         axes.set_ylim(bottom=0)
         axes.set_ylabel("allocated, MiB" if len(ending) == 1 else "number")
-        axes.legend(frameon=False, fontsize="small")
+        axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
         axes.grid(alpha=0.3)
     axes.set_xlabel("minutes since the first epoch")
     figure.savefig(path, dpi=160)
