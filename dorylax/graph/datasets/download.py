@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import final
 
 from dorylax.durable import move_file, named, write_file
+from dorylax.errors import DorylaxError
 from dorylax.folder_lock import locked
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.datasets.base import DatasetError, DownloadError, Source
@@ -32,7 +33,7 @@ _CHUNK = 1 << 20
 
 
 @final
-class _NetworkError(Exception):
+class _NetworkError(DorylaxError):
     """What the network did, as words."""
 
 
