@@ -19,6 +19,7 @@ Update = Literal["per_epoch", "per_interval"]
 FreshnessOf = Literal["all", "server"]
 Prediction = Literal["none", "linear", "optimizer"]
 ClockKind = Literal["real", "virtual"]
+HostsKind = Literal["inline", "processes"]
 TraceKind = Literal["off", "sample", "full"]
 
 ASYNC_DEFAULTS = {"staleness": 1, "freshness": 0.8, "predict_weights": "optimizer"}
@@ -40,6 +41,10 @@ class PipelineConfig(Section):
 
     servers: Count = Field(default=1, description="graph servers; each owns a part of the vertices")
     intervals: Count = Field(default=8, description="intervals per server, with equal numbers of vertices")
+    hosts: HostsKind = Field(
+        default="inline",
+        description="where servers live: inline, in this process; processes, each in one of its own on this machine",
+    )
     mode: Mode = Field(
         default="pipe",
         description="no-pipe: each server runs one task at a time; pipe: tasks overlap, epochs do not; async: intervals may "
@@ -253,6 +258,12 @@ class PipelineConfig(Section):
                 )
 
     def _check_clock(self) -> None:
+        if self.clock == "virtual" and self.hosts != "inline":
+            raise ConfigError.of(
+                "pipeline.hosts",
+                f"= {self.hosts} needs pipeline.clock=real, got virtual, which simulates servers in one process: change one "
+                "of them",
+            )
         if self.clock == "virtual" and self.tensor.backend != "inline":
             raise ConfigError.of(
                 "tensor.backend",

@@ -69,6 +69,20 @@ class Counters:
         self.retries += call.outcome in ("failed", "deadline")
         self.late += call.outcome == "late"
 
+    def add(self, other: Counters) -> None:
+        """Adds what another has counted."""
+        for field in dataclasses.fields(self):
+            mine, more = getattr(self, field.name), getattr(other, field.name)
+            if field.name == "calls":
+                self.calls = Calls(
+                    *(a + b for a, b in zip(dataclasses.astuple(mine), dataclasses.astuple(more), strict=True))
+                )
+            elif field.name == "rows_by_lag":
+                for lag, rows in more.items():
+                    mine[lag] = mine.get(lag, 0) + rows
+            else:
+                setattr(self, field.name, mine + more)
+
     def to_dict(self) -> dict[str, int]:
         """All single numbers."""
         names = [field.name for field in dataclasses.fields(self) if field.name not in ("calls", "rows_by_lag")]

@@ -25,16 +25,14 @@ from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.interval_data import interval_data
-from dorylax.pipeline.parameters import ParameterServers
-from dorylax.pipeline.parameters.workers import ParameterWorkers
+from dorylax.pipeline.interval_data import interval_data, server_values, stored_rows
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder, Trace
 from dorylax.pipeline.resources import Resources, shares
-from dorylax.pipeline.run import PipelineRun, drain_calls
-from dorylax.pipeline.saved import Saved, remembered, restore_buffers, restore_controller, steadiness
-from dorylax.pipeline.setup import check_counts, check_optimizer, layout_for
+from dorylax.pipeline.run import InlineRun, PipelineRun, drain_calls
+from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller
+from dorylax.pipeline.setup import Beginnings, check_counts, check_optimizer, layout_for, parameter_servers
 from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
@@ -43,7 +41,9 @@ from dorylax.pipeline.transport.in_process import modelled
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.tracing.arguments import RunData, data_values, training_weights
+from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.backends.base import Backend
+from dorylax.serverless.backends.environment import jax_settings
 
 
 @final
@@ -54,6 +54,7 @@ class Pipeline:
     Attributes:
         prepared: the plan and its compiled functions.
         parts: the model.
+        loss: `(output, labels) -> [V]`.
         data: in the order of the layout.
         layout: which vertices are whose.
         pieces: each server's part of the graph.
@@ -65,6 +66,7 @@ class Pipeline:
 
     prepared: Prepared
     parts: ModelParts
+    loss: RowFunction
     data: RunData
     layout: Layout
     pieces: tuple[Shard, ...]
@@ -102,7 +104,9 @@ class Pipeline:
         prices = find_cluster(config.cluster) if billed else None
         check_counts(config, data.graph.num_vertices)
         check_optimizer(optimizer, parts.params, config)
-        prepared = prepare(parts, data, config.passes, loss=loss, stale_price=config.expected_stale_price)
+        prepared = prepare(
+            parts, DataSpec.of(data, parts.keywords), config.passes, loss=loss, stale_price=config.expected_stale_price
+        )
         layout = layout_for(data.graph, config, seed)
         graph = data.graph.reorder(layout.order)
         wide = data.features.dtype == np.float64
@@ -114,6 +118,7 @@ class Pipeline:
         return cls(
             prepared=prepared,
             parts=parts,
+            loss=loss,
             data=RunData(graph, inputs, data.labels[layout.order], weights),
             layout=layout,
             pieces=shards(graph, layout),
@@ -158,6 +163,8 @@ class Pipeline:
             InvokeError: a worker could not be started.
             ValueError: what was saved is another pipeline's.
         """
+        if self.config.hosts != "inline":
+            return self._start_hosts(Beginnings(params, opt_state, state, saved, epoch), trace)
         config = self.config
         resources = Resources.of(config, self._simulated, cores())
         values = data_values(self.prepared.plan.program.traced, self.data)
@@ -172,7 +179,6 @@ class Pipeline:
             clock = unfinished.enter_context(self._clock())
             context = self._context(clock, sizes)
             progress = Progress(self._ledger(len(context.homes), epoch, saved))
-            workers = ParameterWorkers(config.parameter_servers, clock, context.times, recorder)
             backend = make_backend(
                 config, resources, self.prepared, functions=functions, clock=clock, times=context.times
             )
@@ -191,32 +197,15 @@ class Pipeline:
                 for shard in self.pieces
             ]
             driver = self._prepare_hosts(clock, backend, hosts)
-            parameters = ParameterServers(
-                params,
-                state,
+            parameters = parameter_servers(
+                config,
+                self.prepared,
                 self.optimizer,
-                num_servers=config.parameter_servers,
-                num_intervals=len(context.homes),
-                stages=context.plan.stages_with_sums,
-                finish=driver.finish,
-                advance=driver.advance if self.prepared.driver.changing else None,
-                transport=context.transport,
-                spawn=clock.spawn,
+                driver,
+                Beginnings(params, opt_state, state, saved, epoch),
+                context=context,
+                recorder=recorder,
                 on_applied=progress.applied,
-                update=config.update or "per_epoch",
-                interval_step_scaling=config.interval_step_scaling,
-                sync_every=config.sync_every,
-                gradient_share=config.gradient_share,
-                delay_scaling=config.delay_scaling,
-                ahead_share=config.ahead_share,
-                predict_weights=config.predict_weights or "none",
-                oscillation_limit=config.watched_limit,
-                remembered=None if saved is None else remembered(saved),
-                steadiness=None if saved is None else steadiness(saved),
-                compute=workers,
-                opt_state=opt_state,
-                version=0 if saved is None else int(saved.record["version"]),
-                first_epoch=epoch,
             )
             seconds_before = 0.0
             if saved is not None:
@@ -228,7 +217,7 @@ class Pipeline:
                 )  # what is computed once was counted then
             for host in hosts:
                 host.begin(driver, epoch)
-            return PipelineRun(
+            return InlineRun(
                 config=config,
                 clock=clock,
                 hosts=hosts,
@@ -239,6 +228,52 @@ class Pipeline:
                 epoch=epoch,
                 begun=0.0 if saved is None else clock.now(),
                 seconds_before=seconds_before,
+                cleanup=unfinished.pop_all(),
+            )
+
+    def _start_hosts(self, start: Beginnings, trace: Trace | None) -> PipelineRun:
+        """A run whose hosts live in other processes."""
+        # Late: runs in this process need no sockets.
+        from dorylax.pipeline.hosts.processes import ProcessLauncher
+        from dorylax.pipeline.hosts.run import HostsRun, write_shards
+        from dorylax.pipeline.hosts.spec import RunSpec
+        from dorylax.serverless.data.keys import RunKeys
+
+        traced = self.prepared.plan.program.traced
+        values = data_values(traced, self.data)
+        sizes = stage_sizes(self.pieces, self.config.edge_chunk)
+        spec = RunSpec(
+            parts=self.parts,
+            loss=self.loss,
+            spec=traced.spec,
+            optimizer=self.optimizer,
+            config=self.config,
+            seed=self.seed,
+            homes=tuple(shard.server for shard in self.pieces for _ in range(shard.num_intervals)),
+            sizes=(sizes.vertices, sizes.edges),
+            epoch=start.epoch,
+            fills_ghosts=start.saved is None or not start.saved.arrays,
+            jax=jax_settings(),
+            keys=RunKeys.make(),
+            transport="ipc",
+        )
+        with contextlib.ExitStack() as unfinished:
+            shards = write_shards(
+                self.pieces, lambda shard: stored_rows(traced, server_values(traced, values, shard)), unfinished
+            )
+            clock = unfinished.enter_context(self._clock())
+            return HostsRun(
+                spec,
+                shards,
+                start,
+                ProcessLauncher(),
+                clock=clock,
+                trace=trace,
+                config=self.config,
+                prices=self.prices,
+                epoch=start.epoch,
+                begun=0.0 if start.saved is None else clock.now(),
+                seconds_before=0.0 if start.saved is None else float(start.saved.record["clock"]) - clock.now(),
                 cleanup=unfinished.pop_all(),
             )
 
@@ -303,7 +338,8 @@ class Pipeline:
             gate=gate,
             recorder=recorder,
         )
-        return GraphHost(server, interval_data(self.prepared, values, shard, context.sizes), progress.hear)
+        own = server_values(self.prepared.plan.program.traced, values, shard)
+        return GraphHost(server, interval_data(self.prepared, own, shard, context.sizes), progress.hear)
 
     def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> Driver:
         """Computes what is computed once; gives the driver, which needs it."""

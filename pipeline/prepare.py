@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from typing import Any, final
 
-from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.driver import DriverFunctions
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageFunction, StageSizes, compiled
@@ -56,7 +55,7 @@ class Prepared:
 
 def prepare(
     parts: ModelParts,
-    data: Dataset,
+    spec: DataSpec,
     passes: tuple[str, ...],
     *,
     loss: RowFunction = cross_entropy,
@@ -66,7 +65,7 @@ def prepare(
 
     Args:
         parts: the model.
-        data: what it will run on.
+        spec: of the data that it will run on.
         passes: which to apply.
         loss: `(output, labels) -> [V]`.
         stale_price: see `passes.reorder`.
@@ -74,7 +73,7 @@ def prepare(
     Raises:
         SplitError: the model cannot be split.
     """
-    question = _Question(parts, DataSpec.of(data, parts.keywords), passes, loss, stale_price)
+    question = _Question(parts, spec, passes, loss, stale_price)
     try:
         return _prepared(question)
     except TypeError as error:

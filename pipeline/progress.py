@@ -82,6 +82,18 @@ class Progress:
         losses = self._losses.pop(epoch)
         return sum(losses[interval] for interval in sorted(losses))
 
+    def open(self, epoch: int) -> None:
+        """Lets the driver's next epoch begin, and no interval the one after it, where that is a synchronous one.
+
+        Else intervals would begin it at once, beside what the driver does between epochs.
+        """
+        ledger = self.ledger
+        if ledger.holds(epoch):  # until now the run could be saved there
+            ledger.release(epoch)
+        if ledger.allowance.synchronous(epoch + 1) and not ledger.holds(epoch + 1):
+            ledger.barrier(epoch + 1, hold=True)
+        self._changed()
+
     def hold(self, epoch: int) -> None:
         """Lets nobody start this epoch before `release`; see `Ledger.barrier`."""
         self.ledger.barrier(epoch, hold=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import final
+from typing import Any, Protocol, final
 
 from dorylax.clock import Clock
 from dorylax.cost import Bill, Cluster
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.progress import Progress
@@ -38,24 +40,32 @@ class PipelineEpoch:
     state: Tree
 
 
-@final
-class PipelineRun:
-    """Servers, parameter servers and tensor workers of this process, training.
+class Version(Protocol):
+    """What is known of a version after an epoch: of `ServerState`."""
 
-    Between calls of `run_epoch` all coroutines stand still, those of an asynchronous run in the middle of later epochs.
+    @property
+    def params(self) -> Tree:
+        """Parameters."""
+
+    @property
+    def opt_state(self) -> Tree:
+        """The optimizer's state."""
+
+    @property
+    def state(self) -> Tree:
+        """What else the model keeps."""
+
+
+class PipelineRun(ABC):
+    """Servers, parameter servers and tensor workers, training.
 
     Args:
         config: how it is run.
         clock: where time comes from.
-        hosts: of the graph servers, in order.
-        parameters: the parameter servers.
-        progress: what has been done, and what may be.
-        recorder: what was counted.
         prices: what the run is billed as; None where it costs nothing.
         epoch: the first that is trained.
         begun: the clock's seconds when it began: 0 if the time for what is computed once is included.
         seconds_before: spent by earlier processes of this run, less what the clock shows already.
-        cleanup: what is closed with the run.
 
     Attributes:
         prices: as given.
@@ -66,96 +76,82 @@ class PipelineRun:
         *,
         config: PipelineConfig,
         clock: Clock,
-        hosts: Sequence[GraphHost],
-        parameters: ParameterServers,
-        progress: Progress,
-        recorder: Recorder,
         prices: Cluster | None,
         epoch: int,
         begun: float,
         seconds_before: float,
-        cleanup: contextlib.ExitStack,
     ) -> None:
         self.prices = prices
-        self._config, self._clock, self._hosts = config, clock, hosts
-        self._parameters, self._progress, self._recorder = parameters, progress, recorder
+        self._config, self._clock = config, clock
         self._epoch, self._last, self._seconds_before = epoch, begun, seconds_before
-        self._cleanup = cleanup
 
+    @abstractmethod
     def barrier(self, epoch: int) -> None:
         """Lets no interval start this epoch before all have finished the one before: where a checkpoint is due, at the end.
 
         Args:
             epoch: that no interval has started.
         """
-        self._progress.hold(epoch)
 
     def run_epoch(self) -> PipelineEpoch:
         """Trains until the slowest interval has finished the next epoch.
 
         Raises:
             TaskFailedError: a task failed too often.
+            HostError: a host in another process has ended.
         """
-        clock, epoch, ledger = self._clock, self._epoch, self._progress.ledger
-        if ledger.holds(epoch):  # until now the run could be saved there
-            self._progress.release(epoch)
-        if ledger.allowance.synchronous(epoch + 1) and not ledger.holds(epoch + 1):
-            self.barrier(epoch + 1)  # else intervals would begin it now, beside what the caller does between epochs
+        clock, epoch = self._clock, self._epoch
         begin = clock.now()
         try:
-            loss = clock.run(self._progress.finished(epoch))
+            loss, newest = self._finish(epoch)
         except BaseException:
             self.close()  # an interval is gone: nobody could ever finish the epoch
             raise
         since = self._last if clock.kind == "virtual" else begin
         seconds = clock.now() - since
         self._last, self._epoch = clock.now(), epoch + 1
-        newest = self._parameters.newest()
         return PipelineEpoch(epoch, loss, seconds, newest.params, newest.opt_state, newest.state)
 
+    @abstractmethod
+    def _finish(self, epoch: int) -> tuple[float, Version]:
+        """Lets an epoch begin, and waits until all intervals have finished it; gives its loss and the newest version."""
+
+    @abstractmethod
     def drain(self) -> int:
         """Lets no interval start an epoch that none has started yet; gives that epoch, before which all will stand."""
-        return self._progress.drain()
 
+    @abstractmethod
     def synchronise(self) -> int:
         """Goes on synchronously, with one update per epoch, from the epoch on that is returned."""
-        return self._progress.synchronise(self._parameters.synchronise)
 
+    @abstractmethod
     def save(self) -> Saved | None:
         """What the next run needs to go on bit for bit (in virtual time); None while intervals are amid their epochs."""
-        ledger = self._progress.ledger
-        if ledger.standing is None or not self._parameters.settled:
-            return None
-        synchronous = ledger.allowance.synchronous(ledger.min_epoch)
-        drain_calls(self._clock, self._hosts)
-        servers = [host.server for host in self._hosts]
-        done = self.counters()
-        record = {
-            "version": self._parameters.newest().version,
+
+    @abstractmethod
+    def _counted(self) -> Counters:
+        """How much all servers have done."""
+
+    def _record(self, counted: Counters, *, version: int, synchronous: bool, controllers: list[Any]) -> dict[str, Any]:
+        """The record of `Saved`."""
+        return {
+            "version": version,
             "clock": self.seconds,
-            "synchronous": ledger.switched and not self._config.synchronous,
-            "counters": dataclasses.asdict(self._recorder.counters)
-            | {name: done[name] for name in ("relaunches", "pulls_held")},
-            "controllers": [save_controller(server) for server in servers],
+            "synchronous": synchronous,
+            "counters": dataclasses.asdict(counted),
+            "controllers": controllers,
         }
-        # Synchronous epochs read nothing that they have not written.
-        arrays = {} if synchronous else save_buffers(servers) | save_known(self._parameters.newest())
-        self._parameters.forget()  # as the run does that goes on from what is saved
-        return Saved(arrays, record)
 
     def counters(self) -> dict[str, float | int]:
         """How much the run has done: `Counters`, and in virtual time its seconds."""
-        counters = self._recorder.counters
-        found: dict[str, float | int] = dict(counters.to_dict())
-        found["relaunches"] = counters.relaunches + sum(host.server.controller.relaunched for host in self._hosts)
-        found["pulls_held"] = counters.pulls_held + self._parameters.pulls_held
+        found: dict[str, float | int] = dict(self._counted().to_dict())
         if self._clock.kind == "virtual":
             found["virtual_seconds"] = self.seconds
         return found
 
     def rows_by_lag(self) -> dict[str, int]:
         """How stale the rows were that intervals have read: `Counters.rows_by_lag`, in order."""
-        found = self._recorder.counters.rows_by_lag
+        found = self._counted().rows_by_lag
         return {lag: found[lag] for lag in sorted(found, key=int)}
 
     @property
@@ -172,11 +168,90 @@ class PipelineRun:
             seconds=self.seconds,
             graph_servers=self._config.servers,
             parameter_servers=self._config.parameter_servers,
-            calls=self._recorder.counters.calls,
+            calls=self._counted().calls,
+        )
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all coroutines, threads, workers and hosts. A second call does nothing."""
+
+
+@final
+class InlineRun(PipelineRun):
+    """All of them in this process.
+
+    Between calls of `run_epoch` all coroutines stand still, those of an asynchronous run in the middle of later epochs.
+
+    Args:
+        hosts: of the graph servers, in order.
+        parameters: the parameter servers.
+        progress: what has been done, and what may be.
+        recorder: what was counted.
+        cleanup: what is closed with the run.
+        others: as of `PipelineRun`.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: Sequence[GraphHost],
+        parameters: ParameterServers,
+        progress: Progress,
+        recorder: Recorder,
+        cleanup: contextlib.ExitStack,
+        **others: Any,
+    ) -> None:
+        super().__init__(**others)
+        self._hosts, self._parameters, self._progress, self._recorder = hosts, parameters, progress, recorder
+        self._cleanup = cleanup
+
+    def barrier(self, epoch: int) -> None:
+        """See `PipelineRun`."""
+        self._progress.hold(epoch)
+
+    def _finish(self, epoch: int) -> tuple[float, Version]:
+        self._progress.open(epoch)
+        loss = self._clock.run(self._progress.finished(epoch))
+        return loss, self._parameters.newest()
+
+    def drain(self) -> int:
+        """See `PipelineRun`."""
+        return self._progress.drain()
+
+    def synchronise(self) -> int:
+        """See `PipelineRun`."""
+        return self._progress.synchronise(self._parameters.synchronise)
+
+    def save(self) -> Saved | None:
+        """See `PipelineRun`."""
+        ledger = self._progress.ledger
+        if ledger.standing is None or not self._parameters.settled:
+            return None
+        synchronous = ledger.allowance.synchronous(ledger.min_epoch)
+        drain_calls(self._clock, self._hosts)
+        servers = [host.server for host in self._hosts]
+        newest = self._parameters.newest()
+        record = self._record(
+            self._counted(),
+            version=newest.version,
+            synchronous=ledger.switched and not self._config.synchronous,
+            controllers=[save_controller(server) for server in servers],
+        )
+        # Synchronous epochs read nothing that they have not written.
+        arrays = {} if synchronous else save_buffers(servers) | save_known(newest)
+        self._parameters.forget()  # as the run does that goes on from what is saved
+        return Saved(arrays, record)
+
+    def _counted(self) -> Counters:
+        counters = self._recorder.counters
+        return dataclasses.replace(
+            counters,
+            relaunches=counters.relaunches + sum(host.server.controller.relaunched for host in self._hosts),
+            pulls_held=counters.pulls_held + self._parameters.pulls_held,
         )
 
     def close(self) -> None:
-        """Ends all coroutines, threads and workers. A second call does nothing."""
+        """See `PipelineRun`."""
         self._cleanup.close()
 
 

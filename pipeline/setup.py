@@ -1,6 +1,9 @@
-"""Before a pipeline starts: does the configuration fit graph and optimizer, and which vertices go where."""
+"""Before a pipeline starts: does the configuration fit graph and optimizer, which vertices go where, parameter servers."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import optax
@@ -8,7 +11,14 @@ import optax
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.context import HostContext
+from dorylax.pipeline.driver import Driver
+from dorylax.pipeline.parameters import Applied, ParameterServers
 from dorylax.pipeline.parameters.step_counts import uncounted
+from dorylax.pipeline.parameters.workers import ParameterWorkers
+from dorylax.pipeline.prepare import Prepared
+from dorylax.pipeline.recorder import Recorder
+from dorylax.pipeline.saved import Saved, remembered, steadiness
 from dorylax.program.model.base import Tree
 from dorylax.settings.errors import ConfigError
 
@@ -77,3 +87,77 @@ def layout_for(graph: CompressedGraph, config: PipelineConfig, seed: int) -> Lay
     except PartitionError as error:
         even = "" if config.partitioner == "range" else ", or pipeline.partitioner=range, whose parts are even"
         raise ConfigError.of("pipeline.intervals", f"= {config.intervals} do not fit: {error}{even}") from error
+
+
+class Beginnings(NamedTuple):
+    """What parameter servers begin with.
+
+    Attributes:
+        params: parameters.
+        opt_state: the optimizer's state; None: a new one.
+        state: the model's other state.
+        saved: what the run had saved that goes on; None: it begins.
+        epoch: the first that is trained.
+    """
+
+    params: Tree
+    opt_state: Tree
+    state: Tree
+    saved: Saved | None
+    epoch: int
+
+
+def parameter_servers(
+    config: PipelineConfig,
+    prepared: Prepared,
+    optimizer: optax.GradientTransformation,
+    driver: Driver,
+    start: Beginnings,
+    *,
+    context: HostContext,
+    recorder: Recorder,
+    on_applied: Callable[[Applied], None],
+    here: Sequence[int] | None = None,
+) -> ParameterServers:
+    """The parameter servers of a run, or those of this process.
+
+    Args:
+        config: how to run.
+        prepared: the plan and its functions.
+        optimizer: an optax transformation.
+        driver: what has no rows.
+        start: what they begin with.
+        context: what they share with hosts.
+        recorder: told of what they do.
+        on_applied: told of applied gradients.
+        here: which of them; None: all.
+    """
+    saved = start.saved
+    return ParameterServers(
+        start.params,
+        start.state,
+        optimizer,
+        num_servers=config.parameter_servers,
+        num_intervals=len(context.homes),
+        stages=context.plan.stages_with_sums,
+        finish=driver.finish,
+        advance=driver.advance if prepared.driver.changing else None,
+        transport=context.transport,
+        spawn=context.clock.spawn,
+        on_applied=on_applied,
+        update=config.update or "per_epoch",
+        interval_step_scaling=config.interval_step_scaling,
+        sync_every=config.sync_every,
+        gradient_share=config.gradient_share,
+        delay_scaling=config.delay_scaling,
+        ahead_share=config.ahead_share,
+        predict_weights=config.predict_weights or "none",
+        oscillation_limit=config.watched_limit,
+        remembered=None if saved is None else remembered(saved),
+        steadiness=None if saved is None else steadiness(saved),
+        compute=ParameterWorkers(config.parameter_servers, context.clock, context.times, recorder),
+        opt_state=start.opt_state,
+        version=0 if saved is None else int(saved.record["version"]),
+        first_epoch=start.epoch,
+        here=here,
+    )

@@ -102,6 +102,7 @@ class Ledger:
         self._standing = Counter({first: num_intervals})  # how many intervals have this as their first unfinished epoch
         self._barriers: list[int] = []  # a heap
         self._held: set[int] = set()
+        self._limit: int | None = None
 
     def epoch_of(self, interval: int) -> int:
         """The first epoch that the interval has not finished."""
@@ -115,6 +116,8 @@ class Ledger:
             newest = self._first  # the first fills the ghosts: nobody runs ahead of it
         if self._synchronous_from is not None:
             newest = min(newest, max(self.min_epoch, self._synchronous_from - 1))
+        if self._limit is not None:
+            newest = min(newest, self._limit)
         return min(newest, self._barriers[0] - 1) if self._barriers else newest
 
     def may_start(self, interval: int, epoch: int) -> bool:
@@ -182,6 +185,19 @@ class Ledger:
         if hold:
             self._held.add(epoch)
         self._lift()
+
+    def limit(self, epoch: int) -> None:
+        """Lets nobody start an epoch after this one until a later limit is set. Nobody waits there for others.
+
+        Args:
+            epoch: not before an earlier limit.
+
+        Raises:
+            LedgerError: there is a later limit, which somebody may have come to.
+        """
+        if self._limit is not None and epoch < self._limit:
+            raise LedgerError(f"the limit cannot go back from epoch {self._limit} to epoch {epoch}")
+        self._limit = epoch
 
     def holds(self, epoch: int) -> bool:
         """Whether nobody starts this epoch until `release`."""

@@ -67,6 +67,7 @@ class Shard:
             `ghosts[ghost_bounds[k]:ghost_bounds[k+1]]`.
         sends: by direction and own interval, `((peer, rows), …)`, peers ascending: the local rows of that interval, int64,
             ascending, that the peer has as ghosts of that direction.
+        pushes: `((peer, rows), …)`, peers ascending: the local rows, int64, that a peer pushes partial sums for.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Shard:
         self.ghosts = ghosts
         self.ghost_bounds = ghost_bounds
         self.sends = sends
-        self._pushes = pushes  # (peer, own local rows that it pushes sums for)
+        self.pushes = pushes
         self._sources: dict[int, np.ndarray] = {}
         self._compact: dict[int, Adjacency] = {}
         self._transposed: dict[int, Adjacency] = {}
@@ -145,11 +146,11 @@ class Shard:
     def _make_merge(self) -> Merge:
         parts = [self.unique_sources(interval) for interval in range(self.num_intervals)]
         starts = _offsets([len(part) for part in parts])
-        parts += [rows.astype(np.int32) for _, rows in self._pushes]
+        parts += [rows.astype(np.int32) for _, rows in self.pushes]
         ends = _offsets([len(part) for part in parts])
         received = tuple(
             (peer, int(ends[self.num_intervals + i]), int(ends[self.num_intervals + i + 1]))
-            for i, (peer, _) in enumerate(self._pushes)
+            for i, (peer, _) in enumerate(self.pushes)
         )
         ids = np.concatenate(parts)
         num_rows = self.num_rows + len(self.ghosts["in"])

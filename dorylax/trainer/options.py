@@ -24,10 +24,9 @@ _FREE = frozenset(
     }
 )
 # Where and how many tasks run at a time; in virtual time that is the cluster's speed. Two change how sums are formed.
-_FREE_ON_THE_REAL_CLOCK = frozenset({"pipeline.graph_threads", *map(TensorConfig.key, TensorConfig.options())}) - {
-    "tensor.backend",
-    "tensor.streaming",
-}
+_FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.graph_threads"} | (
+    set(map(TensorConfig.key, TensorConfig.options())) - {"tensor.backend", "tensor.streaming"}
+)
 
 
 def free_settings(pipeline: PipelineConfig | None) -> frozenset[str]:

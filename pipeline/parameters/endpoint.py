@@ -76,6 +76,7 @@ class ParameterEndpoint:
         on_applied: told of applied gradients, on server 0.
 
     Attributes:
+        address: where it is reached.
         server: its state.
         sequencer: likewise.
         pulls_held: how many pulls have waited for newer weights because of `watch`.
@@ -98,7 +99,7 @@ class ParameterEndpoint:
         on_applied: Callable[[Applied], None],
     ) -> None:
         self.server, self.sequencer = server, sequencer
-        self._index, self._address = index, Address("parameter", index)
+        self._index, self.address = index, Address("parameter", index)
         self._peers = [Address("parameter", peer) for peer in range(num_servers) if peer != index]
         self._step, self._finish_with, self._transport = step, finish, transport
         self._prediction = prediction
@@ -167,7 +168,7 @@ class ParameterEndpoint:
         else:
             first, size = Address("parameter", 0), payload_bytes(complete)
             order = (epoch, ARRIVED, interval)
-            await deliver(self._transport, self._address, first, "arrived", arrived, num_bytes=size, order=order)
+            await deliver(self._transport, self.address, first, "arrived", arrived, num_bytes=size, order=order)
 
     def _arrived(self, arrived: Arrived) -> None:
         if self.sequencer is None:
@@ -190,7 +191,7 @@ class ParameterEndpoint:
     async def _forward(self, peer: Address, updates: tuple[Update, ...]) -> None:
         size = payload_bytes([(update.gradients, update.statistics) for update in updates])
         order = (updates[-1].number, UPDATES)
-        await deliver(self._transport, self._address, peer, "updates", updates, num_bytes=size, order=order)
+        await deliver(self._transport, self.address, peer, "updates", updates, num_bytes=size, order=order)
 
     async def _reach(self, version: int) -> None:
         """Applies updates up to a version, waiting for those that have not come."""

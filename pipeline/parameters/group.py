@@ -1,4 +1,4 @@
-"""All parameter servers of a process as one: what a run starts, saves and ends."""
+"""The parameter servers of a process as one: what a run starts, saves and ends."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dorylax.pipeline.parameters.prediction import choose
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.update import OptimizerStep
-from dorylax.pipeline.transport.base import Address, Transport
+from dorylax.pipeline.transport.base import Transport
 
 
 @final
 class ParameterServers:
-    """Parameter servers that hold the same weights, of which the first numbers the updates.
+    """Parameter servers that hold the same weights, of which number 0 numbers the updates.
 
     What intervals ask of them is said by `ParameterClient`. What follows from pushes goes on in tasks that `spawn` makes. It
     is over for an epoch when `on_applied` was told of the gradients of all intervals in it: all servers then have the same
@@ -38,7 +38,7 @@ class ParameterServers:
         stages: the stages that push in every interval and epoch; at least one.
         finish: makes an interval's complete gradient of the sums of its stages.
         advance: makes the state of the next version; None where no state changes.
-        transport: carries everything between servers; all P are registered with it.
+        transport: carries everything between servers; those that are here are registered with it.
         spawn: `Clock.spawn`.
         on_applied: told of complete gradients when they are in the weights, in the order of versions, each once.
         update: "per_epoch" or "per_interval".
@@ -58,6 +58,7 @@ class ParameterServers:
         opt_state: the optimizer's state; a new one where None.
         version: how many updates parameters and state have seen.
         first_epoch: the first epoch.
+        here: which of the servers these are; None: all. The others are in other processes, made of the same.
 
     Raises:
         ValueError: a number too small, an unknown `update`, or an optimizer that cannot be served (see `OptimizerStep`).
@@ -91,6 +92,7 @@ class ParameterServers:
         opt_state: Tree | None = None,
         version: int = 0,
         first_epoch: int = 0,
+        here: Sequence[int] | None = None,
     ) -> None:
         if num_servers < 1:
             raise ValueError(f"num_servers must be ≥ 1, got {num_servers}")
@@ -134,13 +136,13 @@ class ParameterServers:
                 spawn=spawn,
                 on_applied=on_applied,
             )
-            for index in range(num_servers)
+            for index in (range(num_servers) if here is None else here)
         ]
-        for index, endpoint in enumerate(self._endpoints):
-            transport.register(Address("parameter", index), endpoint)
+        for endpoint in self._endpoints:
+            transport.register(endpoint.address, endpoint)
 
     def newest(self) -> ServerState:
-        """The newest version that server 0 has. Its arrays are never changed."""
+        """The newest version that the first server here has. Its arrays are never changed."""
         return self._endpoints[0].server.state
 
     @property

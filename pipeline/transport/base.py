@@ -18,7 +18,7 @@ class Address:
         index: which of that kind, from 0.
     """
 
-    role: Literal["graph", "parameter"]
+    role: Literal["graph", "parameter", "ledger", "host", "driver"]
     index: int
 
 

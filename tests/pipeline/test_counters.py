@@ -25,3 +25,13 @@ def test_whatever_the_cloud_began_is_billed_however_it_ended(
     counters.call(Call(TaskKey(0, 1, 2, 0), 0, 3.0, 3.25, outcome))
     assert counters.calls == (Calls(requests=1, milliseconds=250) if billed else Calls())
     assert {name: count for name, count in counters.to_dict().items() if count} == counted
+
+
+def test_what_several_have_counted_adds_up() -> None:
+    one = Counters(graph_tasks=1, rows_by_lag={"0": 2}, calls=Calls(1, 10), late=3)
+    other = Counters(graph_tasks=4, rows_by_lag={"0": 1, "1": 5}, calls=Calls(2, 20))
+    total = Counters()
+    total.add(one)
+    total.add(other)
+    assert total == Counters(graph_tasks=5, rows_by_lag={"0": 3, "1": 5}, calls=Calls(3, 30), late=3)
+    assert other.rows_by_lag == {"0": 1, "1": 5}

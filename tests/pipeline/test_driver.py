@@ -26,6 +26,7 @@ from dorylax.program.model.kinds import take_apart
 from dorylax.program.model.loss import cross_entropy
 from dorylax.program.rows.types import Free, Summed
 from dorylax.program.tracing.arguments import training_weights
+from dorylax.program.tracing.spec import DataSpec
 
 DATA = messy_data(32, 120)
 EPOCHS = 4
@@ -293,7 +294,7 @@ def test_no_update_of_state_is_lost_where_intervals_lag(staleness: int, update: 
 def test_what_follows_from_state_alone_is_no_statistic() -> None:
     """Else the state of an interval that lags behind would become the next version's."""
     parts = take_apart(Keeping(counted_and_used), DATA.graph, DATA.features)
-    plan = prepare(parts, DATA, PipelineConfig().passes).plan
+    plan = prepare(parts, DataSpec.of(DATA), PipelineConfig().passes).plan
     types = plan.program.analysis.types
     steps = [
         dataclasses.replace(step, sums=tuple(var for var in step.writes if isinstance(types[var], Free | Summed)))
@@ -308,7 +309,7 @@ def test_what_follows_from_state_alone_is_no_statistic() -> None:
 def test_without_changing_state_nothing_is_advanced() -> None:
     for rule, changing in ((unchanged, 0), (only_counted, 1)):
         parts = take_apart(Keeping(rule), DATA.graph, DATA.features)
-        assert len(prepare(parts, DATA, PipelineConfig().passes).driver.changing) == changing
+        assert len(prepare(parts, DataSpec.of(DATA), PipelineConfig().passes).driver.changing) == changing
 
 
 @pytest.mark.parametrize("parameter_servers", [1, 3])

@@ -13,6 +13,7 @@ from dorylax.pipeline.prepare import prepare
 from dorylax.program import PASSES
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.rows.types import Rows
+from dorylax.program.tracing.spec import DataSpec
 
 
 @functools.cache
@@ -22,7 +23,9 @@ def plan(model: str, *, reorder: bool = False, dropout: bool = True) -> Plan:
     if not dropout:
         options = {name: 0.0 if "dropout" in name else value for name, value in options.items()}
     module = registry.build(model, data.num_features, data.num_classes, options, nnx.Rngs(params=0, dropout=0))
-    return prepare(take_apart(module), data, tuple(name for name in PASSES if reorder or name != "reorder")).plan
+    return prepare(
+        take_apart(module), DataSpec.of(data), tuple(name for name in PASSES if reorder or name != "reorder")
+    ).plan
 
 
 def operators(found: Plan) -> list[tuple[str, str]]:

@@ -113,6 +113,21 @@ def test_a_hold_released_early_leaves_the_barrier() -> None:
     assert ledger.may_start(0, 1)
 
 
+def test_a_limit_bounds_all_and_makes_nobody_wait_for_others() -> None:
+    ledger = Ledger(2, 3, first_synchronous=False)
+    ledger.limit(1)
+    assert ledger.horizon == 1
+    for epoch in (0, 1):
+        ledger.start(0, epoch)
+    assert not ledger.may_start(0, 2)
+    ledger.limit(2)
+    ledger.start(0, 2)
+    with pytest.raises(LedgerError, match="cannot go back from epoch 2 to epoch 1"):
+        ledger.limit(1)
+    ledger.limit(9)
+    assert ledger.horizon == 3
+
+
 def test_a_barrier_that_comes_too_late_is_refused() -> None:
     ledger = Ledger(2, 1, first_synchronous=False)
     ledger.start(0, 0)

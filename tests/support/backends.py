@@ -26,6 +26,7 @@ from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.flax_nnx import take_apart
+from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.backends.base import Backend, Invoker
 from dorylax.serverless.backends.emulator.pool import emulated_functions
 from dorylax.serverless.backends.inline import InlineBackend
@@ -89,7 +90,7 @@ def _of_model(name: str) -> list[tuple[int, StageCase]]:
     data = messy_data(60, 240)
     parts = take_apart(make_model(name, data))
     local = PipelineConfig(tensor=TensorConfig(backend="local"))
-    prepared = prepare(parts, data, local.passes)
+    prepared = prepare(parts, DataSpec.of(data), local.passes)
     stages = prepared.artefacts
     weights = tuple(np.asarray(leaf) for leaf in jax.tree.leaves(parts.params))
     found = []

@@ -1,0 +1,298 @@
+"""What lives in a host's process: a graph server with its intervals, or a parameter server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, final
+
+from dorylax.clock import Clock
+from dorylax.graph.shard_files import read_shard
+from dorylax.machine import cores
+from dorylax.pipeline.asynchrony import Asynchrony
+from dorylax.pipeline.context import HostContext
+from dorylax.pipeline.driver import Driver
+from dorylax.pipeline.gate import Gate
+from dorylax.pipeline.graph_server import GraphServer
+from dorylax.pipeline.host import GraphHost
+from dorylax.pipeline.hosts.messages import Beginning, News, Report, Told, Weights
+from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
+from dorylax.pipeline.hosts.spec import HostSpec
+from dorylax.pipeline.interval_data import interval_data, stored_values
+from dorylax.pipeline.parameters import ParameterServers
+from dorylax.pipeline.parameters.messages import Applied
+from dorylax.pipeline.progress import Progress
+from dorylax.pipeline.recorder import Recorder
+from dorylax.pipeline.resources import Resources
+from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller, save_known
+from dorylax.pipeline.setup import Beginnings, parameter_servers
+from dorylax.pipeline.stages import StageSizes
+from dorylax.pipeline.staleness import Allowance, Ledger
+from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
+from dorylax.pipeline.timeline import Span
+from dorylax.pipeline.transport.base import Address
+from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+
+
+def host_address(role: str, index: int, servers: int) -> Address:
+    """Where the driver reaches a host: graph servers first, then parameter servers."""
+    return Address("host", index if role == "graph" else servers + index)
+
+
+class Member(ABC):
+    """What every host does. It is made on the loop of its clock.
+
+    Args:
+        spec: what it is given.
+        clock: of this process.
+        transport: to the others.
+
+    Attributes:
+        ended: done when the driver says that it may end.
+    """
+
+    def __init__(self, spec: HostSpec, clock: Clock, transport: ZeroMqTransport) -> None:
+        run, config = spec.run, spec.run.config
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._spec, self._run, self._clock, self._transport = spec, run, clock, transport
+        self._prepared = run.prepare()
+        self._address = host_address(spec.role, spec.index, config.servers)
+        self._cleanup = contextlib.ExitStack()
+        self._spans: list[Span] = []
+        labels = {step.index: step.label for step in self._prepared.plan.steps}
+        self._recorder = Recorder(labels, None if config.trace == "off" else self._spans.append)
+        self._context = HostContext(
+            plan=self._prepared.plan,
+            sizes=StageSizes(*run.sizes),
+            edge_chunk=config.edge_chunk,
+            homes=run.homes,
+            parameter_servers=config.parameter_servers,
+            one_at_a_time=config.mode == "no-pipe",
+            copies_rows=not config.synchronous,
+            asynchrony=Asynchrony.of(config),
+            transport=transport,
+            clock=clock,
+            times=None,
+        )
+        transport.register(self._address, self)
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        """See `RequestHandler`."""
+        match kind:
+            case "join":
+                self._transport.connect({Address(role, index): endpoint for role, index, endpoint in payload})
+                return None
+            case "build":
+                return self._build()
+            case "begin":
+                return self._begin(payload)
+            case "report":
+                return self._report()
+            case "spans":
+                spans, self._spans[:] = list(self._spans), []
+                return spans
+            case "end":
+                if not self.ended.done():
+                    self.ended.set_result(None)
+                return None
+        return await self._handle(kind, payload, sender)
+
+    def _driver(self, constants: Sequence[Any]) -> Driver:
+        values = dict(zip(self._prepared.driver.constants, constants, strict=True))
+        streams = self._run.parts.streams
+        return Driver(self._prepared.plan, self._prepared.driver, values, streams=streams, seed=self._run.seed)
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Makes what others send messages to."""
+
+    @abstractmethod
+    def _begin(self, beginning: Beginning) -> None:
+        """Begins to train."""
+
+    @abstractmethod
+    def _report(self) -> Report:
+        """What was counted."""
+
+    @abstractmethod
+    async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        """Answers what only this kind of host is asked."""
+
+    def close(self) -> None:
+        """Ends what it has started."""
+        self._cleanup.close()
+
+
+@final
+class GraphMember(Member):
+    """A graph server."""
+
+    def _build(self) -> None:
+        config = self._run.config
+        assert self._spec.shard is not None
+        shard, rows = read_shard(self._spec.shard)
+        resources = Resources.of(config, None, cores())
+        functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
+        self._backend = make_backend(
+            config, resources, self._prepared, functions=functions, clock=self._clock, times=None
+        )
+        self._cleanup.callback(self._backend.close)
+        autotuner = make_autotuner(config, resources)
+        slots = resources.slots if autotuner is None else autotuner.limit
+        self._reporter = Reporter(self._address, self._transport, self._clock.spawn)
+        # Nobody starts before the ledger has said so.
+        self._gate = Gate(Allowance(self._run.epoch - 1, self._run.epoch, 0, None, None), self._reporter)
+        self._told = 0
+        self._server = GraphServer(
+            self._context,
+            shard,
+            threads=resources.graph_threads,
+            functions=functions,
+            controller=make_controller(config, slots, self._backend, self._clock, self._recorder.calls(shard.server)),
+            autotuner=autotuner,
+            gate=self._gate,
+            recorder=self._recorder,
+        )
+        values = stored_values(self._prepared.plan.program.traced, rows, shard)
+        data = interval_data(self._prepared, values, shard, self._context.sizes)
+        self._host = GraphHost(self._server, data, self._reporter)
+
+    async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        match kind:
+            case "prepare":
+                await self._backend.warm()
+                await asyncio.gather(*self._host.prepare())
+                free = self._host.free_values()
+                return [free[var] for var in self._prepared.driver.constants]
+            case "allow":
+                self._allow(payload)
+            case "stop":
+                self._gate.allow(self._gate.allowance._replace(horizon=self._run.epoch - 1))
+                await self._reporter.flush()
+            case "save":
+                return save_buffers([self._server]), save_controller(self._server)
+            case _:
+                raise ValueError(f"graph server {self._spec.index} cannot answer {kind!r} from {sender}")
+        return None
+
+    def _allow(self, told: Told) -> None:
+        if told.number > self._told:
+            self._told = told.number
+            self._gate.allow(told.allowance)
+
+    def _begin(self, beginning: Beginning) -> None:
+        if beginning.record is not None:
+            restore_buffers(Saved(beginning.arrays, {}), [self._server])
+            restore_controller(self._server, beginning.record)
+        self._host.begin(self._driver(beginning.constants), self._run.epoch)
+
+    def _report(self) -> Report:
+        relaunched = self._server.controller.relaunched
+        return Report(dataclasses.asdict(self._recorder.counters), relaunched, 0, self._clock.now())
+
+
+@final
+class ParameterMember(Member):
+    """A parameter server; beside the first one the ledger."""
+
+    def _build(self) -> None:
+        """Nothing: it needs the weights."""
+
+    def _begin(self, beginning: Beginning) -> None:
+        config, epoch = self._run.config, self._run.epoch
+        saved = None if beginning.record is None else Saved(beginning.arrays, beginning.record)
+        progress = None
+        if self._spec.index == 0:
+            ledger = Ledger(
+                len(self._run.homes),
+                config.staleness or 0,
+                first=epoch,
+                first_synchronous=self._run.fills_ghosts,
+                synchronous=config.synchronous,
+            )
+            progress = Progress(ledger)
+        self._parameters = parameter_servers(
+            config,
+            self._prepared,
+            self._run.optimizer,
+            self._driver(beginning.constants),
+            Beginnings(beginning.params, beginning.opt_state, beginning.state, saved, epoch),
+            context=self._context,
+            recorder=self._recorder,
+            on_applied=_nobody if progress is None else progress.applied,
+            here=[self._spec.index],
+        )
+        if progress is not None:
+            hosts = [host_address("graph", server, config.servers) for server in range(config.servers)]
+            listener = Listener(progress, hosts, self._transport, self._clock.spawn)
+            self._transport.register(LEDGER, LedgerHandler(progress, listener, self._parameters))
+            if saved is not None and saved.record["synchronous"]:
+                progress.synchronise(self._parameters.synchronise)
+
+    async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:  # noqa: ARG002
+        match kind:
+            case "rest":
+                return self._parameters.settled, self._parameters.newest().version
+            case "save":
+                known = save_known(self._parameters.newest())
+                self._parameters.forget()  # as the run does that goes on from what is saved
+                return known
+        raise ValueError(f"parameter server {self._spec.index} cannot answer {kind!r} from {sender}")
+
+    def _report(self) -> Report:
+        held = self._parameters.pulls_held
+        return Report(dataclasses.asdict(self._recorder.counters), 0, held, self._clock.now())
+
+
+@final
+class LedgerHandler:
+    """What hosts report to the ledger, and the driver asks of it.
+
+    Args:
+        progress: the ledger.
+        listener: hears hosts.
+        parameters: the servers beside it, the first among them.
+    """
+
+    def __init__(self, progress: Progress, listener: Listener, parameters: ParameterServers) -> None:
+        self._progress, self._listener, self._parameters = progress, listener, parameters
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        """See `RequestHandler`."""
+        progress = self._progress
+        match kind:
+            case "news":
+                assert isinstance(payload, News)
+                self._listener.hear(payload, sender)
+                return None
+            case "run":
+                epoch, holds = payload
+                for held in holds:
+                    progress.hold(held)
+                return await self._run(epoch)
+            case "standing":
+                ledger = progress.ledger
+                return ledger.standing, ledger.allowance.synchronous(ledger.min_epoch), ledger.switched
+            case "drain":
+                await self._listener.stop()  # else an interval might be on its way into the epoch that is held
+                return progress.drain()
+            case "synchronise":
+                await self._listener.stop()
+                return progress.synchronise(self._parameters.synchronise)
+        raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
+
+    async def _run(self, epoch: int) -> Weights:
+        # An epoch more than while the driver runs the next: hosts do not wait for it, nor run away from it.
+        ledger = self._progress.ledger
+        ledger.limit(epoch + ledger.staleness + 1)
+        self._progress.open(epoch)
+        loss = await self._progress.finished(epoch)
+        newest = self._parameters.newest()
+        return Weights(epoch, loss, newest.version, newest.params, newest.opt_state, newest.state)
+
+
+def _nobody(applied: Applied) -> None:
+    """Only the first parameter server reports what is applied."""

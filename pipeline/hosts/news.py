@@ -1,0 +1,123 @@
+"""The ledger and hosts in other processes: news go one way, allowances the other, each in order and counted once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, final
+
+from dorylax.pipeline.hosts.messages import News, Told
+from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.progress import Progress
+from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.transport.base import Address, Transport
+from dorylax.pipeline.transport.delivery import deliver
+
+LEDGER = Address("ledger", 0)
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+@final
+class Reporter:
+    """Takes what a host's intervals have done to the ledger: what comes while news are on their way goes with the next.
+
+    Args:
+        home: of the host.
+        transport: to the ledger.
+        spawn: `Clock.spawn`.
+    """
+
+    def __init__(self, home: Address, transport: Transport, spawn: Spawn) -> None:
+        self._home, self._transport, self._spawn = home, transport, spawn
+        self._waiting: list[Started | Walked] = []
+        self._number = 0
+        self._sending: asyncio.Task[None] | None = None
+
+    def __call__(self, news: Started | Walked) -> None:
+        """Reports something; returns at once."""
+        self._waiting.append(news)
+        if self._sending is None:
+            self._sending = self._spawn(self._send())
+
+    async def flush(self) -> None:
+        """Returns when the ledger has heard everything."""
+        while self._sending is not None:
+            await asyncio.shield(self._sending)
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                self._number += 1
+                news, self._waiting = News(self._number, self._waiting), []
+                await deliver(
+                    self._transport, self._home, LEDGER, "news", news, num_bytes=0, order=(0, 0, self._number)
+                )
+        finally:
+            self._sending = None
+
+
+@final
+class Listener:
+    """The ledger's end: hears each host's news once, and tells hosts how far they may go.
+
+    Args:
+        progress: what hears, and decides.
+        hosts: addresses of the hosts.
+        transport: to them.
+        spawn: `Clock.spawn`.
+    """
+
+    def __init__(self, progress: Progress, hosts: list[Address], transport: Transport, spawn: Spawn) -> None:
+        self._progress = progress
+        self._heard = dict.fromkeys(hosts, 0)
+        self._tellers = [_Teller(host, transport, spawn) for host in hosts]
+        for teller in self._tellers:
+            progress.join(teller)
+
+    def hear(self, news: News, sender: Address) -> None:
+        """Takes news, unless they were heard."""
+        if news.number > self._heard[sender]:
+            self._heard[sender] = news.number
+            for item in news.items:
+                self._progress.hear(item)
+
+    async def stop(self) -> None:
+        """Has every host let nobody start, and report all that was started, until it is told of the next allowance."""
+        await asyncio.gather(*(teller.stop() for teller in self._tellers))
+
+
+@final
+class _Teller:
+    """Tells one host of the newest allowance; those that another has overtaken are left out."""
+
+    def __init__(self, host: Address, transport: Transport, spawn: Spawn) -> None:
+        self._host, self._transport, self._spawn = host, transport, spawn
+        self._number = 0
+        self._newest: Allowance | None = None
+        self._told: Allowance | None = None
+        self._telling: asyncio.Task[None] | None = None
+
+    def __call__(self, allowance: Allowance) -> None:
+        self._newest = allowance
+        if self._telling is None and allowance != self._told:
+            self._telling = self._spawn(self._tell())
+
+    async def stop(self) -> None:
+        while self._telling is not None:
+            await asyncio.shield(self._telling)
+        self._told = None
+        await self._ask("stop", None)
+
+    async def _tell(self) -> None:
+        try:
+            while (newest := self._newest) is not None and newest != self._told:
+                self._told = newest
+                self._number += 1
+                await self._ask("allow", Told(self._number, newest))
+        finally:
+            self._telling = None
+
+    async def _ask(self, kind: str, payload: Any) -> None:
+        order = (0, 1, self._number)
+        await deliver(self._transport, LEDGER, self._host, kind, payload, num_bytes=0, order=order)

@@ -1,0 +1,130 @@
+"""Hosts as plain processes on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any, final
+
+from dorylax.pipeline.hosts.launcher import HostError
+from dorylax.pipeline.hosts.process import LENGTH_BYTES
+
+_MODULE = "dorylax.pipeline.hosts.process"
+_READ_BYTES = 1 << 16
+_PATIENCE_SECONDS = 5.0  # for a process that was told to end
+
+
+@final
+class ProcessLauncher:
+    """See `Launcher`."""
+
+    async def launch(self, names: Sequence[str], specs: Sequence[bytes]) -> Processes:
+        """See `Launcher`."""
+        launched = Processes(names)
+        try:
+            await launched.start(specs)
+        except BaseException:
+            launched.close()
+            raise
+        return launched
+
+
+@final
+class Processes:
+    """See `Launched`."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._names = names
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._said: list[bytes] = [b""] * len(names)
+        self._ready: list[asyncio.Future[str]] = [self._loop.create_future() for _ in names]
+        self._closing = False
+        self.endpoints: Sequence[str] = ()
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+
+    async def start(self, specs: Sequence[bytes]) -> None:
+        """Starts them all, and waits until they listen."""
+        for number, _ in enumerate(specs):
+            try:
+                # A session of its own: Ctrl-C in a terminal is the driver's.
+                process = subprocess.Popen(
+                    [sys.executable, "-m", _MODULE],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    bufsize=0,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise HostError(f"{self._names[number]} cannot be started: {error}") from error
+            self._processes.append(process)
+            assert process.stdout is not None
+            os.set_blocking(process.stdout.fileno(), False)
+            self._loop.add_reader(process.stdout.fileno(), self._hear, number)
+        await asyncio.gather(*(asyncio.to_thread(self._give, number, spec) for number, spec in enumerate(specs)))
+        while waiting := [future for future in self._ready if not future.done()]:
+            both: list[asyncio.Future[Any]] = [*waiting, self.failed]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if self.failed.done():
+                self.failed.result()
+        self.endpoints = [future.result() for future in self._ready]
+
+    @property
+    def pids(self) -> list[int]:
+        """Their process ids."""
+        return [process.pid for process in self._processes]
+
+    def close(self) -> None:
+        """See `Launched`."""
+        self._closing = True
+        if not self.failed.done():
+            self.failed.cancel()
+        for process in self._processes:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            if not self._loop.is_closed() and not process.stdout.closed:
+                self._loop.remove_reader(process.stdout.fileno())
+            process.stdin.close()  # which it takes as its end
+        for process in self._processes:
+            try:
+                process.wait(_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+        self._processes.clear()
+
+    def _give(self, number: int, spec: bytes) -> None:
+        pipe = self._processes[number].stdin
+        assert pipe is not None
+        try:
+            left = memoryview(len(spec).to_bytes(LENGTH_BYTES, "big") + spec)
+            while left:
+                left = left[pipe.write(left) :]
+        except BrokenPipeError:
+            pass  # it has ended, and says why
+
+    def _hear(self, number: int) -> None:
+        pipe = self._processes[number].stdout
+        assert pipe is not None
+        content = os.read(pipe.fileno(), _READ_BYTES)
+        *lines, self._said[number] = (self._said[number] + content).split(b"\n")
+        for line in lines:
+            told = json.loads(line)
+            if "endpoint" in told:
+                self._ready[number].set_result(told["endpoint"])
+            else:
+                self._fail(number, told["error"])
+        if not content:
+            self._loop.remove_reader(pipe.fileno())
+            status = self._processes[number].wait()
+            self._fail(number, f"its process ended with status {status}")
+
+    def _fail(self, number: int, why: str) -> None:
+        if not self._closing and not self.failed.done():
+            self.failed.set_exception(HostError(f"{self._names[number]}: {why}"))

@@ -1,0 +1,203 @@
+"""A run whose hosts live in processes of their own: the driver starts them, says how far to go, and asks for results."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+from dorylax.clock import Clock
+from dorylax.graph.shard import Shard
+from dorylax.graph.shard_files import write_shard
+from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.hosts.launcher import Launched, Launcher
+from dorylax.pipeline.hosts.members import host_address
+from dorylax.pipeline.hosts.messages import Beginning, Report, Weights
+from dorylax.pipeline.hosts.news import LEDGER
+from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
+from dorylax.pipeline.recorder import Trace
+from dorylax.pipeline.run import PipelineRun
+from dorylax.pipeline.saved import Saved
+from dorylax.pipeline.setup import Beginnings
+from dorylax.pipeline.transport.base import Address
+from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+
+T = TypeVar("T")
+
+_DRIVER = Address("driver", 0)
+
+
+@final
+class HostsRun(PipelineRun):
+    """See `PipelineRun`. Hosts go on between calls of `run_epoch`, as far as they may.
+
+    Args:
+        spec: what all hosts know.
+        shards: files of the graph servers' shards, in order.
+        start: what training begins with.
+        launcher: where hosts live.
+        trace: called with the spans of tasks, epoch after epoch.
+        cleanup: what is closed with the run; taken over.
+        others: as of `PipelineRun`.
+
+    Raises:
+        HostError: a host could not be started.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        shards: Sequence[Path],
+        start: Beginnings,
+        launcher: Launcher,
+        *,
+        clock: Clock,
+        trace: Trace | None,
+        cleanup: contextlib.ExitStack,
+        **others: Any,
+    ) -> None:
+        super().__init__(clock=clock, **others)
+        self._trace, self._cleanup = trace, cleanup
+        self._barriers: list[int] = []
+        servers, parameter_servers = spec.config.servers, spec.config.parameter_servers
+        specs = [HostSpec(spec, "graph", server, shard) for server, shard in enumerate(shards)]
+        specs += [HostSpec(spec, "parameter", server) for server in range(parameter_servers)]
+        self._hosts = [host_address(one.role, one.index, servers) for one in specs]
+        self._graph, self._parameters = self._hosts[:servers], self._hosts[servers:]
+        self._before = Counters()
+        if start.saved is not None:
+            self._before.restore(start.saved.record["counters"])
+        self._launched: Launched | None = None
+        try:
+            clock.run(self._start(spec, specs, start, launcher))
+        except BaseException:
+            cleanup.close()
+            raise
+
+    async def _start(self, spec: RunSpec, specs: Sequence[HostSpec], start: Beginnings, launcher: Launcher) -> None:
+        names = [f"{one.role} server {one.index}" for one in specs]
+        self._transport = ZeroMqTransport(
+            spec.keys, spec.transport, host=spec.host, codec=spec.codec(), spawn=self._clock.spawn
+        )
+        self._cleanup.callback(self._transport.close)
+        launched = self._launched = await launcher.launch(names, [one.to_bytes() for one in specs])
+        self._cleanup.callback(launched.close)
+        peers = dict(zip(self._hosts, launched.endpoints, strict=True))
+        for one, endpoint in zip(specs, launched.endpoints, strict=True):
+            peers[Address(one.role, one.index)] = endpoint
+        peers[LEDGER] = peers[self._parameters[0]]
+        self._transport.connect(peers)
+        book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
+        await self._during(self._ask_all(self._hosts, "join", book))
+        await self._during(self._ask_all(self._hosts, "build"))
+        constants = (await self._during(self._ask_all(self._graph, "prepare")))[0]
+        saved = start.saved
+        arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
+        for address in self._parameters:
+            mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
+            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, record)
+            await self._during(self._ask(address, "begin", beginning))
+        for server, address in enumerate(self._graph):
+            mine = {name: array for name, array in arrays.items() if name.startswith(f"server {server}/")}
+            controller = None if record is None else record["controllers"][server]
+            await self._during(self._ask(address, "begin", Beginning(constants, None, None, None, mine, controller)))
+
+    def barrier(self, epoch: int) -> None:
+        """See `PipelineRun`. Hosts are told when the next epoch is run."""
+        self._barriers.append(epoch)
+
+    def _finish(self, epoch: int) -> tuple[float, Weights]:
+        barriers, self._barriers = self._barriers, []
+        weights = self._run(self._ask(LEDGER, "run", (epoch, barriers)))
+        assert isinstance(weights, Weights)
+        if self._trace is not None:
+            for spans in self._run(self._ask_all(self._hosts, "spans")):
+                for span in spans:
+                    self._trace(span)
+        return weights.loss, weights
+
+    def drain(self) -> int:
+        """See `PipelineRun`."""
+        return int(self._run(self._ask(LEDGER, "drain")))
+
+    def synchronise(self) -> int:
+        """See `PipelineRun`."""
+        return int(self._run(self._ask(LEDGER, "synchronise")))
+
+    def save(self) -> Saved | None:
+        """See `PipelineRun`."""
+        standing, synchronous, switched = self._run(self._ask(LEDGER, "standing"))
+        if standing is None:
+            return None
+        rest = self._run(self._ask_all(self._parameters, "rest"))
+        if not all(settled for settled, _ in rest) or len({version for _, version in rest}) > 1:
+            return None
+        saved = self._run(self._ask_all(self._graph, "save"))
+        known = self._run(self._ask_all(self._parameters, "save"))[0]
+        record = self._record(
+            self._counted(),
+            version=rest[0][1],
+            synchronous=switched and not self._config.synchronous,
+            controllers=[controller for _, controller in saved],
+        )
+        arrays = {} if synchronous else {name: a for arrays, _ in saved for name, a in arrays.items()} | known
+        return Saved(arrays, record)
+
+    def _counted(self) -> Counters:
+        total = Counters()
+        total.add(self._before)
+        for report in self._run(self._ask_all(self._hosts, "report")):
+            assert isinstance(report, Report)
+            found = Counters()
+            found.restore(report.counters)
+            found.relaunches += report.relaunched
+            found.pulls_held += report.pulls_held
+            total.add(found)
+        return total
+
+    def close(self) -> None:
+        """See `PipelineRun`."""
+        self._cleanup.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._clock.run(self._during(work))
+
+    async def _during(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for something, as long as all hosts live."""
+        assert self._launched is not None
+        task, failed = asyncio.ensure_future(work), self._launched.failed
+        both: list[asyncio.Future[Any]] = [task, failed]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                failed.result()
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def _ask_all(self, addresses: Sequence[Address], kind: str, payload: Any = None) -> list[Any]:
+        return list(await asyncio.gather(*(self._ask(address, kind, payload) for address in addresses)))
+
+    async def _ask(self, address: Address, kind: str, payload: Any = None) -> Any:
+        return await self._transport.request(_DRIVER, address, kind, payload, num_bytes=0, order=())
+
+
+def write_shards(
+    pieces: Sequence[Shard], rows: Callable[[Shard], dict[str, Any]], cleanup: contextlib.ExitStack
+) -> list[Path]:
+    """Writes shards into a folder for this run alone.
+
+    Args:
+        pieces: the shards.
+        rows: of each, what lies beside it (`stored_rows`).
+        cleanup: removes the folder.
+    """
+    folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-shards-")))
+    paths = []
+    for shard in pieces:
+        paths.append(folder / f"server-{shard.server}.npz")
+        write_shard(paths[-1], shard, rows(shard))
+    return paths

@@ -1,0 +1,120 @@
+"""What a host in another process is made of, and the codec that all processes of a run share."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import sys
+from pathlib import Path
+from typing import Any, Literal, final
+
+import cloudpickle
+import jax
+import optax
+
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.hosts.messages import Beginning, News, Report, Told, Weights
+from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
+from dorylax.pipeline.parameters.messages import Arrived, Complete, Pulled, Push, Update
+from dorylax.pipeline.prepare import Prepared, prepare
+from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.timeline import Span
+from dorylax.pipeline.transport.codec import Codec
+from dorylax.program.model.base import ModelParts
+from dorylax.program.model.loss import RowFunction
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.serverless.data.keys import RunKeys
+
+_TYPES = (
+    *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
+    *(Pulled, Push, Complete, Arrived, Update),
+    *(News, Told, Allowance, Weights, Beginning, Report, Span),
+)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class RunSpec:
+    """What all hosts of a run know.
+
+    Attributes:
+        parts: the model.
+        loss: `(output, labels) -> [V]`.
+        spec: of the data.
+        optimizer: an optax transformation.
+        config: how to run.
+        seed: of dropout and latencies.
+        homes: the graph server of each interval.
+        sizes: rows of each call of a stage: vertices, edges.
+        epoch: the first that is trained.
+        fills_ghosts: whether that is a synchronous one, since no buffers are brought back.
+        jax: settings of JAX, by name.
+        keys: of the run, the servers' secret among them.
+        transport: how hosts talk.
+        host: of tcp: the address of the interface to listen on.
+    """
+
+    parts: ModelParts
+    loss: RowFunction
+    spec: DataSpec
+    optimizer: optax.GradientTransformation
+    config: PipelineConfig
+    seed: int
+    homes: tuple[int, ...]
+    sizes: tuple[int, int]
+    epoch: int
+    fills_ghosts: bool
+    jax: dict[str, Any]
+    keys: RunKeys
+    transport: Literal["ipc", "tcp"]
+    host: str = "127.0.0.1"
+
+    def prepare(self) -> Prepared:
+        """Traces, splits and plans the model, as every host does."""
+        config = self.config
+        return prepare(self.parts, self.spec, config.passes, loss=self.loss, stale_price=config.expected_stale_price)
+
+    def codec(self) -> Codec:
+        """Of the messages between hosts."""
+        params = jax.tree.structure(self.parts.params)
+        trees = {
+            "params": params,
+            "gradients": params,
+            "opt_state": jax.tree.structure(jax.eval_shape(self.optimizer.init, self.parts.params)),
+            "state": jax.tree.structure(self.parts.state),
+        }
+        return Codec(_TYPES, trees)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class HostSpec:
+    """What one host is given.
+
+    Attributes:
+        run: what all know.
+        role: what kind of server.
+        index: which of that kind.
+        shard: of a graph server: the file of its shard.
+    """
+
+    run: RunSpec
+    role: Literal["graph", "parameter"]
+    index: int
+    shard: Path | None = None
+
+    def to_bytes(self) -> bytes:
+        """For a private channel: it holds secrets, and whoever reads it runs its code."""
+        content: bytes = cloudpickle.dumps((sys.path, self.run.jax, cloudpickle.dumps(self)))
+        return content
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> HostSpec:
+        """What `to_bytes` gave. Sets up imports and JAX as they were there, before modules and arrays are made."""
+        places, settings, inner = pickle.loads(content)
+        sys.path.extend(place for place in places if place not in sys.path)
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        spec = pickle.loads(inner)
+        assert isinstance(spec, cls)
+        return spec

@@ -1,0 +1,111 @@
+"""What travels between processes: a payload as JSON and arrays, and back. Nothing is pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from dorylax.errors import DorylaxError
+from dorylax.jax_internals import is_key
+
+
+@final
+class CodecError(DorylaxError, ValueError):
+    """A payload that cannot travel, or a document that is none."""
+
+
+@final
+class Codec:
+    """Writes and reads payloads: numbers, texts, arrays, tuples, lists, mappings by text, and the types that it is given.
+
+    Arrays come back as NumPy's, not to be written to; numbers of NumPy as arrays without axes; random keys as keys.
+
+    Args:
+        types: named tuples that may travel; both sides have the same.
+        trees: by name of a field of these: the structure of the pytree in it, whatever it is made of.
+    """
+
+    def __init__(self, types: Sequence[type[Any]], trees: Mapping[str, Any]) -> None:
+        self._types = {one.__name__: one for one in types}
+        self._trees = dict(trees)
+
+    def encode(self, payload: Any) -> tuple[Any, list[np.ndarray]]:
+        """The payload as a JSON document, and the arrays that it counts.
+
+        Raises:
+            CodecError: something in it cannot travel.
+        """
+        arrays: list[np.ndarray] = []
+        return self._write(payload, arrays), arrays
+
+    def decode(self, document: Any, arrays: Sequence[np.ndarray]) -> Any:
+        """The payload of a document and its arrays.
+
+        Raises:
+            CodecError: they do not fit.
+        """
+        try:
+            return self._read(document, arrays)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise CodecError(f"a message cannot be read: {type(error).__name__}: {error}") from error
+
+    def _write(self, value: Any, arrays: list[np.ndarray]) -> Any:
+        if isinstance(value, np.ndarray | np.generic | jax.Array):  # first: np.float64 is a float
+            return self._write_array(value, arrays)
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        kind = type(value)
+        if self._types.get(kind.__name__) is kind:
+            fields = zip(kind._fields, value, strict=True)
+            return {"n": [kind.__name__, *(self._write_field(name, field, arrays) for name, field in fields)]}
+        if isinstance(value, list):
+            return [self._write(item, arrays) for item in value]
+        if type(value) is tuple:
+            return {"t": [self._write(item, arrays) for item in value]}
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return {"d": {key: self._write(item, arrays) for key, item in value.items()}}
+        raise CodecError(f"{kind.__module__}.{kind.__qualname__} cannot travel between processes")
+
+    def _write_field(self, name: str, value: Any, arrays: list[np.ndarray]) -> Any:
+        if name not in self._trees or value is None:
+            return self._write(value, arrays)
+        leaves, structure = jax.tree.flatten(value)
+        if structure != self._trees[name]:
+            raise CodecError(f"{name} must be {self._trees[name]}, got {structure}")
+        return [self._write(leaf, arrays) for leaf in leaves]
+
+    def _write_array(self, value: Any, arrays: list[np.ndarray]) -> Any:
+        number = len(arrays)
+        if is_key(value):
+            arrays.append(np.asarray(jax.random.key_data(value)))
+            return {"k": [str(jax.random.key_impl(value)), number]}
+        arrays.append(np.asarray(value))
+        return {"a": number}
+
+    def _read(self, document: Any, arrays: Sequence[np.ndarray]) -> Any:
+        if isinstance(document, list):
+            return [self._read(item, arrays) for item in document]
+        if not isinstance(document, dict):
+            return document
+        ((tag, content),) = document.items()
+        match tag:
+            case "a":
+                return arrays[content]
+            case "k":
+                return jax.random.wrap_key_data(arrays[content[1]], impl=content[0])
+            case "t":
+                return tuple(self._read(item, arrays) for item in content)
+            case "d":
+                return {key: self._read(item, arrays) for key, item in content.items()}
+            case "n":
+                kind = self._types[content[0]]
+                fields = zip(kind._fields, content[1:], strict=True)
+                return kind(*(self._read_field(name, field, arrays) for name, field in fields))
+        raise ValueError(f"unknown tag {tag!r}")
+
+    def _read_field(self, name: str, document: Any, arrays: Sequence[np.ndarray]) -> Any:
+        found = self._read(document, arrays)
+        return found if name not in self._trees or found is None else jax.tree.unflatten(self._trees[name], found)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.graphs import messy_graph
+
+from dorylax.graph import Graph
+from dorylax.graph.archive import save_npz
+from dorylax.graph.partition import lay_out, partition
+from dorylax.graph.shard import Shard, shards
+from dorylax.graph.shard_files import read_shard, write_shard
+from dorylax.graph.validate import GraphError
+
+
+def pieces(graph: Graph, servers: int = 3, intervals: int = 2) -> tuple[Shard, ...]:
+    layout = lay_out(graph, partition(graph, servers, method="random"), intervals)
+    return shards(graph.reorder(layout.order), layout)
+
+
+def same(one: Any, other: Any) -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            same(one[key], other[key])
+    elif isinstance(one, tuple):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            same(a, b)
+    elif one is None or other is None:
+        assert one is other
+    else:
+        np.testing.assert_array_equal(one, other)
+        assert np.asarray(one).dtype == np.asarray(other).dtype
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_shard_comes_back(tmp_path: Path, symmetric: bool) -> None:
+    graph = messy_graph(60, 240)
+    for piece in pieces(graph.symmetrise() if symmetric else graph):
+        rows = {"rows x": np.arange(piece.num_rows, dtype=np.float32), "labels y": np.zeros((0, 3))}
+        write_shard(tmp_path / "s.npz", piece, rows)
+        found, beside = read_shard(tmp_path / "s.npz")
+        same(beside, rows)
+        for name in ("server", "first", "last", "first_edge", "last_edge", "bounds", "edge_bounds", "ghosts"):
+            same(getattr(found, name), getattr(piece, name))
+        for name in ("ghost_bounds", "sends", "pushes"):
+            same(getattr(found, name), getattr(piece, name))
+        for name in ("incoming", "outgoing"):
+            one, other = getattr(found, name), getattr(piece, name)
+            same((one.offsets, one.neighbours, one.edges), (other.offsets, other.neighbours, other.edges))
+        assert (found.outgoing is found.incoming) == symmetric
+        same(found.merge().rows.neighbours, piece.merge().rows.neighbours)
+
+
+def test_one_server_has_no_ghosts(tmp_path: Path) -> None:
+    (piece,) = pieces(messy_graph(20, 50), servers=1)
+    write_shard(tmp_path / "s.npz", piece, {})
+    found, beside = read_shard(tmp_path / "s.npz")
+    assert beside == {}
+    same((found.sends, found.pushes, found.ghosts), (piece.sends, piece.pushes, piece.ghosts))
+
+
+def test_what_is_no_shard_is_refused(tmp_path: Path) -> None:
+    save_npz(messy_graph(20, 50), tmp_path / "g.npz")
+    with pytest.raises(GraphError, match="no array bounds"):
+        read_shard(tmp_path / "g.npz")

@@ -1,0 +1,149 @@
+"""Runs whose hosts are processes: the same numbers as on one machine, the same answers between epochs, and nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from support.leftovers import children, sockets
+from support.pipelines import farthest, make_model, messy_data, optimizer, running, train_pipeline, train_single
+
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.hosts.launcher import HostError
+from dorylax.pipeline.hosts.run import HostsRun
+from dorylax.pipeline.run import PipelineRun
+from dorylax.pipeline.timeline import Span
+from dorylax.serverless.config import TensorConfig
+from dorylax.trainer import Trainer
+
+pytestmark = pytest.mark.timeout(180)
+
+DATA = messy_data(60, 240)
+EPOCHS = 4
+TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = children(), sockets()
+    yield
+    jax.config.update("jax_enable_x64", False)
+    assert (children(), sockets()) == before
+    assert not list(tmp_path.glob("dorylax-*"))
+
+
+def train(run: PipelineRun, epochs: int) -> list[float]:
+    return [run.run_epoch().loss for _ in range(epochs)]
+
+
+def config(**options: Any) -> PipelineConfig:
+    return PipelineConfig(**{"servers": 2, "intervals": 2, "hosts": "processes"} | options)
+
+
+@pytest.mark.parametrize(
+    ("model", "dtype", "options"),
+    [
+        ("gcn", "float64", {"servers": 4, "tensor": TensorConfig(backend="local", workers=1)}),
+        ("gat", "float32", {"parameter_servers": 2}),
+        ("sage", "float64", {"mode": "no-pipe"}),
+        ("drifting", "float64", {"parameter_servers": 2}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_synchronous_training_is_that_of_one_machine(model: str, dtype: str, options: dict[str, Any]) -> None:
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    found = train_pipeline(model, DATA, EPOCHS, config(**options), dtype=dtype)
+    assert farthest(found, train_single(model, DATA, EPOCHS, dtype=dtype)) <= TOLERANCE[dtype]
+
+
+def test_what_may_be_asked_between_epochs() -> None:
+    spans: list[Span] = []
+    options = config(mode="async", parameter_servers=2)
+    with running("gcn", DATA, options, trace=spans.append) as run:
+        assert isinstance(run, HostsRun)
+        run.barrier(2)
+        assert [run.run_epoch().epoch for _ in range(2)] == [0, 1]
+        saved = run.save()  # held by the barrier
+        counters = run.counters()
+        newest = run.run_epoch()
+        assert run.drain() in (3, 4, 5)  # they do not run away from whoever asks
+        while (drained := run.save()) is None:
+            run.run_epoch()
+        assert drained.record["version"] >= 3
+        first = run.synchronise()
+        while run.run_epoch().epoch < first:
+            pass
+    assert saved is not None
+    assert saved.record["version"] == 2
+    assert {name.partition("/")[0] for name in saved.arrays} >= {"server 0", "server 1", "parameter servers"}
+    assert newest.epoch == 2
+    # Two GCN layers forwards and backwards, and what comes once, by both servers.
+    assert counters["graph_tasks"] > 0
+    assert counters["messages"] > 0
+    tasks = {(span.resource, span.server) for span in spans if span.epoch == 1}
+    assert tasks >= {("graph", 0), ("graph", 1), ("tensor", 0), ("tensor", 1)}
+
+
+def test_what_one_process_has_saved_others_go_on_with_and_back() -> None:
+    """Synchronous epochs, whose numbers do not depend on who was faster."""
+    losses: dict[str, list[float]] = {}
+    trees: Any = None
+    for kinds in (("inline", "inline"), ("inline", "processes"), ("processes", "inline")):
+        found = losses.setdefault(" ".join(kinds), [])
+        with running("drifting", DATA, config(hosts=kinds[0])) as run:
+            run.barrier(2)
+            found += [run.run_epoch().loss, (last := run.run_epoch()).loss]
+            saved = run.save()
+            trees = jax.tree.map(np.array, (last.params, last.opt_state, last.state))
+        with running("drifting", DATA, config(hosts=kinds[1]), epoch=2, trees=trees, saved=saved) as run:
+            run.barrier(4)
+            found += [run.run_epoch().loss, run.run_epoch().loss]
+            assert run.counters()["tensor_tasks"] > 0
+    one, *others = losses.values()
+    assert others == [pytest.approx(one, rel=1e-6)] * 2
+
+
+def test_a_host_that_dies_ends_the_run_and_is_named() -> None:
+    with running("gcn", DATA, config()) as run:
+        assert isinstance(run, HostsRun)
+        run.run_epoch()
+        os.kill(run._launched.pids[1], signal.SIGKILL)
+        with pytest.raises(HostError, match=r"graph server 1: .* status -9"):
+            train(run, 3)
+
+
+def test_what_goes_wrong_in_a_host_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dorylax.pipeline.engine.stored_rows", lambda traced, values: {})  # no features
+    with pytest.raises(HostError, match=r"graph server \d: KeyError"), running("gcn", DATA, config()):
+        pass
+
+
+def test_a_trainer_trains_by_hosts(tmp_path: Path) -> None:
+    """With evaluations, checkpoints, a trace and a summary; what they began, this process ends, and the other way round."""
+
+    def trained(name: str, epochs: int, hosts: str) -> Any:
+        return Trainer(
+            make_model("gcn", DATA),
+            DATA,
+            optimizer=optimizer(),
+            epochs=epochs,
+            checkpoint_every=1,
+            pipeline=config(hosts=hosts),
+            run_directory=tmp_path / name,
+            resume=True,
+        ).fit()
+
+    results = []
+    for name, hosts in (("one", ("processes", "inline")), ("other", ("inline", "processes"))):
+        trained(name, 2, hosts[0])
+        results.append(trained(name, 4, hosts[1]))
+        assert {path.name for path in (tmp_path / name).iterdir()} >= {"summary.json", "trace.json", "metrics.jsonl"}
+    one, other = results
+    assert [record.loss for record in one.history] == pytest.approx([record.loss for record in other.history], rel=1e-5)

@@ -1,0 +1,172 @@
+"""Two processes' worth of sockets on one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dorylax.clock import RealClock
+from dorylax.pipeline.messages import RowsMessage
+from dorylax.pipeline.transport import Address, RequestHandler, Transport, zeromq
+from dorylax.pipeline.transport.codec import Codec
+from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+from dorylax.serverless.data.keys import RunKeys
+
+HERE, THERE = Address("graph", 0), Address("graph", 1)
+CODEC = Codec([RowsMessage], {})
+
+
+class Echo:
+    """Answers with what it was asked, when it may."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.may = asyncio.Event()
+        self.may.set()
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        self.asked.append((kind, sender))
+        await self.may.wait()
+        return [payload, kind]
+
+
+@contextlib.asynccontextmanager
+async def two(clock: RealClock, kind: Any = "ipc") -> AsyncIterator[tuple[ZeroMqTransport, ZeroMqTransport, Echo]]:
+    keys, echo = RunKeys.make(), Echo()
+    one = ZeroMqTransport(keys, kind, codec=CODEC, spawn=clock.spawn)
+    other = ZeroMqTransport(keys, kind, codec=CODEC, spawn=clock.spawn)
+    try:
+        other.register(THERE, echo)
+        one.connect({THERE: other.endpoint})
+        yield one, other, echo
+    finally:
+        one.close()
+        other.close()
+        other.close()
+
+
+def run(test: Callable[[RealClock], Coroutine[Any, Any, None]]) -> None:
+    with RealClock() as clock:
+        clock.run(test(clock))
+
+
+def ask(transport: Transport, payload: Any, kind: str = "rows") -> Any:
+    return transport.request(HERE, THERE, kind, payload, num_bytes=0, order=())
+
+
+@pytest.mark.parametrize("kind", ["ipc", "tcp"])
+def test_a_request_is_answered_by_the_other_process(kind: str) -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock, kind) as (one, other, echo):
+            assert isinstance(one, Transport)
+            assert isinstance(echo, RequestHandler)
+            message, asked = await ask(one, RowsMessage(3, 2, 1, rows))
+            assert asked == "rows"
+            assert message[:3] == (3, 2, 1)
+            np.testing.assert_array_equal(message.rows, rows)
+            assert echo.asked == [("rows", HERE)]
+            assert (one.bytes_sent, other.bytes_sent) == (rows.nbytes, rows.nbytes)
+
+    run(test)
+
+
+def test_large_and_many_messages_come_whole_and_beside_each_other() -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, _, _):
+            large = np.random.default_rng(0).normal(size=(1 << 16, 16))
+            given = [large, *(np.full(k, k) for k in range(300))]
+            for (found, _), sent in zip(
+                await asyncio.gather(*(ask(one, array) for array in given)), given, strict=True
+            ):
+                np.testing.assert_array_equal(found, sent)
+
+    run(test)
+
+
+def test_what_is_not_contiguous_is_sent_as_it_is_meant() -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, _, _):
+            array = np.arange(20).reshape(4, 5).T[1:]
+            np.testing.assert_array_equal((await ask(one, array))[0], array)
+
+    run(test)
+
+
+def test_a_lost_request_is_made_again_and_begun_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeromq, "ASK_AGAIN_SECONDS", 0.01)
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, _, echo):
+            echo.may.clear()
+            answer = asyncio.ensure_future(ask(one, 1))
+            while not echo.asked:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # it is asked again and again meanwhile
+            assert len(echo.asked) == 1
+            echo.may.set()
+            assert (await answer)[0] == 1
+
+    run(test)
+
+
+def test_an_address_of_this_process_is_called() -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (_, other, _):
+            payload = object()
+            assert (await ask(other, payload))[0] is payload
+            with pytest.raises(LookupError, match="nobody is registered as graph server 0 to answer 'rows'"):
+                await other.request(THERE, HERE, "rows", 1, num_bytes=0, order=())
+
+    run(test)
+
+
+def test_whoever_lacks_the_keys_is_not_answered() -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (_, other, echo):
+            stranger = ZeroMqTransport(RunKeys.make(), "ipc", codec=CODEC, spawn=clock.spawn)
+            stranger.connect({THERE: other.endpoint})
+            try:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(ask(stranger, 1), 0.3)
+            finally:
+                stranger.close()
+            assert not echo.asked
+
+    run(test)
+
+
+def test_a_handler_that_fails_ends_the_run_of_its_process() -> None:
+    class Broken:
+        async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+            raise ValueError("broken")
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            other.register(THERE, Broken())
+            await ask(one, 1)
+
+    with pytest.raises(ValueError, match="broken"):
+        run(test)
+
+
+def test_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    before = threading.active_count()
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, _, _):
+            await ask(one, 1)
+
+    run(test)
+    assert threading.active_count() == before
+    assert not list(tmp_path.glob("dorylax-*"))
