@@ -142,8 +142,8 @@ def test_a_path_becomes_text() -> None:
         ({"hosts": "process"}, "hosts must be one of inline, processes, got 'process' (did you mean processes?)"),
         (
             {"hosts": "processes", "clock": "virtual"},
-            "hosts = processes needs pipeline.clock=real, got virtual, which simulates servers in one process: change one of "
-            "them",
+            "hosts = processes needs pipeline.clock=real, got virtual, which simulates servers in one process: change one "
+            "of them",
         ),
         ({"clock": "wall"}, "clock must be one of real, virtual, got 'wall'"),
         (
