@@ -26,7 +26,7 @@ from dorylax.clock import Clock
 from dorylax.cost import DEFAULT_CLUSTER, Cluster, Variation
 from dorylax.graph.dataset import Dataset
 from dorylax.ops import row_operators
-from dorylax.pipeline import engine, tensor_calls
+from dorylax.pipeline import engine, setup, tensor_calls
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.graph_server import GraphServer
@@ -576,7 +576,7 @@ class Witness:
 
         patch.setattr(engine, "find_cluster", lambda name: self.case.cluster)
         patch.setattr(engine, "InProcessTransport", transport)
-        patch.setattr(engine, "ParameterServers", parameters)
+        patch.setattr(setup, "ParameterServers", parameters)
         patch.setattr(
             tensor_calls,
             "InlineBackend",
