@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -102,12 +103,10 @@ class Processes:
     def _give(self, number: int, spec: bytes) -> None:
         pipe = self._processes[number].stdin
         assert pipe is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
             left = memoryview(len(spec).to_bytes(LENGTH_BYTES, "big") + spec)
             while left:
                 left = left[pipe.write(left) :]
-        except BrokenPipeError:
-            pass  # it has ended, and says why
 
     def _hear(self, number: int) -> None:
         pipe = self._processes[number].stdout

@@ -84,7 +84,6 @@ def test_what_may_be_asked_between_epochs() -> None:
     assert saved.record["version"] == 2
     assert {name.partition("/")[0] for name in saved.arrays} >= {"server 0", "server 1", "parameter servers"}
     assert newest.epoch == 2
-    # Two GCN layers forwards and backwards, and what comes once, by both servers.
     assert counters["graph_tasks"] > 0
     assert counters["messages"] > 0
     tasks = {(span.resource, span.server) for span in spans if span.epoch == 1}
