@@ -257,7 +257,7 @@ class Pipeline:
             num_intervals,
             self.config.staleness or 0,
             first=epoch,
-            first_synchronous=saved is None or not saved.arrays,
+            first_synchronous=saved is None or not saved.holds_buffers,
             synchronous=self.config.synchronous,
         )
 
@@ -310,6 +310,7 @@ class Pipeline:
 def _restore(saved: Saved, clock: Clock, hosts: Sequence[GraphHost]) -> float:
     """Brings back what was saved; gives the seconds of the processes before this one, less what the clock shows."""
     servers = [host.server for host in hosts]
+    assert not saved.parts, "whoever reads a checkpoint for this process reads all of it"
     restore_buffers(saved, servers)
     for server, record in zip(servers, saved.record["controllers"], strict=True):
         restore_controller(server, record)

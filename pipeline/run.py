@@ -126,7 +126,18 @@ class PipelineRun(ABC):
 
     @abstractmethod
     def save(self) -> Saved | None:
-        """What the next run needs to go on bit for bit (in virtual time); None while intervals are amid their epochs."""
+        """What the next run needs to go on bit for bit (in virtual time); None while intervals are amid their epochs.
+
+        Parts that are yet to be written have to be before the next epoch is run.
+        """
+
+    def check_checkpoints(self, place: str) -> None:  # noqa: B027
+        """Passes where all who write checkpoints see this place (`open_storage`); to be asked before training.
+
+        Raises:
+            ConfigError: one does not.
+            OSError: the place cannot be written to.
+        """
 
     @abstractmethod
     def _counted(self) -> Counters:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, final
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.parameters.messages import ServerState
+from dorylax.runs.parts import Part, PartsWriter
 
 _PARAMETERS = "parameter servers/"
 _REMEMBERED, _STEADINESS = f"{_PARAMETERS}remembered", f"{_PARAMETERS}steadiness"
@@ -23,12 +25,20 @@ class Saved:
 
     Attributes:
         arrays: buffers and their epochs, by name; none where the next epoch is synchronous.
+        parts: those of graph servers in other processes, by the server's name, which read them themselves; or, of what is
+            yet to be saved, who has them written there.
         record: JSON values: "version" of the weights, "clock" in seconds, "counters", and "synchronous": whether an
             asynchronous run has gone over to synchronous epochs; "controllers" of the graph servers.
     """
 
     arrays: dict[str, np.ndarray]
     record: dict[str, Any]
+    parts: Mapping[str, Part] | PartsWriter = MappingProxyType({})
+
+    @property
+    def holds_buffers(self) -> bool:
+        """Whether there are any: else the next epoch is synchronous."""
+        return bool(self.arrays) or bool(self.parts)
 
 
 def save_buffers(servers: Sequence[GraphServer]) -> dict[str, np.ndarray]:
@@ -64,6 +74,11 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
             *(parts.stamps for parts in server.changing_parts().values()),
         ):
             stamps.changed()
+
+
+def part_name(server: int) -> str:
+    """Of the part of a checkpoint that holds the buffers of a graph server, as those of it are called."""
+    return f"server {server}"
 
 
 def save_known(newest: ServerState) -> dict[str, np.ndarray]:
@@ -110,7 +125,7 @@ def _leaves(saved: Saved, name: str) -> list[np.ndarray] | None:
 
 def _named(servers: Sequence[GraphServer]) -> Iterator[tuple[str, np.ndarray]]:
     for server in servers:
-        where = f"server {server.shard.server}"
+        where = part_name(server.shard.server)
         for number, buffer in server.changing_buffers():
             yield f"{where}/rows {number}", buffer.rows
             yield f"{where}/epochs {number}", buffer.stamps.epochs

@@ -60,7 +60,7 @@ _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != 
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
 _QUIET = ("single", "pipeline", "tensor")
-NO_IDENTITY = ("single.memory", "data.verify", "pipeline.trace")
+NO_IDENTITY = ("single.memory", "data.verify", "pipeline.trace", "train.checkpoints")
 """Say whether a run begins, and what it tells of itself, and nothing about what it trains."""
 
 

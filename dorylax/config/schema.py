@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from dorylax.config.optimizers import OptimizerConfig
@@ -18,6 +18,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Fraction, Positive, Section, Seed, Text
+from dorylax.storage.location import parse
 
 Order = Literal["auto", "given", "community"]
 Gathered = Literal["float32", "bfloat16"]
@@ -87,6 +88,11 @@ class ModelConfig(Section):
     )
 
 
+def _place(text: str) -> str:
+    """A place of files, as it is meant from any folder."""
+    return str(parse(text))
+
+
 class TrainConfig(Section):
     """How long to train, from which seed, and what to watch."""
 
@@ -103,6 +109,11 @@ class TrainConfig(Section):
     )
     checkpoint_every: Annotated[int, Field(ge=0)] = Field(
         default=0, description="epochs between checkpoints; 0: only when interrupted and at the end"
+    )
+    checkpoints: Annotated[Text, AfterValidator(_place)] | None = Field(
+        default=None,
+        description="where checkpoints go: a path or s3://bucket/prefix, there below the last two names of the run "
+        "directory's path; null: into the run directory",
     )
 
     def evaluates(self, epoch: int) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from dorylax.durable import named
-from dorylax.storage.errors import StorageError
+from dorylax.storage.errors import OtherContentError, StorageError
 
 
 class Content(NamedTuple):
@@ -59,7 +59,7 @@ class Storage(Protocol):
 
         Raises:
             FileNotFoundError: there is none.
-            StorageError: it holds something else.
+            OtherContentError: it holds something else.
             OSError: it cannot be read, or written here. There is nothing at `path` that was not there before.
         """
 
@@ -112,15 +112,24 @@ def check_content(path: Path, expected: Content, shown: str) -> None:
         shown: what users call the file.
 
     Raises:
-        StorageError: it holds something else.
+        OtherContentError: it holds something else.
         OSError: it cannot be read.
     """
     with named(path):
         size = path.stat().st_size
     if size != expected.size:
-        raise StorageError(f"{shown} is damaged or another file: it has {size:,} bytes, expected {expected.size:,}")
+        raise OtherContentError(
+            f"{shown} is damaged or another file: it has {size:,} bytes, expected {expected.size:,}"
+        )
     if (found := content_of(path).sha256) != expected.sha256:
-        raise StorageError(f"{shown} is damaged or another file: its SHA-256 is {found}, expected {expected.sha256}")
+        raise OtherContentError(
+            f"{shown} is damaged or another file: its SHA-256 is {found}, expected {expected.sha256}"
+        )
+
+
+def is_name(name: str) -> bool:
+    """Whether it is the name of a stored file: relative, and leading nowhere else."""
+    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def check_name(name: str) -> str:
@@ -129,6 +138,6 @@ def check_name(name: str) -> str:
     Raises:
         StorageError: it is empty, absolute, or leads out of its place.
     """
-    if not name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+    if not is_name(name):
         raise StorageError(f"{name!r} is no name of a stored file: it must be relative, without . and ..")
     return name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dorylax.durable import leftover_of, make_folder
 from dorylax.storage.base import Content, Storage, check_content
-from dorylax.storage.errors import StorageError
+from dorylax.storage.errors import OtherContentError
 from dorylax.storage.local import LocalStorage
 
 _ABANDONED_SECONDS = 24 * 3600.0
@@ -28,7 +28,7 @@ def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> P
 
     Raises:
         FileNotFoundError: there is none.
-        StorageError: it holds something else.
+        OtherContentError: it holds something else.
         OSError: it cannot be read, or copied.
     """
     if isinstance(storage, LocalStorage):
@@ -39,7 +39,7 @@ def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> P
     path = folder / content.sha256
     try:
         check_content(path, content, str(path))
-    except (FileNotFoundError, StorageError):  # or damaged since: what is fetched takes its place
+    except (FileNotFoundError, OtherContentError):  # or damaged since: what is fetched takes its place
         _drop_abandoned(folder)
         storage.fetch(name, path, content)
     return path

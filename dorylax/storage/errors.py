@@ -12,5 +12,10 @@ class StorageError(DorylaxError, OSError):
 
 
 @final
+class OtherContentError(StorageError):
+    """A file does not hold what it should: it is damaged, or another one."""
+
+
+@final
 class NotThereError(StorageError, FileNotFoundError):
     """There is no file of that name."""

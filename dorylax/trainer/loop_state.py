@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, final
 
 import jax
@@ -12,6 +14,7 @@ import numpy as np
 from dorylax.config.schema import TrainConfig
 from dorylax.program.model.base import Tree
 from dorylax.runs.directory import RunDirectoryError
+from dorylax.runs.parts import Part, PartsWriter
 from dorylax.runs.result import EpochRecord, Timings, best_epoch, improves
 
 
@@ -23,10 +26,12 @@ class Carried:
     Attributes:
         arrays: name → NumPy array.
         record: JSON values.
+        parts: by name, those that others have written and will read; or who has them written where the state is saved.
     """
 
     arrays: dict[str, np.ndarray]
     record: dict[str, Any]
+    parts: Mapping[str, Part] | PartsWriter = MappingProxyType({})
 
 
 @final

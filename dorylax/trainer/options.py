@@ -18,6 +18,7 @@ _FREE = frozenset(
         "train.target_accuracy",
         "train.patience",
         "train.checkpoint_every",
+        "train.checkpoints",
         "single.order",
         "single.memory",
         "pipeline.trace",

@@ -37,6 +37,7 @@ from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
 from dorylax.trainer.saving.description import describe_run
+from dorylax.trainer.saving.places import place_of
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
@@ -90,6 +91,8 @@ class Trainer:
         target_accuracy: stop when the validation accuracy (a fraction) reaches this; None: never.
         patience: stop when so many epochs have passed since the best validation accuracy or loss; None: never.
         checkpoint_every: epochs between checkpoints; 0: only on a signal and at the end.
+        checkpoints: where they go: a path or `s3://bucket/prefix`, there below the last two names of the run directory's path;
+            None: into the run directory.
         keep_checkpoints: how many of the newest checkpoints stay.
         run_directory: where to leave configuration, metrics, summary and checkpoints; None: nowhere.
         resume: go on from the newest whole checkpoint in the run directory, if there is one.
@@ -130,6 +133,7 @@ class Trainer:
         target_accuracy: float | None = None,
         patience: int | None = None,
         checkpoint_every: int = 0,
+        checkpoints: str | os.PathLike[str] | None = None,
         keep_checkpoints: int = 2,
         run_directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -147,6 +151,7 @@ class Trainer:
             target_accuracy=target_accuracy,
             patience=patience,
             checkpoint_every=checkpoint_every,
+            checkpoints=None if checkpoints is None else os.fspath(checkpoints),
         )
         self._single = SingleConfig(optimize=optimize, order=order, gathered=gathered, memory=memory)
         check_pipeline(pipeline)
@@ -275,6 +280,7 @@ class Trainer:
                     self.run_directory,
                     self._written_config(),
                     self._describe(fresh),
+                    checkpoints=self.options.checkpoints,
                     user_code=self._user_code,
                     free=free_settings(self._pipeline),
                     keep=self._keep_checkpoints,
@@ -282,11 +288,13 @@ class Trainer:
                 )
             # Without a run directory there is nothing to save first, and SIGTERM should end the process as ever.
             requests = None if files is None else stack.enter_context(StopRequests())
-            loop = (files.restore(fresh) if files is not None and self._resume else None) or fresh
+            loop = fresh
+            if files is not None and self._resume:
+                loop = files.restore(fresh, parts=not self._hosts_elsewhere) or fresh
             if files is not None:
                 if not loop.diverged:
                     loop.go_on(self.options)
-                files.start(self._written_config())
+                files.start(self._written_config(), loop)
             if loop.diverged:
                 raise TrainingError(
                     f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot continue. Give a run with "
@@ -332,7 +340,12 @@ class Trainer:
             raise ValueError(f'predict(epoch=…) must be "best" or "last", got {epoch!r}')
         if self._trained is None and self.run_directory is not None:
             fresh = self._fresh()
-            files = RunFiles(RunDirectory.open(self.run_directory), self._describe(fresh), user_code=self._user_code)
+            files = RunFiles(
+                RunDirectory.open(self.run_directory),
+                self._describe(fresh),
+                checkpoints=self.options.checkpoints,
+                user_code=self._user_code,
+            )
             self._trained = files.restore(fresh, to_predict=True)
         if self._trained is None:
             raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
@@ -345,14 +358,26 @@ class Trainer:
         _ = self._machine.order  # an order that cannot be is refused before anything runs
         if self._pipeline is not None:
             objective = self._functions.objective
-            trace = None if self.run_directory is None else RunDirectory(self.run_directory).trace_path
+            run = None if self.run_directory is None else RunDirectory(self.run_directory)
             return PipelineRunner(
-                self._parts, self.data, self._optimizer, self._pipeline, self.options, objective=objective, trace=trace
+                self._parts,
+                self.data,
+                self._optimizer,
+                self._pipeline,
+                self.options,
+                objective=objective,
+                trace=None if run is None else run.trace_path,
+                checkpoints=None if run is None else place_of(run, self.options.checkpoints),
             )
         gradient, seconds = self._machine.choose_gradient()
         return SingleRunner(
             self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds
         )
+
+    @property
+    def _hosts_elsewhere(self) -> bool:
+        """Whether hosts read and write what checkpoints hold of them."""
+        return self._pipeline is not None and self._pipeline.hosts != "inline"
 
     def _take(self, loop: LoopState, params: Tree, state: Tree) -> None:
         """A state that was trained, with the values of the best epoch on the host: for `predict` and the user's model."""
@@ -387,6 +412,7 @@ class Trainer:
                 "seed": self.options.seed,
                 "eval_every": self.options.eval_every,
                 **({} if objective.of_classes else {"loss": objective.name}),
+                **({} if self.options.checkpoints is None else {"checkpoints": self.options.checkpoints}),
             },
             "single": self._single.to_dict(),
         }

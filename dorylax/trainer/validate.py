@@ -62,6 +62,8 @@ def check_run_directory(train: TrainConfig, run_directory: str | os.PathLike[str
         raise ValueError("resume=True needs run_directory, the directory of the run to continue")
     if train.checkpoint_every:
         raise ValueError(f"train.checkpoint_every = {train.checkpoint_every} needs run_directory, where checkpoints go")
+    if train.checkpoints is not None:
+        raise ValueError(f"train.checkpoints = {train.checkpoints} needs run_directory, whose checkpoints go there")
 
 
 def check_pipeline(pipeline: Any) -> None:

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from dorylax.clock import Clock
 from dorylax.graph.shard_files import read_shard
@@ -20,6 +20,7 @@ from dorylax.pipeline.evaluation import EvaluationHost
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
+from dorylax.pipeline.hosts.checkpoint_parts import read_buffers, seen, write_buffers
 from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights
 from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
 from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
@@ -29,7 +30,7 @@ from dorylax.pipeline.parameters.messages import Applied
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.resources import Resources
-from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller, save_known
+from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_controller, save_known
 from dorylax.pipeline.setup import Beginnings, parameter_servers
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.staleness import Allowance, Ledger
@@ -37,6 +38,8 @@ from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_con
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+
+T = TypeVar("T")
 
 
 def host_address(role: str, index: int, servers: int) -> Address:
@@ -80,6 +83,8 @@ class Member(ABC):
             clock=clock,
             times=None,
         )
+        self._answered = 0
+        self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         transport.register(self._address, self)
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
@@ -119,6 +124,13 @@ class Member(ABC):
     @abstractmethod
     def _report(self) -> Report:
         """What was counted."""
+
+    async def _once(self, number: int, make: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a numbered request, which changes something: one that comes again, however late, changes nothing."""
+        if number > self._answered:
+            self._answered, self._answer = number, asyncio.ensure_future(make())
+        found: T = await asyncio.shield(self._answer)
+        return found
 
     @abstractmethod
     async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
@@ -201,8 +213,13 @@ class GraphMember(Member):
                 if payload.outputs:
                     return self._ids, await self._evaluation.outputs(*version)
                 return await self._evaluation.evaluate(*version)
-            case "save":
-                return save_buffers([self._server]), save_controller(self._server)
+            case "controller":
+                return save_controller(self._server)
+            case "sees":
+                return await asyncio.to_thread(seen, *payload)
+            case "write":
+                number, place = payload
+                return await self._once(number, lambda: asyncio.to_thread(write_buffers, self._server, place))
             case _:
                 raise ValueError(f"graph server {self._spec.index} cannot answer {kind!r} from {sender}")
         return None
@@ -214,7 +231,8 @@ class GraphMember(Member):
 
     def _begin(self, beginning: Beginning) -> None:
         if beginning.record is not None:
-            restore_buffers(Saved(beginning.arrays, {}), [self._server])
+            arrays = beginning.arrays if beginning.part is None else read_buffers(beginning.part)
+            restore_buffers(Saved(arrays, {}), [self._server])
             restore_controller(self._server, beginning.record)
         self._host.begin(self._driver(beginning.constants), self._run.epoch)
 
@@ -261,15 +279,18 @@ class ParameterMember(Member):
             if saved is not None and saved.record["synchronous"]:
                 progress.synchronise(self._parameters.synchronise)
 
-    async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:  # noqa: ARG002
+    async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
         match kind:
             case "rest":
                 return self._parameters.settled, self._parameters.newest().version
             case "save":
-                known = save_known(self._parameters.newest())
-                self._parameters.forget()  # as the run does that goes on from what is saved
-                return known
+                return await self._once(payload, self._save)
         raise ValueError(f"parameter server {self._spec.index} cannot answer {kind!r} from {sender}")
+
+    async def _save(self) -> dict[str, Any]:
+        known = save_known(self._parameters.newest())
+        self._parameters.forget()  # as the run does that goes on from what is saved
+        return known
 
     def _report(self) -> Report:
         held = self._parameters.pulls_held

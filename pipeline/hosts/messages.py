@@ -57,6 +57,7 @@ class Beginning(NamedTuple):
         constants: values of `DriverFunctions.constants`, the same on every host.
         params, opt_state, state: of parameter servers; None for graph servers, and `opt_state` where it is new.
         arrays: of `Saved`, those that are the host's; empty where nothing was saved.
+        part: of a checkpoint: the host's own file, in place of such arrays.
         record: of `Saved`; None where the run begins.
     """
 
@@ -65,6 +66,7 @@ class Beginning(NamedTuple):
     opt_state: Tree
     state: Tree
     arrays: dict[str, Any]
+    part: Any
     record: Any
 
 

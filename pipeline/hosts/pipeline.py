@@ -153,7 +153,7 @@ class HostsPipeline:
                 sums=self.sums,
                 sizes=(sizes.vertices, sizes.edges),
                 epoch=epoch,
-                fills_ghosts=saved is None or not saved.arrays,
+                fills_ghosts=saved is None or not saved.holds_buffers,
                 jax=jax_settings(),
                 keys=RunKeys.make(),
                 transport="ipc",

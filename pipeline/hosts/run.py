@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Coroutine, Sequence
+import secrets
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -20,11 +21,16 @@ from dorylax.pipeline.hosts.news import LEDGER
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec, spread
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.run import PipelineRun
-from dorylax.pipeline.saved import Saved
+from dorylax.pipeline.saved import Saved, part_name
 from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.program.model.base import Tree
+from dorylax.runs.checkpoint_places import trial_name
+from dorylax.runs.parts import Part
+from dorylax.settings.errors import ConfigError
+from dorylax.storage.choose import open_storage
+from dorylax.storage.errors import StorageError
 
 T = TypeVar("T")
 
@@ -69,7 +75,7 @@ class HostsRun(PipelineRun):
             host_address("parameter", server, config.servers) for server in range(config.parameter_servers)
         ]
         self._hosts = [*self._graph, *self._parameters]
-        self._evaluations = itertools.count()
+        self._evaluations, self._saves = itertools.count(), itertools.count(1)
         self._before = Counters()
         if start.saved is not None:
             self._before.restore(start.saved.record["counters"])
@@ -103,14 +109,18 @@ class HostsRun(PipelineRun):
         constants = (await self._during(self._ask_all(self._graph, "prepare")))[0]
         saved = start.saved
         arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
+        parts = {} if saved is None else saved.parts
+        assert isinstance(parts, Mapping)
         for address in self._parameters:
             mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
-            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, record)
+            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, None, record)
             await self._during(self._ask(address, "begin", beginning))
         for server, address in enumerate(self._graph):
             mine = {name: array for name, array in arrays.items() if name.startswith(f"server {server}/")}
+            part = parts.get(part_name(server))
             controller = None if record is None else record["controllers"][server]
-            await self._during(self._ask(address, "begin", Beginning(constants, None, None, None, mine, controller)))
+            beginning = Beginning(constants, None, None, None, mine, part, controller)
+            await self._during(self._ask(address, "begin", beginning))
 
     def barrier(self, epoch: int) -> None:
         """See `PipelineRun`. Hosts are told when the next epoch is run."""
@@ -142,16 +152,46 @@ class HostsRun(PipelineRun):
         rest = self._run(self._ask_all(self._parameters, "rest"))
         if not all(settled for settled, _ in rest) or len({version for _, version in rest}) > 1:
             return None
-        saved = self._run(self._ask_all(self._graph, "save"))
-        known = self._run(self._ask_all(self._parameters, "save"))[0]
+        number = next(self._saves)
+        controllers = self._run(self._ask_all(self._graph, "controller"))
+        known = self._run(self._ask_all(self._parameters, "save", number))[0]
         record = self._record(
             self._counted(),
             version=rest[0][1],
             synchronous=switched and not self._config.synchronous,
-            controllers=[controller for _, controller in saved],
+            controllers=controllers,
         )
-        arrays = {} if synchronous else {name: a for arrays, _ in saved for name, a in arrays.items()} | known
-        return Saved(arrays, record)
+        if synchronous:
+            return Saved({}, record)
+        return Saved(known, record, _Parts(lambda place: self._write_parts(number, place)))
+
+    def check_checkpoints(self, place: str) -> None:
+        """See `PipelineRun`."""
+        if self._config.synchronous:  # their hosts write nothing
+            return
+        name, content = trial_name(), secrets.token_hex(8)
+        with contextlib.closing(open_storage(place)) as storage:
+            storage.put(name, content.encode())
+            try:
+                found = self._run(self._ask_all(self._graph, "sees", (place, name)))
+            finally:
+                storage.delete(name)
+        for server, seen in enumerate(found):
+            if seen != content:
+                raise ConfigError.of(
+                    "train.checkpoints",
+                    f"must be a place that all hosts see: graph server {server} does not find what was written to {place} "
+                    f"({seen}); set train.checkpoints=s3://bucket/prefix, or a path that all of them share",
+                )
+
+    def _write_parts(self, number: int, place: str) -> dict[str, Part]:
+        """Has every graph server write its buffers, which stand still."""
+        parts = {}
+        for server, found in enumerate(self._run(self._ask_all(self._graph, "write", (number, place)))):
+            if not isinstance(found, Part):
+                raise StorageError(f"graph server {server}: {found}")
+            parts[part_name(server)] = found
+        return parts
 
     def _counted(self) -> Counters:
         total = Counters()
@@ -208,3 +248,15 @@ class HostsRun(PipelineRun):
 
     async def _ask(self, address: Address, kind: str, payload: Any = None) -> Any:
         return await self._transport.request(_DRIVER, address, kind, payload, num_bytes=0, order=())
+
+
+@final
+class _Parts:
+    """See `PartsWriter`; until the next epoch is run."""
+
+    def __init__(self, write: Callable[[str], Mapping[str, Part]]) -> None:
+        self._write = write
+
+    def write(self, place: str) -> Mapping[str, Part]:
+        """See `PartsWriter`."""
+        return self._write(place)

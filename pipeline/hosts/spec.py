@@ -24,12 +24,13 @@ from dorylax.pipeline.transport.codec import Codec
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.loss import RowFunction
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.runs.parts import Part
 from dorylax.serverless.data.keys import RunKeys
 
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
     *(Pulled, Push, Complete, Arrived, Update),
-    *(News, Told, Allowance, Weights, Beginning, Report, Span, Evaluate, Evaluated),
+    *(News, Told, Allowance, Weights, Beginning, Report, Span, Evaluate, Evaluated, Part),
 )
 
 

@@ -41,6 +41,7 @@ class PipelineRunner(EpochRunner):
         train: its settings of training.
         objective: what is minimised and reported.
         trace: the file that shows what every task did; None: nothing does.
+        checkpoints: the place of checkpoints, as `open_storage` takes it; None: there are none.
 
     Raises:
         SplitError: the model cannot be split.
@@ -57,13 +58,14 @@ class PipelineRunner(EpochRunner):
         *,
         objective: Objective,
         trace: Path | None,
+        checkpoints: str | None,
     ) -> None:
         begin = time.perf_counter()
         self._pipeline = _pipeline(parts, data, optimizer, config, objective=objective, seed=train.seed)
         self._build_seconds = time.perf_counter() - begin
         self._config = config
         self._train = train
-        self._trace_path = trace
+        self._trace_path, self._checkpoints = trace, checkpoints
         self._run: PipelineRun | None = None
         self._trace: TraceWriter | None = None
         self._switched = False
@@ -94,7 +96,8 @@ class PipelineRunner(EpochRunner):
         from dorylax.pipeline.trace import TraceWriter
 
         begin = time.perf_counter()
-        saved = None if loop.carried is None else Saved(arrays=loop.carried.arrays, record=loop.carried.record)
+        carried = loop.carried
+        saved = None if carried is None else Saved(carried.arrays, carried.record, carried.parts)
         trees = [to_host(tree) for tree in (loop.params, loop.opt_state, loop.state)]
         if self._trace_path is not None:
             self._trace = TraceWriter.begin(
@@ -102,6 +105,8 @@ class PipelineRunner(EpochRunner):
             )
         trace = None if self._trace is None else self._trace.add
         run = self._run = self._pipeline.start(*trees, epoch=loop.epochs, saved=saved, trace=trace)
+        if self._checkpoints is not None:
+            run.check_checkpoints(self._checkpoints)
         for epoch in range(loop.epochs, self._train.epochs):
             if self._train.saves(epoch) or epoch + 1 == self._train.epochs:
                 run.barrier(epoch + 1)
@@ -128,7 +133,7 @@ class PipelineRunner(EpochRunner):
         saved = None if self._run is None else self._run.save()
         if self._trace is not None:
             self._trace.checkpoint(settled=saved is not None and self._config.clock == "virtual")
-        return None if saved is None else Carried(saved.arrays, saved.record)
+        return None if saved is None else Carried(saved.arrays, saved.record, saved.parts)
 
     def report(self) -> dict[str, Any] | None:
         """What was run, and the pipeline's counters."""

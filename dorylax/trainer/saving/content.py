@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.program.model.base import Tree
-from dorylax.runs.checkpoint import Checkpoint, CheckpointMismatchError
+from dorylax.runs.checkpoint import PARTS_GROUP, Checkpoint, CheckpointMismatchError
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.result import EpochRecord, Timings
 from dorylax.trainer.loop_state import Carried, LoopState, is_key
@@ -20,7 +20,7 @@ from dorylax.trainer.saving.description import path_name
 # Of what `describe_run` says, what parameters need to be of use: the data may be others.
 _OF_PARAMETERS = ("model", "parameters.", "state.", "optimizer_state.", "settings.model.")
 # Of a checkpoint: a group of arrays and an entry of the record, where a pipeline had something to carry.
-_CARRIED = "pipeline"
+_CARRIED = PARTS_GROUP
 
 
 def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
@@ -87,7 +87,7 @@ def from_checkpoint(
         best_is_last=record["best_is_last"],
         timings=Timings(**record["timings"]),
         diverged=record["diverged"],
-        carried=Carried(arrays.get(_CARRIED, {}), record[_CARRIED]) if _CARRIED in record else None,
+        carried=Carried(arrays.get(_CARRIED, {}), record[_CARRIED], checkpoint.parts) if _CARRIED in record else None,
         report=record.get("report"),  # earlier versions left it to summary.json alone
     )
 

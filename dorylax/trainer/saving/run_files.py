@@ -11,11 +11,14 @@ from types import MappingProxyType
 from typing import Any, final
 
 from dorylax.runs.checkpoint import Checkpoints
+from dorylax.runs.checkpoint_places import place_at
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.runs.environment import UserCode
+from dorylax.runs.parts import CopiedParts
 from dorylax.runs.result import TrainResult
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
+from dorylax.trainer.saving.places import former_places, place_of
 
 
 @final
@@ -25,8 +28,12 @@ class RunFiles:
     Args:
         directory: the run's directory.
         run: what the run is (`describe_run`), to be compared with checkpoints.
+        checkpoints: the setting `train.checkpoints`.
         user_code: files of the user's own code that run now.
         keep: how many checkpoints stay.
+
+    Raises:
+        AwsError: checkpoints are in S3, and boto3 cannot be set up.
     """
 
     def __init__(
@@ -34,14 +41,18 @@ class RunFiles:
         directory: RunDirectory,
         run: Mapping[str, Any],
         *,
+        checkpoints: str | None = None,
         user_code: UserCode = MappingProxyType({}),
         keep: int = 2,
     ) -> None:
         self.directory = directory
         self._run = run
         self._user_code = user_code
-        self._checkpoints = Checkpoints(directory.checkpoints_path, keep=keep)
+        self._place = place_of(directory, checkpoints)
+        self._checkpoints = Checkpoints(place_at(self._place), keep=keep)
+        self._former = [Checkpoints(place_at(place)) for place in former_places(directory, self._place)]
         self._saved: int | None = None
+        self._to_move = False
 
     @classmethod
     def create(
@@ -50,6 +61,7 @@ class RunFiles:
         config: Mapping[str, Any],
         run: Mapping[str, Any],
         *,
+        checkpoints: str | None,
         user_code: UserCode,
         free: Collection[str],
         keep: int,
@@ -61,34 +73,57 @@ class RunFiles:
             path: the directory.
             config: for config.yaml.
             run: as for `RunFiles`.
+            checkpoints: as for `RunFiles`.
             user_code: as for `RunFiles`.
             free: dotted keys in which the configuration that is there may differ.
             keep: as for `RunFiles`.
             resume: whether the directory may hold epochs.
 
         Raises:
-            RunDirectoryError: as `RunDirectory.claim`; or it already holds epochs, and `resume` is False.
+            RunDirectoryError: as `RunDirectory.claim`; or there are epochs already, and `resume` is False.
+            OSError: the place of checkpoints cannot be listed.
         """
         directory = RunDirectory.claim(path, config, free=free, resume=resume)
-        files = cls(directory, run, user_code=user_code, keep=keep)
-        if not resume and (directory.metrics_path.exists() or files._checkpoints.epochs()):
+        files = cls(directory, run, checkpoints=checkpoints, user_code=user_code, keep=keep)
+        epochs = files._checkpoints.epochs()  # asked in any case, so that a place that cannot be is refused now
+        if resume:
+            return files
+        if directory.metrics_path.exists() or any(former.epochs() for former in files._former):
             raise RunDirectoryError(
                 f"{path} already holds epochs of this run: continue it (resume), or choose another run directory"
             )
+        if epochs:
+            raise RunDirectoryError(
+                f"{files._place} already holds checkpoints: continue their run (resume), or choose another run directory "
+                "or train.checkpoints"
+            )
         return files
 
-    def start(self, config: Mapping[str, Any]) -> None:
-        """Makes the directory and writes what describes the run; see `RunDirectory.write_start`."""
-        self.directory.remove_outdated_summary(config)
-        self.directory.write_start(config, self._user_code)
-        self._checkpoints.clear_unfinished()
+    def start(self, config: Mapping[str, Any], loop: LoopState) -> None:
+        """Makes the directory and writes what describes the run; see `RunDirectory.write_start`.
 
-    def restore(self, fresh: LoopState, *, to_predict: bool = False) -> LoopState | None:
+        Args:
+            config: for config.yaml.
+            loop: the state that the run begins with; if its checkpoint is in another place, it moves first.
+
+        Raises:
+            CheckpointError: it could not be moved.
+        """
+        self.directory.remove_outdated_summary(config)
+        self._checkpoints.clear_unfinished()
+        if self._to_move:
+            self.save(loop)
+            for former in self._former:
+                former.remove_all()
+        self.directory.write_start(config, self._user_code)
+
+    def restore(self, fresh: LoopState, *, to_predict: bool = False, parts: bool = False) -> LoopState | None:
         """The state in the newest whole checkpoint; None where there is no checkpoint.
 
         Args:
             fresh: a state of this run, for structure.
             to_predict: see `from_checkpoint`.
+            parts: see `Checkpoints.restore`.
 
         Warns:
             UserWarning: a file of the user's own code is not what the run last ran.
@@ -96,10 +131,13 @@ class RunFiles:
         Raises:
             CheckpointError: none can be read, or it belongs to another run.
         """
-        checkpoint = self._checkpoints.restore()
+        # Where there are the newest; of the places, in doubt the present one.
+        stores = sorted((self._checkpoints, *self._former), key=lambda store: -max(store.epochs(), default=-1))
+        checkpoint = stores[0].restore(parts=parts)
         if checkpoint is None:
             return None
-        self._saved = checkpoint.epochs
+        self._to_move = stores[0] is not self._checkpoints
+        self._saved = None if self._to_move else checkpoint.epochs
         for place, then in self.directory.user_code.items():
             now = self._user_code.get(place)
             if now is not None and now["sha256"] != then["sha256"]:
@@ -123,7 +161,10 @@ class RunFiles:
             return
         begin = time.perf_counter()
         arrays, record = to_checkpoint(loop, self._run)
-        self._checkpoints.save(number, arrays, record)
+        parts: Any = None if loop.carried is None else loop.carried.parts
+        if isinstance(parts, Mapping):
+            parts = CopiedParts(parts) if parts else None
+        self._checkpoints.save(number, arrays, record, parts)
         self._saved = number
         loop.spend("checkpoint", time.perf_counter() - begin)
 
