@@ -6,7 +6,8 @@
     checkpoints/epoch-00000012/manifest.json  size and SHA-256 of every file above, and its own digest
 
 A checkpoint comes into being at once, after everything in it is on disk (`dorylax.runs.checkpoint_places`). One whose files
-do not match its manifest is refused and the one before is used. What is saved, and whether it fits a model, is the trainer's business.
+do not match its manifest is refused and the one before is used. What is saved, and whether it fits a model, is the trainer's
+business.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ class Checkpoints:
             CheckpointError: it could not be written (a full disk, say). Earlier checkpoints are untouched.
         """
         try:
-            self._place.write(epochs, lambda folder, url: _write(folder, url, epochs, arrays, record, parts))
+            self._place.write(
+                epochs, lambda folder, url: _write(folder, epochs, arrays, record, place=url, parts=parts)
+            )
         # Besides OSError, storage backends report a full disk as ValueError or RuntimeError.
         except (OSError, ValueError, RuntimeError) as error:
             raise CheckpointError(
@@ -169,8 +172,7 @@ class Checkpoints:
         """Reads the newest checkpoint that is whole.
 
         Args:
-            parts: with what others have written, in the group `pipeline`; else that is for others to read and to check, and is
-                only known to be there.
+            parts: with what others have written, in the group `pipeline`; else that is for others to read and to check.
 
         Returns:
             The checkpoint; None where there are none at all.
@@ -234,7 +236,13 @@ class Checkpoints:
 
 
 def _write(
-    folder: Path, url: str, epochs: int, arrays: Arrays, record: Mapping[str, Any], parts: PartsWriter | None
+    folder: Path,
+    epochs: int,
+    arrays: Arrays,
+    record: Mapping[str, Any],
+    *,
+    place: str,
+    parts: PartsWriter | None,
 ) -> None:
     from dorylax.runs import orbax_arrays  # late: slow to import, and only runs with checkpoints need it
 
@@ -243,7 +251,7 @@ def _write(
     written: Mapping[str, Part] = {}
     if parts is not None:
         (folder / FOLDER).mkdir()
-        written = parts.write(url)
+        written = parts.write(place)
     schema = SCHEMA if written else _WITHOUT_PARTS
     content = {"schema": schema, "epochs": epochs, "arrays": index, "record": dict(record)}
     if written:

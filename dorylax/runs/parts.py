@@ -89,7 +89,8 @@ def write_part(place: str, name: str, arrays: Mapping[str, np.ndarray]) -> Part:
     file = f"{FOLDER}{name.replace(' ', '-')}.npz"
     kept = {key: np.asarray(array) for key, array in arrays.items()}
     index = {key: {"shape": list(array.shape), "dtype": array.dtype.name} for key, array in kept.items()}
-    stored = {key: array if array.dtype.isbuiltin == 1 else _bytes_of(array)  # ml_dtypes' are 2 for key, array in kept.items()}
+    # Of dtypes of ml_dtypes, for which it is 2, NumPy's files keep no name.
+    stored = {key: array if array.dtype.isbuiltin == 1 else _bytes_of(array) for key, array in kept.items()}
     with contextlib.closing(open_storage(place)) as storage:
         if isinstance(storage, LocalStorage):
             path = storage.path(file)

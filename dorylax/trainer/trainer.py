@@ -91,8 +91,8 @@ class Trainer:
         target_accuracy: stop when the validation accuracy (a fraction) reaches this; None: never.
         patience: stop when so many epochs have passed since the best validation accuracy or loss; None: never.
         checkpoint_every: epochs between checkpoints; 0: only on a signal and at the end.
-        checkpoints: where they go: a path or `s3://bucket/prefix`, there below the last two names of the run directory's path;
-            None: into the run directory.
+        checkpoints: where they go: a path or `s3://bucket/prefix`, there below the last two names of the run directory's
+            path; None: into the run directory.
         keep_checkpoints: how many of the newest checkpoints stay.
         run_directory: where to leave configuration, metrics, summary and checkpoints; None: nowhere.
         resume: go on from the newest whole checkpoint in the run directory, if there is one.

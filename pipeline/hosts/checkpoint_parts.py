@@ -1,4 +1,4 @@
-"""What a graph server in another process has to do with checkpoints: it writes and reads its own part, where the driver says.
+"""What a graph server in another process does for checkpoints: it writes and reads its own part, where the driver says.
 
 A trial, before training, shows whether it will find the place: it may be on another machine. What goes wrong there is
 answered as a text, since it is the driver that tells the user.
