@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, final
 
 import jax
@@ -33,7 +32,7 @@ class Saved:
 
     arrays: dict[str, np.ndarray]
     record: dict[str, Any]
-    parts: Mapping[str, Part] | PartsWriter = MappingProxyType({})
+    parts: Mapping[str, Part] | PartsWriter = dataclasses.field(default_factory=dict)
 
     @property
     def holds_buffers(self) -> bool:

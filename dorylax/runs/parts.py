@@ -112,9 +112,11 @@ def read_part(part: Part) -> dict[str, np.ndarray]:
         OSError: it cannot be read.
         AwsError: S3 cannot be asked.
     """
-    with contextlib.closing(open_storage(part.place)) as storage, _file_of(storage, part) as path:
-        with open_npz(path, verify=False) as archive:  # by its SHA-256 it is what was written
-            return {key: _array(archive.fetch(key), entry) for key, entry in part.arrays.items()}
+    with contextlib.ExitStack() as stack:
+        storage = stack.enter_context(contextlib.closing(open_storage(part.place)))
+        path = stack.enter_context(_file_of(storage, part))
+        archive = stack.enter_context(open_npz(path, verify=False))  # by its SHA-256 it is what was written
+        return {key: _array(archive.fetch(key), entry) for key, entry in part.arrays.items()}
 
 
 @contextlib.contextmanager

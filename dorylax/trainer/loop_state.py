@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, final
 
 import jax
@@ -31,7 +30,7 @@ class Carried:
 
     arrays: dict[str, np.ndarray]
     record: dict[str, Any]
-    parts: Mapping[str, Part] | PartsWriter = MappingProxyType({})
+    parts: Mapping[str, Part] | PartsWriter = dataclasses.field(default_factory=dict)
 
 
 @final

@@ -30,6 +30,7 @@ from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
+from dorylax.runs.parts import PartsWriter, read_part
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
 from dorylax.trainer.step.objective import CLASSES
@@ -75,7 +76,8 @@ def test_synchronous_training_is_that_of_one_machine(model: str, dtype: str, opt
     assert farthest(found, train_single(model, DATA, EPOCHS, dtype=dtype)) <= TOLERANCE[dtype]
 
 
-def test_what_may_be_asked_between_epochs() -> None:
+def test_what_may_be_asked_between_epochs(tmp_path: Path) -> None:
+    (tmp_path / "hosts").mkdir()
     spans: list[Span] = []
     options = config(mode="async", parameter_servers=2)
     with running("gcn", DATA, options, trace=spans.append) as run:
@@ -83,6 +85,9 @@ def test_what_may_be_asked_between_epochs() -> None:
         run.barrier(2)
         assert [run.run_epoch().epoch for _ in range(2)] == [0, 1]
         saved = run.save()  # held by the barrier
+        assert saved is not None
+        assert isinstance(saved.parts, PartsWriter)
+        parts = saved.parts.write(str(tmp_path))
         counters = run.counters()
         newest = run.run_epoch()
         assert run.drain() in (3, 4, 5)  # they do not run away from whoever asks
@@ -92,9 +97,11 @@ def test_what_may_be_asked_between_epochs() -> None:
         first = run.synchronise()
         while run.run_epoch().epoch < first:
             pass
-    assert saved is not None
     assert saved.record["version"] == 2
-    assert {name.partition("/")[0] for name in saved.arrays} >= {"server 0", "server 1", "parameter servers"}
+    assert {name.partition("/")[0] for name in saved.arrays} == {"parameter servers"}
+    assert [*parts] == ["server 0", "server 1"]
+    for name, part in parts.items():
+        assert {key.partition("/")[0] for key in read_part(part)} == {name}
     assert newest.epoch == 2
     assert counters["graph_tasks"] > 0
     assert counters["messages"] > 0
