@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import types
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,12 +24,9 @@ from pydantic import TypeAdapter, ValidationError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
-from dorylax.graph.masks import MASKS
+from dorylax.graph.npz import MASKS
+from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.validate import GraphError
-
-SUMMARY = "shards.json"
-VERSION = 1
 
 _DIGEST = "sha256"
 Masks = tuple[int, int, int]
@@ -87,7 +83,7 @@ class ShardsSummary:
     edge_ids: bool
     shards: tuple[ShardEntry, ...] = ()
     format: Literal["dorylax-shards"] = "dorylax-shards"
-    version: Literal[1] = VERSION
+    version: Literal[1] = 1
 
     @property
     def identity(self) -> str:
@@ -116,8 +112,8 @@ class ShardsSummary:
         try:
             fields = json.loads(text)
             version = fields["version"]
-            if version != VERSION:
-                raise GraphError(f"{origin} has version {version!r}, this dorylax reads version {VERSION}: {again}")
+            if version != cls.version:
+                raise GraphError(f"{origin} has version {version!r}, this dorylax reads version {cls.version}: {again}")
             if fields.pop(_DIGEST) != _digest(fields):
                 raise GraphError(f"{origin} is not what was written: its SHA-256 is another: {again}")
             return _READER.validate_json(json.dumps(fields), strict=True)
@@ -174,52 +170,10 @@ class ShardedData:
         found = abstract_data(self.summary.shape)
         return found._replace(features=jax.ShapeDtypeStruct(found.features.shape, self.summary.features))
 
-    # As a `Dataset`, for whoever asks for shapes alone.
-
     @property
     def name(self) -> str:
         """Of the data set."""
         return self.summary.name
-
-    @property
-    def graph(self) -> Graph:
-        """Of shapes."""
-        return self.abstract.graph
-
-    @property
-    def features(self) -> Any:
-        """The shape of `[V, F]`."""
-        return self.abstract.features
-
-    @property
-    def labels(self) -> Any:
-        """The shape of `[V]`, `[V, C]` or `[V, T]`."""
-        return self.abstract.labels
-
-    @property
-    def num_features(self) -> int:
-        """F."""
-        return self.summary.shape.num_features
-
-    @property
-    def num_classes(self) -> int | None:
-        """C; None where labels are targets."""
-        return self.summary.shape.num_classes
-
-    @property
-    def multilabel(self) -> bool:
-        """Whether labels are `[V, C]`."""
-        return self.summary.shape.multilabel
-
-    @property
-    def vertex_inputs(self) -> Mapping[str, Any]:
-        """Shapes by name."""
-        return types.MappingProxyType(dict(self.abstract.vertex_inputs))
-
-    @property
-    def edge_inputs(self) -> Mapping[str, Any]:
-        """Shapes by name."""
-        return types.MappingProxyType(dict(self.abstract.edge_inputs))
 
     @property
     def num_servers(self) -> int:
@@ -230,6 +184,11 @@ class ShardedData:
     def homes(self) -> tuple[int, ...]:
         """The server of each interval of the whole graph."""
         return homes_of(self.summary.shards)
+
+
+def shapes_of(data: Dataset | ShardedData) -> Dataset | AbstractData:
+    """For whoever asks for shapes alone."""
+    return data.abstract if isinstance(data, ShardedData) else data
 
 
 def mask_counts(data: Dataset | ShardedData) -> Masks:

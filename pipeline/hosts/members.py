@@ -62,7 +62,7 @@ class Member(ABC):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._spec, self._run, self._clock, self._transport = spec, run, clock, transport
         self._prepared = run.prepare()
-        self._address = host_address(spec.role, spec.index, config.servers)
+        self._address = host_address(spec.role, spec.number, config.servers)
         self._cleanup = contextlib.ExitStack()
         self._spans: list[Span] = []
         labels = {step.index: step.label for step in self._prepared.plan.steps}
@@ -135,7 +135,7 @@ class GraphMember(Member):
 
     def _build(self) -> None:
         config, data = self._run.config, self._run.shards
-        entry = data.summary.shards[self._spec.index]
+        entry = data.summary.shards[self._spec.number]
         shard, rows = read_shard(Path(data.folder) / entry.file, identity=data.summary.identity)
         resources = Resources.of(config, None, cores())
         functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
@@ -204,7 +204,7 @@ class GraphMember(Member):
             case "save":
                 return save_buffers([self._server]), save_controller(self._server)
             case _:
-                raise ValueError(f"graph server {self._spec.index} cannot answer {kind!r} from {sender}")
+                raise ValueError(f"graph server {self._spec.number} cannot answer {kind!r} from {sender}")
         return None
 
     def _allow(self, told: Told) -> None:
@@ -234,7 +234,7 @@ class ParameterMember(Member):
         config, epoch = self._run.config, self._run.epoch
         saved = None if beginning.record is None else Saved(beginning.arrays, beginning.record)
         progress = None
-        if self._spec.index == 0:
+        if self._spec.number == 0:
             ledger = Ledger(
                 len(self._run.shards.homes),
                 config.staleness or 0,
@@ -252,7 +252,7 @@ class ParameterMember(Member):
             context=self._context,
             recorder=self._recorder,
             on_applied=_nobody if progress is None else progress.applied,
-            here=[self._spec.index],
+            here=[self._spec.number],
         )
         if progress is not None:
             hosts = [host_address("graph", server, config.servers) for server in range(config.servers)]
@@ -269,7 +269,7 @@ class ParameterMember(Member):
                 known = save_known(self._parameters.newest())
                 self._parameters.forget()  # as the run does that goes on from what is saved
                 return known
-        raise ValueError(f"parameter server {self._spec.index} cannot answer {kind!r} from {sender}")
+        raise ValueError(f"parameter server {self._spec.number} cannot answer {kind!r} from {sender}")
 
     def _report(self) -> Report:
         held = self._parameters.pulls_held

@@ -13,7 +13,7 @@ import optax
 from dorylax.clock import RealClock
 from dorylax.cost import Cluster
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.sharded_data import ShardedData
+from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import RowSums, check_outputs
@@ -92,9 +92,10 @@ class HostsPipeline:
             ConfigError: the configuration does not fit the data or the optimizer; names the key.
             SplitError: the model cannot be split, or not evaluated row by row.
         """
-        check_counts(config, data.graph.num_vertices)
+        shapes = shapes_of(data)
+        check_counts(config, shapes.graph.num_vertices)
         check_optimizer(optimizer, parts.params, config)
-        spec = DataSpec.of(data, parts.keywords)
+        spec = DataSpec.of(shapes, parts.keywords)
         prepared = prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
         evaluation = None
         if sums is not None:

@@ -98,16 +98,16 @@ class MemberSpec(NamedTuple):
 
     Attributes:
         role: what kind.
-        index: which of that kind.
+        number: which of that kind.
     """
 
     role: Literal["graph", "parameter"]
-    index: int
+    number: int
 
     @property
     def name(self) -> str:
         """What it is called in messages."""
-        return f"{self.role} server {self.index}"
+        return f"{self.role} server {self.number}"
 
 
 @final

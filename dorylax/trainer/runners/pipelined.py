@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+import jax
 import numpy as np
 import optax
 
@@ -118,6 +120,25 @@ class PipelineRunner(EpochRunner):
             self._trace.flush(epoch.epoch + 1)
         bill = run.bill()
         return RanEpoch(float(epoch.loss), float(epoch.seconds), None if bill is None else bill.total)
+
+    def outputs(self, params: Tree, state: Tree) -> Any:
+        """The model's outputs of a version, by hosts that are started for it and ended: as `Trainer.predict` gives them.
+
+        Args:
+            params: parameters.
+            state: the model's other state.
+        """
+        from dorylax.pipeline.hosts.pipeline import HostsPipeline  # late, as the engine
+
+        pipeline = self._pipeline
+        assert isinstance(pipeline, HostsPipeline)
+        assert pipeline.evaluation is not None
+        version = to_host(params), to_host(state)
+        with contextlib.closing(pipeline.start(version[0], None, version[1])) as run:
+            leaves = run.outputs(*version)
+        floats = (np.issubdtype(leaf.dtype, np.floating) for leaf in leaves)
+        shown = [leaf.astype(np.float32) if real else leaf for leaf, real in zip(leaves, floats, strict=True)]
+        return jax.tree.unflatten(pipeline.evaluation.plan.program.traced.trees["output"], shown)
 
     def drain(self, epochs: int) -> int:
         """Closes the gate: intervals that are ahead are waited for."""
