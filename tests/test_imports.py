@@ -23,7 +23,7 @@ FLOORS = (
         "aligned",
     ),
     "jax_internals",
-    *("settings", "user_code", "clock", "graph", "terminal", "cost", "ops"),
+    *("settings", "storage", "user_code", "clock", "graph", "terminal", "cost", "ops"),
     *("runs", "program", "layers", "observers", "serverless", "pipeline", "config", "memory", "trainer"),
     *("experiments", "cli", "__main__"),
 )
