@@ -141,13 +141,19 @@ class Plan:
     constants: frozenset[Var]
 
     @classmethod
-    def of(cls, program: Program) -> Plan:
-        """The plan of a program with a loss.
+    def of(cls, program: Program, *, workers: bool = True) -> Plan:
+        """The plan of a program.
+
+        Of one without a loss, an epoch is an evaluation: rows of the output stay with the visit.
+
+        Args:
+            program: what is run.
+            workers: whether tensor workers run the stages that the program means for them.
 
         Raises:
             SplitError: its loss does not depend on the vertices.
         """
-        return _Planner(program).plan()
+        return _Planner(program, workers=workers).plan()
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -161,8 +167,8 @@ class Plan:
 
 
 class _Planner:
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, *, workers: bool) -> None:
+        self._program, self._workers = program, workers
         self._types = program.analysis.types
         traced = program.traced
         entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
@@ -189,8 +195,10 @@ class _Planner:
         for k, interface in enumerate(program.interfaces):
             if k not in before and k not in after:
                 last_read.update(dict.fromkeys(interface.reads, k))
+        outputs = variables(program.traced.step.jaxpr.outvars)
+        last_read.update((var, len(pairs)) for var in outputs if isinstance(self._types[var], Rows))
         self._pushed = {var for k in after for var in program.interfaces[k].reads}
-        self._pushed.update(variables(program.traced.step.jaxpr.outvars))
+        self._pushed.update(outputs)
         self._pushed.update(self._statistics() - constants)
         steps: dict[str, list[Step]] = {"once": [], "epoch": []}
         for k, task in pairs:
@@ -224,7 +232,7 @@ class _Planner:
     def _check_outputs(self) -> None:
         traced = self._program.traced
         for output, atom in zip(traced.outputs, traced.step.jaxpr.outvars, strict=True):
-            if output.role in ("state", "input_gradient") or is_literal(atom):
+            if output.role in ("state", "input_gradient", "output") or is_literal(atom):
                 continue
             found = self._types[atom]
             if not (isinstance(found, Summed) or (isinstance(found, Free) and found.zero)):
@@ -313,7 +321,7 @@ class _Planner:
             reads=tuple(_without_graph(interface.reads, self._types)),
             writes=interface.writes,
             space=task.space,
-            on_worker=task.kind == "stage" and task.place == "worker",
+            on_worker=self._workers and task.kind == "stage" and task.place == "worker",
             sources=tuple(map(self._source, interface.reads)) if kind == "stage" else (),
             targets=tuple(map(self._target, interface.writes)) if kind == "stage" else (),
             operands=tuple(operands),

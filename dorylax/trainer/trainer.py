@@ -344,10 +344,10 @@ class Trainer:
         """What trains the epochs."""
         _ = self._machine.order  # an order that cannot be is refused before anything runs
         if self._pipeline is not None:
-            loss = self._functions.objective.rows
+            objective = self._functions.objective
             trace = None if self.run_directory is None else RunDirectory(self.run_directory).trace_path
             return PipelineRunner(
-                self._parts, self.data, self._optimizer, self._pipeline, self.options, loss=loss, trace=trace
+                self._parts, self.data, self._optimizer, self._pipeline, self.options, objective=objective, trace=trace
             )
         gradient, seconds = self._machine.choose_gradient()
         return SingleRunner(
