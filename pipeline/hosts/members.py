@@ -97,6 +97,8 @@ class Member(ABC):
             case "spans":
                 spans, self._spans[:] = list(self._spans), []
                 return spans
+            case "traffic":
+                return {kind: list(sent) for kind, sent in self._transport.sent.items()}
             case "end":
                 if not self.ended.done():
                     self.ended.set_result(None)
