@@ -272,8 +272,6 @@ class Pipeline:
                 config=self.config,
                 prices=self.prices,
                 epoch=start.epoch,
-                begun=0.0 if start.saved is None else clock.now(),
-                seconds_before=0.0 if start.saved is None else float(start.saved.record["clock"]) - clock.now(),
                 cleanup=unfinished.pop_all(),
             )
 

@@ -14,11 +14,12 @@ from dorylax.graph.shard_files import read_shard
 from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.context import HostContext
+from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.hosts.messages import Beginning, News, Report, Told, Weights
+from dorylax.pipeline.hosts.messages import Beginning, News, Report, Told, Weights, Worked
 from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
 from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.pipeline.interval_data import interval_data, stored_values
@@ -91,14 +92,21 @@ class Member(ABC):
                 return self._begin(payload)
             case "report":
                 return self._report()
-            case "spans":
+            case "clock":
+                return self._clock.now()
+            case "worked":
                 spans, self._spans[:] = list(self._spans), []
-                return spans
+                return Worked(self._clock.now(), spans)
             case "end":
                 if not self.ended.done():
                     self.ended.set_result(None)
                 return None
         return await self._handle(kind, payload, sender)
+
+    def _forget(self) -> None:
+        """Leaves out what is computed once: an earlier process of the run has counted and told it."""
+        self._spans.clear()
+        self._recorder.counters = Counters()
 
     def _driver(self, constants: Sequence[Any]) -> Driver:
         values = dict(zip(self._prepared.driver.constants, constants, strict=True))
@@ -185,13 +193,14 @@ class GraphMember(Member):
 
     def _begin(self, beginning: Beginning) -> None:
         if beginning.record is not None:
+            self._forget()
             restore_buffers(Saved(beginning.arrays, {}), [self._server])
             restore_controller(self._server, beginning.record)
         self._host.begin(self._driver(beginning.constants), self._run.epoch)
 
     def _report(self) -> Report:
         relaunched = self._server.controller.relaunched
-        return Report(dataclasses.asdict(self._recorder.counters), relaunched, 0, self._clock.now())
+        return Report(dataclasses.asdict(self._recorder.counters), relaunched, 0)
 
 
 @final
@@ -244,7 +253,7 @@ class ParameterMember(Member):
 
     def _report(self) -> Report:
         held = self._parameters.pulls_held
-        return Report(dataclasses.asdict(self._recorder.counters), 0, held, self._clock.now())
+        return Report(dataclasses.asdict(self._recorder.counters), 0, held)
 
 
 @final

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from dorylax.pipeline.parameters.messages import Tree
 from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.timeline import Span
 
 
 class News(NamedTuple):
@@ -75,10 +76,20 @@ class Report(NamedTuple):
         counters: `dataclasses.asdict` of `Counters`.
         relaunched: calls that were begun beside a late one.
         pulls_held: see `Counters`.
-        seconds: of the host's clock.
     """
 
     counters: Any
     relaunched: int
     pulls_held: int
+
+
+class Worked(NamedTuple):
+    """What a host has done since it was asked last.
+
+    Attributes:
+        seconds: of the host's clock, when it answered.
+        spans: of tasks, by that clock.
+    """
+
     seconds: float
+    spans: list[Span]

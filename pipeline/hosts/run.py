@@ -13,9 +13,10 @@ from dorylax.clock import Clock
 from dorylax.graph.shard import Shard
 from dorylax.graph.shard_files import write_shard
 from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.launcher import Launched, Launcher
 from dorylax.pipeline.hosts.members import host_address
-from dorylax.pipeline.hosts.messages import Beginning, Report, Weights
+from dorylax.pipeline.hosts.messages import Beginning, Report, Weights, Worked
 from dorylax.pipeline.hosts.news import LEDGER
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
 from dorylax.pipeline.recorder import Trace
@@ -28,6 +29,7 @@ from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 T = TypeVar("T")
 
 _DRIVER = Address("driver", 0)
+_CLOCK_READINGS = 8  # of each host, at the start
 
 
 @final
@@ -59,7 +61,7 @@ class HostsRun(PipelineRun):
         cleanup: contextlib.ExitStack,
         **others: Any,
     ) -> None:
-        super().__init__(clock=clock, **others)
+        super().__init__(clock=clock, begun=0.0, seconds_before=0.0, **others)  # as `_start` finds them
         self._trace, self._cleanup = trace, cleanup
         self._barriers: list[int] = []
         servers, parameter_servers = spec.config.servers, spec.config.parameter_servers
@@ -67,6 +69,7 @@ class HostsRun(PipelineRun):
         specs += [HostSpec(spec, "parameter", server) for server in range(parameter_servers)]
         self._hosts = [host_address(one.role, one.index, servers) for one in specs]
         self._graph, self._parameters = self._hosts[:servers], self._hosts[servers:]
+        self._clocks = {address: RemoteClock() for address in self._hosts}
         self._before = Counters()
         if start.saved is not None:
             self._before.restore(start.saved.record["counters"])
@@ -92,10 +95,14 @@ class HostsRun(PipelineRun):
         self._transport.connect(peers)
         book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
         await self._during(self._ask_all(self._hosts, "join", book))
+        await self._during(self._read_clocks())
         await self._during(self._ask_all(self._hosts, "build"))
+        self._seconds_before = -self._clock.now()  # as in one process: what is compiled is not on the bill
         constants = (await self._during(self._ask_all(self._graph, "prepare")))[0]
         saved = start.saved
         arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
+        if record is not None:
+            self._seconds_before = float(record["clock"]) - self._clock.now()
         for address in self._parameters:
             mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
             beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, record)
@@ -114,9 +121,10 @@ class HostsRun(PipelineRun):
         weights = self._run(self._ask(LEDGER, "run", (epoch, barriers)))
         assert isinstance(weights, Weights)
         if self._trace is not None:
-            for spans in self._run(self._ask_all(self._hosts, "spans")):
-                for span in spans:
-                    self._trace(span)
+            for address, worked in zip(self._hosts, self._run(self._all_worked()), strict=True):
+                later = self._clocks[address].offset + self._seconds_before
+                for span in worked.spans:
+                    self._trace(span.later(later))
         return weights.loss, weights
 
     def drain(self) -> int:
@@ -177,6 +185,24 @@ class HostsRun(PipelineRun):
             return task.result()
         finally:
             task.cancel()
+
+    async def _read_clocks(self) -> None:
+        """Compares each host's clock with the driver's while it has nothing else to do."""
+        for address in self._hosts:
+            for _ in range(_CLOCK_READINGS):
+                asked = self._clock.now()
+                there = await self._ask(address, "clock")
+                self._clocks[address].heard(asked, there, self._clock.now())
+
+    async def _all_worked(self) -> list[Worked]:
+        return list(await asyncio.gather(*map(self._worked, self._hosts)))
+
+    async def _worked(self, address: Address) -> Worked:
+        asked = self._clock.now()
+        worked = await self._ask(address, "worked")
+        assert isinstance(worked, Worked)
+        self._clocks[address].heard(asked, worked.seconds, self._clock.now())
+        return worked
 
     async def _ask_all(self, addresses: Sequence[Address], kind: str, payload: Any = None) -> list[Any]:
         return list(await asyncio.gather(*(self._ask(address, kind, payload) for address in addresses)))

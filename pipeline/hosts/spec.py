@@ -13,7 +13,7 @@ import jax
 import optax
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts.messages import Beginning, News, Report, Told, Weights
+from dorylax.pipeline.hosts.messages import Beginning, News, Report, Told, Weights, Worked
 from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
 from dorylax.pipeline.parameters.messages import Arrived, Complete, Pulled, Push, Update
 from dorylax.pipeline.prepare import Prepared, prepare
@@ -28,7 +28,7 @@ from dorylax.serverless.data.keys import RunKeys
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
     *(Pulled, Push, Complete, Arrived, Update),
-    *(News, Told, Allowance, Weights, Beginning, Report, Span),
+    *(News, Told, Allowance, Weights, Beginning, Report, Worked, Span),
 )
 
 
