@@ -33,8 +33,9 @@ class RemoteClock:
         """Takes a reading, if it says more than what is known.
 
         Args:
-            asked, answered: the clock here, in seconds, before and after.
-            there: the host's clock in between.
+            asked: what the clock here showed before, in seconds.
+            there: the host's clock.
+            answered: what the clock here showed after.
         """
         error = (answered - asked) / 2
         if error <= self.error(answered):
