@@ -7,6 +7,7 @@ tasks overlap is nobody's decision: it follows from what each coroutine awaits.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -40,6 +41,7 @@ class GraphHost:
     ) -> None:
         self.server = server
         self._constants, self._report = constants, report
+        self._waiting: dict[int, float] = {}  # intervals at the gate, and since when that is to be counted
         self._plan, self._clock = server.context.plan, server.context.clock
         inputs = set(self._plan.program.traced.step.jaxpr.invars)
         self._of_data = [k for k, entry in enumerate(self._plan.publications) if entry.var in inputs]
@@ -62,6 +64,18 @@ class GraphHost:
         """
         self._spawn(lambda interval, number: self._live(interval, number, driver, epoch))
 
+    def save_counts(self, epoch: int) -> dict[str, Any]:
+        """What has been counted of an epoch that no interval has started: `EpochCounts.restore` takes it.
+
+        Args:
+            epoch: all intervals stand before it.
+        """
+        counts, now = self.server.counts.of(epoch), self._clock.now()
+        for number in sorted(self._waiting):  # in the order in which they will be let in
+            counts.gate_seconds += now - self._waiting[number]
+            self._waiting[number] = now
+        return dataclasses.asdict(counts)
+
     def _spawn(self, life: Callable[[int, int], Any]) -> list[asyncio.Task[None]]:
         first = self.server.first_interval
         return [
@@ -80,8 +94,10 @@ class GraphHost:
 
     async def _live(self, interval: int, number: int, driver: Driver, epoch: int) -> None:
         while True:
-            await self.server.gate.enter(number, epoch)
+            await self._enter(number, epoch)
+            begin = self._clock.now()
             pulled = await self.server.parameters.pull(number, epoch)
+            self.server.counts.of(epoch).weights_seconds += self._clock.now() - begin
             values = driver.values(pulled, epoch)
             weights = tuple(jax.tree.leaves(pulled.params))
             constants = self._constants[interval]
@@ -92,6 +108,11 @@ class GraphHost:
             del visit, pulled, weights, values  # their rows and weights are not to outlive the epoch
             self._report(Walked(number, epoch))
             epoch += 1
+
+    async def _enter(self, number: int, epoch: int) -> None:
+        self._waiting[number] = self._clock.now()
+        await self.server.gate.enter(number, epoch)
+        self.server.counts.of(epoch).gate_seconds += self._clock.now() - self._waiting.pop(number)
 
     async def _run(self, step: Step, visit: Visit) -> None:
         """Runs one step of an interval, up to and including the publication of what it writes.

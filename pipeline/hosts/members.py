@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from dorylax.clock import Clock
@@ -29,6 +29,7 @@ from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_buffers, save_controller, save_known
+from dorylax.pipeline.server_counts import EpochCounts
 from dorylax.pipeline.setup import Beginnings, parameter_servers
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.staleness import Allowance, Ledger
@@ -36,6 +37,7 @@ from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_con
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+from dorylax.runs.servers import ServerMetrics, to_dict
 
 
 def host_address(role: str, index: int, servers: int) -> Address:
@@ -63,6 +65,7 @@ class Member(ABC):
         self._address = host_address(spec.role, spec.index, config.servers)
         self._cleanup = contextlib.ExitStack()
         self._spans: list[Span] = []
+        self._worked: tuple[int, list[Span], dict[str, Any]] = (-1, [], {})
         labels = {step.index: step.label for step in self._prepared.plan.steps}
         self._recorder = Recorder(labels, None if config.trace == "off" else self._spans.append)
         self._context = HostContext(
@@ -95,18 +98,21 @@ class Member(ABC):
             case "clock":
                 return self._clock.now()
             case "worked":
-                spans, self._spans[:] = list(self._spans), []
-                return Worked(self._clock.now(), spans)
+                if payload > self._worked[0]:  # else it is asked again: the answer was lost
+                    spans, self._spans[:] = list(self._spans), []
+                    self._worked = payload, spans, to_dict(self._metrics(payload))
+                return Worked(self._clock.now(), *self._worked[1:])
             case "end":
                 if not self.ended.done():
                     self.ended.set_result(None)
                 return None
         return await self._handle(kind, payload, sender)
 
-    def _forget(self) -> None:
+    def _forget(self, book: EpochCounts[Any], counts: Mapping[str, Any]) -> None:
         """Leaves out what is computed once: an earlier process of the run has counted and told it."""
         self._spans.clear()
         self._recorder.counters = Counters()
+        book.restore(self._run.epoch, counts)
 
     def _driver(self, constants: Sequence[Any]) -> Driver:
         values = dict(zip(self._prepared.driver.constants, constants, strict=True))
@@ -120,6 +126,10 @@ class Member(ABC):
     @abstractmethod
     def _begin(self, beginning: Beginning) -> None:
         """Begins to train."""
+
+    @abstractmethod
+    def _metrics(self, epoch: int) -> ServerMetrics:
+        """What the server did in an epoch that all have finished."""
 
     @abstractmethod
     def _report(self) -> Report:
@@ -181,7 +191,7 @@ class GraphMember(Member):
                 self._gate.allow(self._gate.allowance._replace(horizon=self._run.epoch - 1))
                 await self._reporter.flush()
             case "save":
-                return save_buffers([self._server]), save_controller(self._server)
+                return save_buffers([self._server]), save_controller(self._server), self._host.save_counts(payload)
             case _:
                 raise ValueError(f"graph server {self._spec.index} cannot answer {kind!r} from {sender}")
         return None
@@ -193,14 +203,16 @@ class GraphMember(Member):
 
     def _begin(self, beginning: Beginning) -> None:
         if beginning.record is not None:
-            self._forget()
+            self._forget(self._recorder.graph[self._spec.index], beginning.counts)
             restore_buffers(Saved(beginning.arrays, {}), [self._server])
             restore_controller(self._server, beginning.record)
         self._host.begin(self._driver(beginning.constants), self._run.epoch)
 
     def _report(self) -> Report:
-        relaunched = self._server.controller.relaunched
-        return Report(dataclasses.asdict(self._recorder.counters), relaunched, 0)
+        return Report(dataclasses.asdict(self._recorder.counters), self._server.controller.relaunched)
+
+    def _metrics(self, epoch: int) -> ServerMetrics:
+        return self._server.metrics(epoch)
 
 
 @final
@@ -213,6 +225,8 @@ class ParameterMember(Member):
     def _begin(self, beginning: Beginning) -> None:
         config, epoch = self._run.config, self._run.epoch
         saved = None if beginning.record is None else Saved(beginning.arrays, beginning.record)
+        if saved is not None:
+            self._forget(self._recorder.parameters[self._spec.index], beginning.counts)
         progress = None
         if self._spec.index == 0:
             ledger = Ledger(
@@ -241,19 +255,21 @@ class ParameterMember(Member):
             if saved is not None and saved.record["synchronous"]:
                 progress.synchronise(self._parameters.synchronise)
 
-    async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:  # noqa: ARG002
+    async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
         match kind:
             case "rest":
                 return self._parameters.settled, self._parameters.newest().version
             case "save":
                 known = save_known(self._parameters.newest())
                 self._parameters.forget()  # as the run does that goes on from what is saved
-                return known
+                return known, self._parameters.save_counts(payload)[0]
         raise ValueError(f"parameter server {self._spec.index} cannot answer {kind!r} from {sender}")
 
     def _report(self) -> Report:
-        held = self._parameters.pulls_held
-        return Report(dataclasses.asdict(self._recorder.counters), 0, held)
+        return Report(dataclasses.asdict(self._recorder.counters), 0)
+
+    def _metrics(self, epoch: int) -> ServerMetrics:
+        return self._parameters.metrics(epoch)[0]
 
 
 @final

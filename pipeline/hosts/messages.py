@@ -59,6 +59,7 @@ class Beginning(NamedTuple):
         params, opt_state, state: of parameter servers; None for graph servers, and `opt_state` where it is new.
         arrays: of `Saved`, those that are the host's; empty where nothing was saved.
         record: of `Saved`; None where the run begins.
+        counts: what was counted of the next epoch already; of `Saved`.
     """
 
     constants: list[Any]
@@ -67,6 +68,7 @@ class Beginning(NamedTuple):
     state: Tree
     arrays: dict[str, Any]
     record: Any
+    counts: dict[str, Any]
 
 
 class Report(NamedTuple):
@@ -75,21 +77,21 @@ class Report(NamedTuple):
     Attributes:
         counters: `dataclasses.asdict` of `Counters`.
         relaunched: calls that were begun beside a late one.
-        pulls_held: see `Counters`.
     """
 
     counters: Any
     relaunched: int
-    pulls_held: int
 
 
 class Worked(NamedTuple):
-    """What a host has done since it was asked last.
+    """What a host has done.
 
     Attributes:
         seconds: of the host's clock, when it answered.
-        spans: of tasks, by that clock.
+        spans: of tasks since the epoch before was finished, by that clock.
+        metrics: of the server in the epoch (`runs.servers.to_dict`).
     """
 
     seconds: float
     spans: list[Span]
+    metrics: dict[str, Any]

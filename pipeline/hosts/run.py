@@ -25,6 +25,7 @@ from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+from dorylax.runs.servers import ServerMetrics, from_dict
 
 T = TypeVar("T")
 
@@ -103,29 +104,35 @@ class HostsRun(PipelineRun):
         arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
         if record is not None:
             self._seconds_before = float(record["clock"]) - self._clock.now()
-        for address in self._parameters:
+        counts = {} if record is None else record.get("servers", {})
+        for server, address in enumerate(self._parameters):
             mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
-            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, record)
+            counted = counts["parameter"][server] if counts else {}
+            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, record, counted)
             await self._during(self._ask(address, "begin", beginning))
         for server, address in enumerate(self._graph):
             mine = {name: array for name, array in arrays.items() if name.startswith(f"server {server}/")}
             controller = None if record is None else record["controllers"][server]
-            await self._during(self._ask(address, "begin", Beginning(constants, None, None, None, mine, controller)))
+            counted = counts["graph"][server] if counts else {}
+            beginning = Beginning(constants, None, None, None, mine, controller, counted)
+            await self._during(self._ask(address, "begin", beginning))
 
     def barrier(self, epoch: int) -> None:
         """See `PipelineRun`. Hosts are told when the next epoch is run."""
         self._barriers.append(epoch)
 
-    def _finish(self, epoch: int) -> tuple[float, Weights]:
+    def _finish(self, epoch: int) -> tuple[float, Weights, list[ServerMetrics]]:
         barriers, self._barriers = self._barriers, []
         weights = self._run(self._ask(LEDGER, "run", (epoch, barriers)))
         assert isinstance(weights, Weights)
-        if self._trace is not None:
-            for address, worked in zip(self._hosts, self._run(self._all_worked()), strict=True):
+        servers = []
+        for address, worked in zip(self._hosts, self._run(self._all_worked(epoch)), strict=True):
+            servers.append(from_dict(worked.metrics))
+            if self._trace is not None:
                 later = self._clocks[address].offset + self._seconds_before
                 for span in worked.spans:
                     self._trace(span.later(later))
-        return weights.loss, weights
+        return weights.loss, weights, servers
 
     def drain(self) -> int:
         """See `PipelineRun`."""
@@ -143,15 +150,16 @@ class HostsRun(PipelineRun):
         rest = self._run(self._ask_all(self._parameters, "rest"))
         if not all(settled for settled, _ in rest) or len({version for _, version in rest}) > 1:
             return None
-        saved = self._run(self._ask_all(self._graph, "save"))
-        known = self._run(self._ask_all(self._parameters, "save"))[0]
+        saved = self._run(self._ask_all(self._graph, "save", standing))
+        known = self._run(self._ask_all(self._parameters, "save", standing))
         record = self._record(
             self._counted(),
             version=rest[0][1],
             synchronous=switched and not self._config.synchronous,
-            controllers=[controller for _, controller in saved],
+            controllers=[controller for _, controller, _ in saved],
+            servers={"graph": [counts for *_, counts in saved], "parameter": [counts for _, counts in known]},
         )
-        arrays = {} if synchronous else {name: a for arrays, _ in saved for name, a in arrays.items()} | known
+        arrays = {} if synchronous else {name: a for arrays, *_ in saved for name, a in arrays.items()} | known[0][0]
         return Saved(arrays, record)
 
     def _counted(self) -> Counters:
@@ -162,7 +170,6 @@ class HostsRun(PipelineRun):
             found = Counters()
             found.restore(report.counters)
             found.relaunches += report.relaunched
-            found.pulls_held += report.pulls_held
             total.add(found)
         return total
 
@@ -194,12 +201,12 @@ class HostsRun(PipelineRun):
                 there = await self._ask(address, "clock")
                 self._clocks[address].heard(asked, there, self._clock.now())
 
-    async def _all_worked(self) -> list[Worked]:
-        return list(await asyncio.gather(*map(self._worked, self._hosts)))
+    async def _all_worked(self, epoch: int) -> list[Worked]:
+        return list(await asyncio.gather(*(self._worked(address, epoch) for address in self._hosts)))
 
-    async def _worked(self, address: Address) -> Worked:
+    async def _worked(self, address: Address, epoch: int) -> Worked:
         asked = self._clock.now()
-        worked = await self._ask(address, "worked")
+        worked = await self._ask(address, "worked", epoch)
         assert isinstance(worked, Worked)
         self._clocks[address].heard(asked, worked.seconds, self._clock.now())
         return worked

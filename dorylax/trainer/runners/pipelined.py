@@ -16,6 +16,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.loss import RowFunction
 from dorylax.runs.result import EpochRecord
+from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.runners.base import EpochRunner, RanEpoch
 from dorylax.trainer.step.arrays import TrainingArrays
@@ -65,6 +66,7 @@ class PipelineRunner(EpochRunner):
         self._run: PipelineRun | None = None
         self._trace: TraceWriter | None = None
         self._switched = False
+        self._servers: Sequence[ServerMetrics] = ()
 
     @property
     def passes(self) -> tuple[str, ...] | None:
@@ -106,11 +108,17 @@ class PipelineRunner(EpochRunner):
         run = self._started()
         self._switch_after(run, loop.history[-1:])
         epoch = run.run_epoch()
+        self._servers = epoch.servers
         loop.params, loop.opt_state, loop.state = epoch.params, epoch.opt_state, epoch.state
         if self._trace is not None:
             self._trace.flush(epoch.epoch + 1)
         bill = run.bill()
         return RanEpoch(float(epoch.loss), float(epoch.seconds), None if bill is None else bill.total)
+
+    @property
+    def servers(self) -> Sequence[ServerMetrics]:
+        """See `EpochRunner`."""
+        return self._servers
 
     def drain(self, epochs: int) -> int:
         """Closes the gate: intervals that are ahead are waited for."""

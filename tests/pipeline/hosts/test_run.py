@@ -19,6 +19,7 @@ from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.timeline import Span
+from dorylax.runs.servers import GraphServerMetrics, read
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
 
@@ -144,6 +145,19 @@ def test_a_trainer_trains_by_hosts(tmp_path: Path) -> None:
         trained(name, 2, hosts[0])
         results.append(trained(name, 4, hosts[1]))
         assert {path.name for path in (tmp_path / name).iterdir()} >= {"summary.json", "trace.json", "metrics.jsonl"}
+        metrics = read(tmp_path / name / "servers.jsonl")
+        assert [(line.epoch, line.server) for line in metrics] == [
+            (epoch, server) for epoch in range(4) for server in (0, 1, 0)
+        ]
+        for line in metrics:
+            if isinstance(line, GraphServerMetrics):
+                assert line.graph_tasks == metrics[line.server].graph_tasks  # type: ignore[union-attr]
+                assert line.calls == {"answered": line.tensor_tasks}
+                assert line.rows_by_lag.keys() == (set() if line.epoch == 0 else {"0"})
+                assert line.messages == metrics[line.server].messages > 0  # type: ignore[union-attr]
+            else:
+                assert (line.pulls, line.updates, line.stashes_max) == (4, 1, 4)
+                assert line.bytes_received == metrics[2].bytes_received > 0  # type: ignore[union-attr]
     one, other = results
     assert [record.loss for record in one.history] == pytest.approx([record.loss for record in other.history], rel=1e-5)
 
