@@ -24,7 +24,8 @@ class Saved:
     Attributes:
         arrays: buffers and their epochs, by name; none where the next epoch is synchronous.
         record: JSON values: "version" of the weights, "clock" in seconds, "counters", and "synchronous": whether an
-            asynchronous run has gone over to synchronous epochs; "controllers" of the graph servers.
+            asynchronous run has gone over to synchronous epochs; "controllers" of the graph servers; "servers": what each
+            has counted of the next epoch already, by kind.
     """
 
     arrays: dict[str, np.ndarray]

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from dorylax.pipeline.parameters.messages import Tree
 from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.timeline import Span
 
 
 class News(NamedTuple):
@@ -58,6 +59,7 @@ class Beginning(NamedTuple):
         params, opt_state, state: of parameter servers; None for graph servers, and `opt_state` where it is new.
         arrays: of `Saved`, those that are the host's; empty where nothing was saved.
         record: of `Saved`; None where the run begins.
+        counts: what was counted of the next epoch already; of `Saved`.
     """
 
     constants: list[Any]
@@ -66,6 +68,7 @@ class Beginning(NamedTuple):
     state: Tree
     arrays: dict[str, Any]
     record: Any
+    counts: dict[str, Any]
 
 
 class Report(NamedTuple):
@@ -74,14 +77,24 @@ class Report(NamedTuple):
     Attributes:
         counters: `dataclasses.asdict` of `Counters`.
         relaunched: calls that were begun beside a late one.
-        pulls_held: see `Counters`.
-        seconds: of the host's clock.
     """
 
     counters: Any
     relaunched: int
-    pulls_held: int
+
+
+class Worked(NamedTuple):
+    """What a host has done.
+
+    Attributes:
+        seconds: of the host's clock, when it answered.
+        spans: of tasks since the epoch before was finished, by that clock.
+        metrics: of the server in the epoch (`runs.servers.to_dict`).
+    """
+
     seconds: float
+    spans: list[Span]
+    metrics: dict[str, Any]
 
 
 class Evaluate(NamedTuple):

@@ -169,8 +169,6 @@ class HostsPipeline:
                 config=config,
                 prices=self.prices,
                 epoch=epoch,
-                begun=0.0 if saved is None else clock.now(),
-                seconds_before=0.0 if saved is None else float(saved.record["clock"]) - clock.now(),
                 cleanup=unfinished.pop_all(),
             )
 

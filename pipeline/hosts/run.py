@@ -13,9 +13,10 @@ import numpy as np
 from dorylax.clock import Clock
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.evaluation import Evaluated
+from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.launcher import Launched, Launcher
 from dorylax.pipeline.hosts.members import host_address
-from dorylax.pipeline.hosts.messages import Beginning, Evaluate, Report, Weights
+from dorylax.pipeline.hosts.messages import Beginning, Evaluate, Report, Weights, Worked
 from dorylax.pipeline.hosts.news import LEDGER
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec, spread
 from dorylax.pipeline.recorder import Trace
@@ -25,10 +26,12 @@ from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.program.model.base import Tree
+from dorylax.runs.servers import ServerMetrics, from_dict
 
 T = TypeVar("T")
 
 _DRIVER = Address("driver", 0)
+_CLOCK_READINGS = 8  # of each host, at the start
 
 
 @final
@@ -58,7 +61,7 @@ class HostsRun(PipelineRun):
         cleanup: contextlib.ExitStack,
         **others: Any,
     ) -> None:
-        super().__init__(clock=clock, **others)
+        super().__init__(clock=clock, begun=0.0, seconds_before=0.0, **others)  # as `_start` finds them
         self._trace, self._cleanup = trace, cleanup
         self._barriers: list[int] = []
         config = spec.config
@@ -70,6 +73,7 @@ class HostsRun(PipelineRun):
         ]
         self._hosts = [*self._graph, *self._parameters]
         self._evaluations = itertools.count()
+        self._clocks = {address: RemoteClock() for address in self._hosts}
         self._before = Counters()
         if start.saved is not None:
             self._before.restore(start.saved.record["counters"])
@@ -99,32 +103,43 @@ class HostsRun(PipelineRun):
         self._transport.connect(peers)
         book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
         await self._during(self._ask_all(self._hosts, "join", book))
+        await self._during(self._read_clocks())
         await self._during(self._ask_all(self._hosts, "build"))
+        self._seconds_before = -self._clock.now()  # as in one process: what is compiled is not on the bill
         constants = (await self._during(self._ask_all(self._graph, "prepare")))[0]
         saved = start.saved
         arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
-        for address in self._parameters:
+        if record is not None:
+            self._seconds_before = float(record["clock"]) - self._clock.now()
+        counts = {} if record is None else record.get("servers", {})
+        for server, address in enumerate(self._parameters):
             mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
-            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, record)
+            counted = counts["parameter"][server] if counts else {}
+            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, record, counted)
             await self._during(self._ask(address, "begin", beginning))
         for server, address in enumerate(self._graph):
             mine = {name: array for name, array in arrays.items() if name.startswith(f"server {server}/")}
             controller = None if record is None else record["controllers"][server]
-            await self._during(self._ask(address, "begin", Beginning(constants, None, None, None, mine, controller)))
+            counted = counts["graph"][server] if counts else {}
+            beginning = Beginning(constants, None, None, None, mine, controller, counted)
+            await self._during(self._ask(address, "begin", beginning))
 
     def barrier(self, epoch: int) -> None:
         """See `PipelineRun`. Hosts are told when the next epoch is run."""
         self._barriers.append(epoch)
 
-    def _finish(self, epoch: int) -> tuple[float, Weights]:
+    def _finish(self, epoch: int) -> tuple[float, Weights, list[ServerMetrics]]:
         barriers, self._barriers = self._barriers, []
         weights = self._run(self._ask(LEDGER, "run", (epoch, barriers)))
         assert isinstance(weights, Weights)
-        if self._trace is not None:
-            for spans in self._run(self._ask_all(self._hosts, "spans")):
-                for span in spans:
-                    self._trace(span)
-        return weights.loss, weights
+        servers = []
+        for address, worked in zip(self._hosts, self._run(self._all_worked(epoch)), strict=True):
+            servers.append(from_dict(worked.metrics))
+            if self._trace is not None:
+                later = self._clocks[address].offset + self._seconds_before
+                for span in worked.spans:
+                    self._trace(span.later(later))
+        return weights.loss, weights, servers
 
     def drain(self) -> int:
         """See `PipelineRun`."""
@@ -142,15 +157,16 @@ class HostsRun(PipelineRun):
         rest = self._run(self._ask_all(self._parameters, "rest"))
         if not all(settled for settled, _ in rest) or len({version for _, version in rest}) > 1:
             return None
-        saved = self._run(self._ask_all(self._graph, "save"))
-        known = self._run(self._ask_all(self._parameters, "save"))[0]
+        saved = self._run(self._ask_all(self._graph, "save", standing))
+        known = self._run(self._ask_all(self._parameters, "save", standing))
         record = self._record(
             self._counted(),
             version=rest[0][1],
             synchronous=switched and not self._config.synchronous,
-            controllers=[controller for _, controller in saved],
+            controllers=[controller for _, controller, _ in saved],
+            servers={"graph": [counts for *_, counts in saved], "parameter": [counts for _, counts in known]},
         )
-        arrays = {} if synchronous else {name: a for arrays, _ in saved for name, a in arrays.items()} | known
+        arrays = {} if synchronous else {name: a for arrays, *_ in saved for name, a in arrays.items()} | known[0][0]
         return Saved(arrays, record)
 
     def _counted(self) -> Counters:
@@ -161,7 +177,6 @@ class HostsRun(PipelineRun):
             found = Counters()
             found.restore(report.counters)
             found.relaunches += report.relaunched
-            found.pulls_held += report.pulls_held
             total.add(found)
         return total
 
@@ -202,6 +217,24 @@ class HostsRun(PipelineRun):
             return task.result()
         finally:
             task.cancel()
+
+    async def _read_clocks(self) -> None:
+        """Compares each host's clock with the driver's while it has nothing else to do."""
+        for address in self._hosts:
+            for _ in range(_CLOCK_READINGS):
+                asked = self._clock.now()
+                there = await self._ask(address, "clock")
+                self._clocks[address].heard(asked, there, self._clock.now())
+
+    async def _all_worked(self, epoch: int) -> list[Worked]:
+        return list(await asyncio.gather(*(self._worked(address, epoch) for address in self._hosts)))
+
+    async def _worked(self, address: Address, epoch: int) -> Worked:
+        asked = self._clock.now()
+        worked = await self._ask(address, "worked", epoch)
+        assert isinstance(worked, Worked)
+        self._clocks[address].heard(asked, worked.seconds, self._clock.now())
+        return worked
 
     async def _ask_all(self, addresses: Sequence[Address], kind: str, payload: Any = None) -> list[Any]:
         return list(await asyncio.gather(*(self._ask(address, kind, payload) for address in addresses)))

@@ -19,6 +19,7 @@ from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import EpochRecord
+from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import TrainingArrays
@@ -69,6 +70,7 @@ class PipelineRunner(EpochRunner):
         self._run: PipelineRun | None = None
         self._trace: TraceWriter | None = None
         self._switched = False
+        self._servers: Sequence[ServerMetrics] = ()
 
     @property
     def passes(self) -> tuple[str, ...] | None:
@@ -115,6 +117,7 @@ class PipelineRunner(EpochRunner):
         run = self._started()
         self._switch_after(run, loop.history[-1:])
         epoch = run.run_epoch()
+        self._servers = epoch.servers
         loop.params, loop.opt_state, loop.state = epoch.params, epoch.opt_state, epoch.state
         if self._trace is not None:
             self._trace.flush(epoch.epoch + 1)
@@ -139,6 +142,11 @@ class PipelineRunner(EpochRunner):
         floats = (np.issubdtype(leaf.dtype, np.floating) for leaf in leaves)
         shown = [leaf.astype(np.float32) if real else leaf for leaf, real in zip(leaves, floats, strict=True)]
         return jax.tree.unflatten(pipeline.evaluation.plan.program.traced.trees["output"], shown)
+
+    @property
+    def servers(self) -> Sequence[ServerMetrics]:
+        """See `EpochRunner`."""
+        return self._servers
 
     def drain(self, epochs: int) -> int:
         """Closes the gate: intervals that are ahead are waited for."""
