@@ -30,6 +30,7 @@ from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
+    from dorylax.graph.sharded_data import ShardedData
     from dorylax.observers.base import Observer
 
 
@@ -209,16 +210,18 @@ class DataCache:
     def __init__(self, loaded: Mapping[DataConfig, Dataset] | None = None) -> None:
         self._loaded = dict(loaded or {})
 
-    def load(self, config: RunConfig) -> Dataset:
-        """The data set of a run, prepared as its configuration says.
+    def load(self, config: RunConfig) -> Dataset | ShardedData:
+        """The data set of a run, prepared as its configuration says; or where its shards are.
 
         Raises:
             MemoryLimitError: the run does not fit. (With data that are there already, `Trainer.fit` checks that.)
-            ValueError, OSError: as `prepare_data` does.
+            ValueError, OSError: as `shards_for` and `prepare_data` do.
         """
-        from dorylax.trainer import prepare_data
         from dorylax.trainer.footprint.of_config import check_config
+        from dorylax.trainer.from_config import prepare_data, shards_for
 
+        if (shards := shards_for(config)) is not None:
+            return shards
         if config.data not in self._loaded:
             check_config(config)
             self._loaded[config.data] = prepare_data(config.data)

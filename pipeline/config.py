@@ -49,6 +49,11 @@ class PipelineConfig(Section):
         description="where servers live: inline, in this process; processes, each in one of its own on this machine; ray, "
         "each in one on a Ray cluster",
     )
+    num_hosts: Count | None = Field(
+        default=None,
+        description="how many hosts, where `pipeline.hosts` is not inline: graph and parameter servers are dealt to them in "
+        "turn; null: a host for each server of either kind",
+    )
     mode: Mode = Field(
         default="pipe",
         description="no-pipe: each server runs one task at a time; pipe: tasks overlap, epochs do not; async: intervals may "
@@ -206,6 +211,7 @@ class PipelineConfig(Section):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         self._check_mode()
+        self._check_hosts()
         self._check_partition()
         self._check_clock()
         self._check_ray()
@@ -263,6 +269,20 @@ class PipelineConfig(Section):
         if not self.interval_step_scaling and self.update != "per_interval":
             raise ConfigError.of(
                 "pipeline.interval_step_scaling", "= false needs pipeline.update=per_interval: change one of them"
+            )
+
+    def _check_hosts(self) -> None:
+        if self.num_hosts is None:
+            return
+        if self.hosts == "inline":
+            raise ConfigError.of(
+                "pipeline.num_hosts",
+                f"= {self.num_hosts} needs pipeline.hosts=processes, got inline, which has none: change one of them",
+            )
+        if self.num_hosts > (most := self.servers + self.parameter_servers):
+            raise ConfigError.of(
+                "pipeline.num_hosts",
+                f"must be ≤ {most}, pipeline.servers and pipeline.parameter_servers together, got {self.num_hosts}",
             )
 
     def _check_partition(self) -> None:

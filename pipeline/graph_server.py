@@ -102,7 +102,7 @@ class GraphServer:
         self.context, self.shard, self.functions = context, shard, functions
         self.controller, self.autotuner, self.gate, self.recorder = controller, autotuner, gate, recorder
         self.first_interval = context.homes.index(shard.server)
-        self.address = Address("graph", shard.server)
+        self.address = Address(context.role, shard.server)
         self.parameters = ParameterClient(self.address, context.parameter_servers, context.transport)
         self._queued = 0
         self._owners = np.asarray(context.homes)
@@ -345,7 +345,7 @@ class GraphServer:
         begin = clock.now()
         kind, label = _KINDS[type(message)]
         num_bytes = payload_bytes(message.rows) + HEADER_BYTES
-        receiver = Address("graph", peer)
+        receiver = Address(self.context.role, peer)
         await deliver(self.context.transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)
         counters.messages += 1
         counters.message_bytes += num_bytes

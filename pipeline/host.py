@@ -22,24 +22,20 @@ from dorylax.pipeline.visit import Visit
 from dorylax.program.rows.types import Free, Summed
 
 
-@final
-class GraphHost:
+class Intervals:
     """The intervals of one graph server.
 
     Args:
         server: it.
         constants: the data of each interval, by value; what is computed once is added.
-        report: takes what intervals have done to the ledger.
 
     Attributes:
         server: as given.
     """
 
-    def __init__(
-        self, server: GraphServer, constants: Sequence[dict[Var, Any]], report: Callable[[Started | Walked], None]
-    ) -> None:
+    def __init__(self, server: GraphServer, constants: Sequence[dict[Var, Any]]) -> None:
         self.server = server
-        self._constants, self._report = constants, report
+        self._constants = constants
         self._plan, self._clock = server.context.plan, server.context.clock
         inputs = set(self._plan.program.traced.step.jaxpr.invars)
         self._of_data = [k for k, entry in enumerate(self._plan.publications) if entry.var in inputs]
@@ -52,15 +48,6 @@ class GraphHost:
         """The values without rows that stay the same; complete after `prepare`, and the same on every host."""
         types, first = self._plan.program.analysis.types, self._constants[0]
         return {var: value for var, value in first.items() if isinstance(types[var], Free | Summed)}
-
-    def begin(self, driver: Driver, epoch: int) -> None:
-        """Lets all intervals come to the gate.
-
-        Args:
-            driver: what has no rows.
-            epoch: the first.
-        """
-        self._spawn(lambda interval, number: self._live(interval, number, driver, epoch))
 
     def _spawn(self, life: Callable[[int, int], Any]) -> list[asyncio.Task[None]]:
         first = self.server.first_interval
@@ -78,6 +65,45 @@ class GraphHost:
         await self.server.finish(visit)
         self._constants[interval].update(visit.values)
 
+    async def _run(self, step: Step, visit: Visit) -> None:
+        """Runs one step of an interval, up to and including the publication of what it writes.
+
+        Boundary rows and gradients are on their way when it returns (`Visit.background`).
+        """
+        await RUN[step.kind](self.server, step, visit)
+        for number in step.publishes:
+            await self.server.publish(number, visit)
+        if step.sums and visit.epoch >= 0:
+            await self.server.push(step, visit)
+        for var in step.forget:
+            visit.values.pop(var, None)
+
+
+@final
+class GraphHost(Intervals):
+    """Intervals that train.
+
+    Args:
+        server: as of `Intervals`.
+        constants: likewise.
+        report: takes what intervals have done to the ledger.
+    """
+
+    def __init__(
+        self, server: GraphServer, constants: Sequence[dict[Var, Any]], report: Callable[[Started | Walked], None]
+    ) -> None:
+        super().__init__(server, constants)
+        self._report = report
+
+    def begin(self, driver: Driver, epoch: int) -> None:
+        """Lets all intervals come to the gate.
+
+        Args:
+            driver: what has no rows.
+            epoch: the first.
+        """
+        self._spawn(lambda interval, number: self._live(interval, number, driver, epoch))
+
     async def _live(self, interval: int, number: int, driver: Driver, epoch: int) -> None:
         while True:
             await self.server.gate.enter(number, epoch)
@@ -92,16 +118,3 @@ class GraphHost:
             del visit, pulled, weights, values  # their rows and weights are not to outlive the epoch
             self._report(Walked(number, epoch))
             epoch += 1
-
-    async def _run(self, step: Step, visit: Visit) -> None:
-        """Runs one step of an interval, up to and including the publication of what it writes.
-
-        Boundary rows and gradients are on their way when it returns (`Visit.background`).
-        """
-        await RUN[step.kind](self.server, step, visit)
-        for number in step.publishes:
-            await self.server.publish(number, visit)
-        if step.sums and visit.epoch >= 0:
-            await self.server.push(step, visit)
-        for var in step.forget:
-            visit.values.pop(var, None)

@@ -46,7 +46,18 @@ _NUMBER_BYTES = 4  # float32
     "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the random choices."
 )
 @click.option("--widths", metavar="N,…", help="Numbers per row that each layer exchanges [default: the GCN's].")
-@click.option("--out", metavar="FOLDER", type=click.Path(path_type=Path), help="Save the partition.")
+@click.option(
+    "--out",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Save the partition, and each server's shard of the data.",
+)
+@click.option(
+    "--edge-ids/--no-edge-ids",
+    default=True,
+    show_default=True,
+    help="Whether shards hold edge ids, 4 bytes an edge, which models that draw or take values per edge need.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def partition(
     *,
@@ -62,6 +73,7 @@ def partition(
     seed: int,
     widths: str | None,
     out: Path | None,
+    edge_ids: bool,
     as_json: bool,
 ) -> None:
     """Spread the vertices of a graph over servers.
@@ -74,12 +86,14 @@ def partition(
 
     check_process()
 
+    from dorylax.graph.description import describe_data
     from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make
     from dorylax.graph.partition import report as report_of
     from dorylax.graph.partition.files import check_free
     from dorylax.graph.partition.quality import interval_balance
-    from dorylax.trainer.from_config import prepare_data
+    from dorylax.pipeline.shard_writing import write_shards
+    from dorylax.trainer.from_config import data_settings, prepare_data
 
     config = RunConfig.resolve(given, code=code)
     if out is not None:
@@ -92,12 +106,27 @@ def partition(
     layout = lay_out(graph, made, intervals)
     row_bytes = [_NUMBER_BYTES * width for width in exchanged]
     found = report_of(graph, made, forward=row_bytes, backward=row_bytes)
+    shards = None
     if out is not None:
-        made.save(out)
+
+        def fill(folder: Path) -> None:
+            nonlocal shards
+            shards = write_shards(
+                folder,
+                dataset,
+                layout,
+                ids=edge_ids and graph.edge_ids_fit,
+                description=describe_data(dataset),
+                graph_digest=made.graph_digest,
+                settings=data_settings(config.data),
+            )
+
+        made.save(out, beside=fill)
     content = _content(
         config.data.name, made, found, layout=layout, interval_balance=interval_balance(graph, layout), widths=exchanged
     )
     content["folder"] = None if out is None else str(out)
+    content["shard_bytes"] = None if shards is None else [entry.num_bytes for entry in shards.summary.shards]
     if as_json:
         print_json(content)
     else:
@@ -168,7 +197,7 @@ def _show(content: Mapping[str, Any]) -> None:
         f"rows exchanged per layer, forward and backward: {', '.join(map(str, content['widths']))} float32 numbers"
     )
     if content["folder"] is not None:
-        click.echo(f"saved in {content['folder']}")
+        click.echo(f"saved in {content['folder']}, shards of {', '.join(map(_bytes, content['shard_bytes']))}")
 
 
 def _cells(values: Sequence[int]) -> list[str]:

@@ -22,6 +22,7 @@ from dorylax.observers.progress import ProgressBar
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
+from dorylax.trainer.from_config import shards_for
 
 
 def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], Stopped | None]:
@@ -45,9 +46,10 @@ def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], St
         todo = [outcome.run.config for outcome in known.values() if outcome.status != "done"]
         if todo:
             try:
-                with says_when_slow(compiling(todo[0].model.name)):
-                    check_config(todo[0])
-                cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
+                if shards_for(todo[0]) is None:
+                    with says_when_slow(compiling(todo[0].model.name)):
+                        check_config(todo[0])
+                    cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
         bars = stack.enter_context(_ProgressBars())

@@ -25,7 +25,7 @@ _FREE = frozenset(
     }
 )
 # Where and how many tasks run at a time; in virtual time that is the cluster's speed. Two change how sums are formed.
-_FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.graph_threads"} | (
+_FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.num_hosts", "pipeline.graph_threads"} | (
     {*map(TensorConfig.key, TensorConfig.options()), *map(RayConfig.key, RayConfig.options())}
     - {"tensor.backend", "tensor.streaming"}
 )

@@ -6,6 +6,7 @@ says so, with status 0. What goes wrong is another line. When its input ends, so
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -61,16 +62,16 @@ def live(content: bytes, ready: Callable[[str], None]) -> None:
         async def life() -> None:
             run = spec.run
             transport = ZeroMqTransport(run.keys, run.transport, host=run.host, codec=run.codec(), spawn=clock.spawn)
-            member: Member | None = None
-            try:
-                kind = GraphMember if spec.role == "graph" else ParameterMember
-                member = kind(spec, clock, transport)
+            with contextlib.ExitStack() as cleanup:
+                cleanup.callback(transport.close)
+                members: list[Member] = []
+                for one in spec.members:
+                    kind = GraphMember if one.role == "graph" else ParameterMember
+                    members.append(kind(one, run, clock, transport))
+                    cleanup.callback(members[-1].close)
                 ready(transport.endpoint)
-                await member.ended
-            finally:
-                if member is not None:
-                    member.close()
-                transport.close()
+                for member in members:
+                    await member.ended
 
         clock.run(life())
 
