@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,12 @@ from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.shard_names import RECORDS
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
+from dorylax.storage.base import Storage
+from dorylax.storage.choose import open_storage
+from dorylax.storage.local import LocalStorage
 from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -48,9 +53,8 @@ _NUMBER_BYTES = 4  # float32
 @click.option("--widths", metavar="N,…", help="Numbers per row that each layer exchanges [default: the GCN's].")
 @click.option(
     "--out",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path),
-    help="Save the partition, and each server's shard of the data.",
+    metavar="PLACE",
+    help="Save the partition, and each server's shard of the data: in a folder, or below s3://bucket/prefix.",
 )
 @click.option(
     "--edge-ids/--no-edge-ids",
@@ -72,7 +76,7 @@ def partition(
     intervals: int,
     seed: int,
     widths: str | None,
-    out: Path | None,
+    out: str | None,
     edge_ids: bool,
     as_json: bool,
 ) -> None:
@@ -96,8 +100,14 @@ def partition(
     from dorylax.trainer.from_config import data_settings, prepare_data
 
     config = RunConfig.resolve(given, code=code)
+    place = None
     if out is not None:
-        check_free(out)
+        try:
+            place = open_storage(out)
+        except ValueError as error:
+            raise ConfigError(f"--out {error}") from None
+        if isinstance(place, LocalStorage):
+            check_free(Path(place.url))
     dataset = prepare_data(config.data)
     outputs = math.prod(dataset.labels.shape[1:]) if dataset.num_classes is None else dataset.num_classes
     exchanged = given_widths or _widths_of_gcn(config.model, outputs)
@@ -107,7 +117,7 @@ def partition(
     row_bytes = [_NUMBER_BYTES * width for width in exchanged]
     found = report_of(graph, made, forward=row_bytes, backward=row_bytes)
     shards = None
-    if out is not None:
+    if place is not None:
 
         def fill(folder: Path) -> None:
             nonlocal shards
@@ -121,16 +131,30 @@ def partition(
                 settings=data_settings(config.data),
             )
 
-        made.save(out, beside=fill)
+        _save(place, made, fill)
     content = _content(
         config.data.name, made, found, layout=layout, interval_balance=interval_balance(graph, layout), widths=exchanged
     )
-    content["folder"] = None if out is None else str(out)
+    content["folder"] = None if place is None else out
     content["shard_bytes"] = None if shards is None else [entry.num_bytes for entry in shards.summary.shards]
     if as_json:
         print_json(content)
     else:
         _show(content)
+
+
+def _save(place: Storage, made: Partition, fill: Callable[[Path], None]) -> None:
+    """Saves a partition and what `fill` writes beside it, what makes it one last."""
+    if isinstance(place, LocalStorage):
+        made.save(place.url, beside=fill)
+        return
+    with tempfile.TemporaryDirectory(prefix="dorylax-partition-") as parent:
+        folder = Path(parent) / "partition"
+        made.save(folder, beside=fill)
+        for name in sorted(path.name for path in folder.iterdir() if path.name not in RECORDS):
+            place.put_file(name, folder / name)
+        for name in RECORDS:
+            place.put_file(name, folder / name)
 
 
 def _widths(text: str | None) -> list[int] | None:

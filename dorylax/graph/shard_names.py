@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 SUMMARY = "shards.json"
+RECORDS = (SUMMARY, "partition.json")
+"""What says that everything else is there: in a storage of files they come last."""
 
 _SHARD = re.compile(r"server-\d+\.npz")
 

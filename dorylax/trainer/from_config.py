@@ -16,6 +16,7 @@ from dorylax.graph import datasets
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData
+from dorylax.graph.validate import GraphError
 from dorylax.layers import registry
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.environment import UserCode
@@ -42,22 +43,26 @@ def shards_for(config: RunConfig) -> ShardedData | None:
 
     Raises:
         ConfigError: they are of other data than the `data` section names.
-        GraphError, OSError: as `ShardedData.open` does.
+        GraphError, OSError: as `ShardedData.find` does.
     """
     pipeline = config.pipeline
     if pipeline is None or pipeline.hosts == "inline" or pipeline.partition is None:
         return None
-    folder = Path(pipeline.partition)
-    if not ShardedData.there(folder):
+    try:
+        shards = ShardedData.find(pipeline.partition, verify=config.data.verify)
+    except ValueError as error:
+        if isinstance(error, GraphError):
+            raise
+        raise ConfigError.of("pipeline.partition", str(error)) from None
+    if shards is None:
         return None
-    shards = ShardedData.open(folder)
     if shards.summary.settings is not None and (
         changed := differences(shards.summary.settings, data_settings(config.data))
     ):
         raise ConfigError.of(
             "pipeline.partition",
-            f"= {folder} has the shards of other data ({listed(changed)}): give their settings of data, or make the "
-            "partition again (dorylax partition)",
+            f"= {pipeline.partition} has the shards of other data ({listed(changed)}): give their settings of data, or make "
+            "the partition again (dorylax partition)",
         )
     return shards
 

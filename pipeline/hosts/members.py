@@ -7,11 +7,9 @@ import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, final
 
 from dorylax.clock import Clock
-from dorylax.graph.shard_files import read_shard
 from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.context import HostContext
@@ -155,8 +153,7 @@ class GraphMember(Member):
 
     def _build(self) -> None:
         config, data = self._run.config, self._run.shards
-        entry = data.summary.shards[self._spec.number]
-        shard, rows = read_shard(Path(data.folder) / entry.file, identity=data.summary.identity)
+        shard, rows = data.shard(self._spec.number)
         resources = Resources.of(config, None, cores())
         functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
         self._backend = make_backend(

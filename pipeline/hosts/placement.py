@@ -31,7 +31,9 @@ class Node(NamedTuple):
 
     def __str__(self) -> str:
         """Its address, CPUs and memory, and resources of the user's own."""
-        own = [name for name in self.resources if name not in ("CPU", "memory", "object_store_memory") and ":" not in name]
+        own = [
+            name for name in self.resources if name not in ("CPU", "memory", "object_store_memory") and ":" not in name
+        ]
         memory = self.resources.get("memory", 0) / 2**30
         return ", ".join([f"{self.address} with {self.cpus} CPUs", f"{memory:.1f} GiB", *own])
 

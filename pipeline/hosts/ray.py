@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.pipeline.hosts.placement import Ask, Node, asked, cores_of_each, described
+from dorylax.pipeline.hosts.placement import Node, asked, cores_of_each, described
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.environment import computing_environment
 from dorylax.version import __version__
