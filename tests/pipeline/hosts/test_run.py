@@ -24,6 +24,8 @@ from support.pipelines import (
     train_single,
 )
 
+from dorylax.cli import main
+from dorylax.config import RunConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.run import HostsRun
@@ -32,6 +34,7 @@ from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.runs.servers import GraphServerMetrics, read
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer import Trainer
 from dorylax.trainer.step.objective import CLASSES
 
@@ -232,3 +235,24 @@ def test_spans_of_all_hosts_have_the_clock_of_the_run() -> None:
     assert {span.epoch for span in spans} == {3, -1}  # an optimizer step, but nothing that is computed once
     assert {span.name for span in spans if span.epoch < 0} == {"WU"}
     assert min(span.start for span in spans) >= saved.record["clock"] - error
+
+
+def test_where_hosts_have_shards_the_driver_loads_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"data.name": "communities", "data.size": "tiny", "model.name": "gcn", "train.epochs": 2}
+    values |= {"pipeline.servers": 2, "pipeline.intervals": 2, "pipeline.partition": str(tmp_path / "part")}
+    arguments = ["--data", "communities", "--set", "data.size=tiny", "--servers", "2", "--intervals", "2"]
+    assert main(["partition", *arguments, "--out", str(tmp_path / "part")]) == 0
+    here = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run")
+    result = here.fit()
+
+    monkeypatch.setattr("dorylax.trainer.from_config.prepare_data", None)
+    values |= {"pipeline.hosts": "processes", "pipeline.num_hosts": 1, "train.epochs": 3}
+    trainer = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run", resume=True)
+    np.testing.assert_allclose(trainer.predict("last"), here.predict("last"), rtol=1e-5, atol=1e-6)
+    found = trainer.fit()
+    assert found.first_epoch == 2
+    assert [record.val_accuracy for record in found.history[:2]] == [record.val_accuracy for record in result.history]
+    assert found.history[-1].test_accuracy is not None
+    for wrong, key in (({"pipeline.servers": 1}, "servers"), ({"data.split_seed": 1}, "partition")):
+        with pytest.raises(ConfigError, match=rf"^pipeline\.{key}"):
+            Trainer.from_config(RunConfig.resolve(values | wrong)).fit()
