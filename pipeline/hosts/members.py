@@ -139,7 +139,7 @@ class GraphMember(Member):
         config, data = self._run.config, self._run.shards
         entry = data.summary.shards[self._spec.number]
         shard, rows = read_shard(Path(data.folder) / entry.file, identity=data.summary.identity)
-        resources = Resources.of(config, None, cores())
+        resources = Resources.of_host(config, cores())
         functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
         self._backend = make_backend(
             config, resources, self._prepared, functions=functions, clock=self._clock, times=None
