@@ -154,7 +154,7 @@ class GraphMember(Member):
     def _build(self) -> None:
         config, data = self._run.config, self._run.shards
         shard, rows = data.shard(self._spec.number)
-        resources = Resources.of(config, None, cores())
+        resources = Resources.of_host(config, cores())
         functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
         self._backend = make_backend(
             config, resources, self._prepared, functions=functions, clock=self._clock, times=None

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 import optax
 
@@ -19,6 +19,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import RowSums, check_outputs
 from dorylax.pipeline.hosts.launcher import Launcher
 from dorylax.pipeline.hosts.processes import ProcessLauncher
+from dorylax.pipeline.hosts.ray import RayLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
 from dorylax.pipeline.interval_data import reads_edge_ids
@@ -31,6 +32,7 @@ from dorylax.pipeline.stages import stage_sizes
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.settings.errors import ConfigError
@@ -136,11 +138,12 @@ class HostsPipeline:
 
         Raises:
             HostError: a host could not be started.
-            ConfigError: the graph cannot be divided as asked for.
+            ConfigError: the graph cannot be divided as asked for, or there is no such Ray cluster.
             OSError: shards cannot be written.
         """
         config = self.config
         with contextlib.ExitStack() as unfinished:
+            launcher, transport, host = self._place(unfinished)
             shards = self._shards(unfinished)
             sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
             spec = RunSpec(
@@ -157,13 +160,14 @@ class HostsPipeline:
                 fills_ghosts=saved is None or not saved.arrays,
                 jax=jax_settings(),
                 keys=RunKeys.make(),
-                transport="ipc",
+                transport=transport,
+                host=host,
             )
             clock = unfinished.enter_context(RealClock(thread_settings()))
             return HostsRun(
                 spec,
                 Beginnings(params, opt_state, state, saved, epoch),
-                self._launcher(),
+                launcher,
                 clock=clock,
                 trace=trace,
                 config=config,
@@ -172,8 +176,15 @@ class HostsPipeline:
                 cleanup=unfinished.pop_all(),
             )
 
-    def _launcher(self) -> Launcher:
-        return ProcessLauncher()
+    def _place(self, cleanup: contextlib.ExitStack) -> tuple[Launcher, Literal["ipc", "tcp"], str]:
+        """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
+        config = self.config
+        if config.hosts != "ray":
+            return ProcessLauncher(), "ipc", ""
+        ray = cleanup.enter_context(connected(config.ray))
+        workers = config.tensor.workers or 1
+        of_workers = workers * config.ray.worker_cpus if config.tensor.backend == "ray" else 0.0
+        return RayLauncher(ray, config.ray, of_workers), "tcp", ray.util.get_node_ip_address()
 
     def _shards(self, cleanup: contextlib.ExitStack) -> ShardedData:
         """Those that are there, or such as are written into a folder for this run alone."""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
+from dorylax.machine import CORES
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.placement import Node, asked, cores_of_each, described
 from dorylax.ray_cluster.config import RayConfig
@@ -95,9 +96,9 @@ class Actors:
             nodes = [Node.of(found) for found in self._ray.nodes() if found["Alive"]]
             raise HostError(
                 f"the Ray cluster has no room for {len(self._names)} servers within {config.timeout:g} s (ray.timeout): "
-                f"{ask}; {described(nodes)}"
+                f"{ask.text}; {described(nodes)}"
             )
-        environment = computing_environment(cores) | {"DORYLAX_CORES": str(cores)}
+        environment = computing_environment(cores) | {CORES: str(cores)}
         make = self._ray.remote(_host_class())
         for number, name in enumerate(self._names):
             strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
