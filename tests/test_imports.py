@@ -24,7 +24,7 @@ FLOORS = (
     ),
     "jax_internals",
     *("settings", "user_code", "clock", "graph", "terminal", "cost", "ops"),
-    *("runs", "program", "layers", "observers", "serverless", "pipeline", "config", "memory", "trainer"),
+    *("runs", "program", "layers", "observers", "ray_cluster", "serverless", "pipeline", "config", "memory", "trainer"),
     *("experiments", "cli", "__main__"),
 )
 """The rooms of the package: each imports only those before it."""

@@ -391,6 +391,5 @@ class Trainer:
             "single": self._single.to_dict(),
         }
         if self._pipeline is not None:
-            config["pipeline"] = self._pipeline.to_dict()
-            config["tensor"] = self._pipeline.tensor.to_dict()
+            config |= {part.section: part.to_dict() for part in self._pipeline.sections}
         return config
