@@ -28,9 +28,7 @@ def cluster() -> None:
 
 
 @cluster.command()
-@click.option(
-    "--nodes", metavar="N", type=click.IntRange(1, 64), default=2, help="Nodes beside the head [default: 2]."
-)
+@click.option("--nodes", metavar="N", type=click.IntRange(1, 64), default=2, help="Nodes beside the head [default: 2].")
 @click.option(
     "--cpus-per-node",
     metavar="C",
@@ -47,7 +45,9 @@ def up(*, nodes: int, cpus_per_node: int | None, port: int | None) -> None:
     """
     address, started = start(nodes, cpus_per_node or cores(), port)
     if not started:
-        click.echo(f"a cluster runs already, at {address}: `dorylax cluster status` shows it, `dorylax cluster down` ends it")
+        click.echo(
+            f"a cluster runs already, at {address}: `dorylax cluster status` shows it, `dorylax cluster down` ends it"
+        )
         return
     click.echo(f"a cluster of {nodes} node{'s' if nodes > 1 else ''} runs at {address}. Runs on this machine find it:")
     click.echo("  python experiments/run.py --sweep --hosts ray")

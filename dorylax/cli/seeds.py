@@ -93,6 +93,9 @@ class _ProgressBars:
         """See `Watcher`."""
         self._bars[run.key].epoch(record)
 
+    def again(self, run: Run, why: str) -> None:
+        """Runs in this process are not lost without it."""
+
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`."""
         self._bars[run.key].leave(summary)

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -51,7 +50,6 @@ def main() -> int:
 
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         asked = json.loads(requests.readline())
         with _held(Path(asked["folder"])) as folder:

@@ -157,7 +157,9 @@ def down() -> bool:
             found = True
         if time.monotonic() > end:
             process = "unknown" if record is None else record.process
-            raise LocalClusterError(f"the process that keeps the cluster ({process}) does not end: kill it, and try again")
+            raise LocalClusterError(
+                f"the process that keeps the cluster ({process}) does not end: kill it, and try again"
+            )
         time.sleep(0.05)
 
 

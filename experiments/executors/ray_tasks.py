@@ -239,25 +239,17 @@ class _Work:
         end = time.monotonic() + _GRACE_SECONDS
         while tasks and time.monotonic() < end:
             for name, came in self._heard():
-                if name is None:
-                    self._tell(came, watched=False)
-                else:
-                    tasks.pop(name, None)
-        if self._attempts:
-            self._news.say.remote("", "stopped")  # what is acknowledged was said before it
-            while time.monotonic() < end:
-                heard = [came for name, came in self._heard() if name is None]
-                for came in heard:
-                    self._tell(came, watched=False)
-                if any(isinstance(came, list) and any(name == "stopped" for _, name, _ in came) for came in heard):
-                    break
+                if name is not None and (one := tasks.pop(name, None)) and isinstance(came, Answer) and came.directory:
+                    self._install(one.run, came.directory)
         self._ray.kill(self._news)
 
     # What comes from elsewhere.
 
     def _hear(self, name: str | None, reference: Any) -> None:
         """Puts what becomes of a task, or the news, into the queue. (`ray.wait` swallows what handlers of signals raise.)"""
-        reference.future().add_done_callback(lambda future: self._came.put((name, future.exception() or future.result())))
+        reference.future().add_done_callback(
+            lambda future: self._came.put((name, future.exception() or future.result()))
+        )
 
     def _heard(self) -> Iterator[tuple[str | None, Any]]:
         with contextlib.suppress(queue.Empty):
@@ -265,7 +257,7 @@ class _Work:
             while True:
                 yield self._came.get_nowait()
 
-    def _tell(self, news: Any, *, watched: bool = True) -> None:
+    def _tell(self, news: Any) -> None:
         if isinstance(news, BaseException):  # the actor was lost: nobody hears how runs get on, and they do
             return
         self._hear(None, self._news.take.remote())
@@ -278,7 +270,7 @@ class _Work:
                 self._begin(attempt.run)
             elif what == "saved":
                 self._install(attempt.run, *arguments)
-            elif watched:
+            else:
                 getattr(self._watcher, what)(attempt.run, *arguments)
 
     # What is done.

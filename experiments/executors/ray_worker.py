@@ -7,15 +7,17 @@ folder. So nodes need share no files; and a node that was given up for lost, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
+import signal
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 from dorylax.errors import DorylaxError
 from dorylax.experiments.executors.parcel import pack, unpack
@@ -29,9 +31,10 @@ if TYPE_CHECKING:
 FOLDERS = ("DORYLAX_DATA", "DORYLAX_CACHE")
 """Of the environment: folders, which a node may have elsewhere."""
 
+Status: TypeAlias = Literal["done", "failed", "open"]
+
 _EPOCH_SECONDS = 0.25
 _SNAPSHOT_SECONDS = 60.0
-_ACKNOWLEDGED_SECONDS = 30.0
 _CACHE = DataCache()
 
 
@@ -66,7 +69,9 @@ class Surroundings:
         """
         host = socket.gethostname()
         if self.version != __version__:
-            raise NodeError(f"node {host} has dorylax {__version__}, the sweep's process {self.version}: install the same")
+            raise NodeError(
+                f"node {host} has dorylax {__version__}, the sweep's process {self.version}: install the same"
+            )
         missing = [file for file in self.files if not Path(self.home, file).exists()]
         if missing:
             raise NodeError(
@@ -114,7 +119,7 @@ class Answer:
         directory: of the run; None where it has none.
     """
 
-    status: Literal["done", "failed", "open"]
+    status: Status
     error: str | None
     directory: bytes | None
 
@@ -154,7 +159,6 @@ def run_here(asked: Asked, news: Any) -> Answer:
 
     Raises:
         NodeError: the node is not set up for it.
-        KeyboardInterrupt: it was cancelled; what it has saved was told.
     """
     asked.surroundings.settle()
     run = asked.run
@@ -166,13 +170,25 @@ def run_here(asked: Asked, news: Any) -> Answer:
         teller = _Teller(asked.attempt, path, news)
         teller.say("begins", socket.gethostname())
         _CACHE.keep_only([run.config.data])
-        try:
+        status: Status = "open"
+        error: str | None = None
+        # Ray raises it in a task that is cancelled, and takes what the task returns nevertheless.
+        with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
             outcome = run_one(run, folder, teller, _CACHE, asked.options)
-        except KeyboardInterrupt:
-            teller.save(acknowledged=True)
-            raise
-        error = error_path.read_text("utf-8") if outcome.status == "failed" and error_path.is_file() else outcome.error
-        return Answer(outcome.status, error, pack(path) if path.is_dir() else None)
+            status, error = outcome.status, outcome.error
+        if status == "failed" and error_path.is_file():
+            error = error_path.read_text("utf-8")
+        return Answer(status, error, pack(path) if path.is_dir() else None)
+
+
+@contextlib.contextmanager
+def _interrupts_heard() -> Iterator[None]:
+    """By Python's own handler, which the trainer looks for; whoever started Ray may have had them ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @final
@@ -183,17 +199,8 @@ class _Teller:
         self._attempt, self._path, self._news = attempt, path, news
         self._told = self._sent = time.monotonic()
 
-    def say(self, name: str, *arguments: Any) -> Any:
-        return self._news.say.remote(self._attempt, name, *arguments)
-
-    def save(self, *, acknowledged: bool = False) -> None:
-        if not (self._path / "config.yaml").is_file():
-            return
-        said = self.say("saved", pack(self._path))
-        if acknowledged:
-            import ray
-
-            ray.get(said, timeout=_ACKNOWLEDGED_SECONDS)
+    def say(self, name: str, *arguments: Any) -> None:
+        self._news.say.remote(self._attempt, name, *arguments)
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
         """See `dorylax.observers.base.Observer`."""
@@ -206,7 +213,7 @@ class _Teller:
             self._told = now
             self.say("epoch", record)
         if now - self._sent >= _SNAPSHOT_SECONDS:
-            self.save()
+            self.say("saved", pack(self._path))
             self._sent = time.monotonic()
 
     def finished(self, result: TrainResult) -> None:
