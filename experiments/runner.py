@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import traceback
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -20,7 +20,6 @@ from dorylax.config.resolve import NO_IDENTITY
 from dorylax.durable import make_folder, write_file
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
-from dorylax.experiments.watcher import RunObserver, Watcher
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
 from dorylax.runs import metrics
@@ -111,38 +110,6 @@ def check_data(sweep: Sweep) -> None:
             raise ConfigError(f"data.size {size!r}: {name} comes in one size, omit data.size")
         if size not in sizes:
             raise ConfigError(f"unknown data.size {size!r} of {name}: {did_you_mean(size, sizes)}")
-
-
-def execute(
-    runs: Sequence[Run],
-    folder: Path | None,
-    watcher: Watcher,
-    options: RunOptions = USUAL,
-    cache: DataCache | None = None,
-) -> Generator[RunOutcome, None, None]:
-    """Runs one after the other, in this process.
-
-    Args:
-        runs: what is to be done.
-        folder: the sweep's; None to leave nothing.
-        watcher: told of what happens.
-        options: what holds for all runs.
-        cache: may hold data that are loaded already.
-
-    Yields:
-        An outcome after each run; "open" once a signal has stopped a run, and then no more.
-
-    Raises:
-        OSError: a run has failed, and the file system refuses to record why.
-    """
-    cache = DataCache() if cache is None else cache
-    for index, run in enumerate(runs):
-        watcher.begins(run)
-        outcome = run_one(run, folder, RunObserver(watcher, run), cache, options)
-        yield outcome
-        if outcome.status == "open":
-            return
-        cache.keep_only([later.config.data for later in runs[index + 1 :]])
 
 
 def run_one(

@@ -12,6 +12,7 @@ from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
 from dorylax.durable import remove_file, write_json
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
+from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.folder import RESULTS, locked, write_sweep
 from dorylax.experiments.names import title
 from dorylax.experiments.outcome import RunOutcome
@@ -53,7 +54,9 @@ def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], St
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
         bars = stack.enter_context(_ProgressBars())
-        outcomes, stopped = carry_out(known, folder, bars, options=RunOptions(failures=TrainingError), cache=cache)
+        outcomes, stopped = carry_out(
+            known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError)
+        )
         if folder is not None and has_begun(sweep.runs, folder):
             write_sweep(folder, sweep, [])
             if stopped is None:
@@ -91,6 +94,9 @@ class _ProgressBars:
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """See `Watcher`."""
         self._bars[run.key].epoch(record)
+
+    def again(self, run: Run, why: str) -> None:
+        """Runs in this process are not lost without it."""
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dorylax.ray_cluster.config import LOCAL, RayConfig
+from dorylax.ray_cluster.record import running
 from dorylax.settings.errors import ConfigError
 
 OLDEST = (2, 50)
@@ -88,6 +89,8 @@ def _find(config: RayConfig) -> str:
         if named == LOCAL:
             raise ConfigError(f"{_ADDRESS} = {LOCAL} starts no cluster: give ray.address={LOCAL}", "ray.address")
         address, said = named, _ADDRESS
+    elif (kept := running()) is not None and kept.address is not None:
+        address, said = kept.address, "the cluster of `dorylax cluster up`"
     else:
         services = importlib.import_module("ray._private.services")
         try:
