@@ -15,6 +15,7 @@ from dorylax.cost import Cluster
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.jax_internals import thread_settings
+from dorylax.machine import cores
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import RowSums, check_outputs
 from dorylax.pipeline.hosts.launcher import Launcher
@@ -174,7 +175,7 @@ class HostsPipeline:
             )
 
     def _launcher(self) -> Launcher:
-        return ProcessLauncher()
+        return ProcessLauncher(max(1, cores() // self.config.servers))
 
     def _shards(self, cleanup: contextlib.ExitStack) -> ShardedData:
         """Those that are there, or such as are written into a folder for this run alone."""
