@@ -55,7 +55,6 @@ class Resources(NamedTuple):
         slots = tensor.slots or max(1, -(-workers // config.servers) if workers else cores // config.servers)
         return cls(threads, slots, workers)
 
-
     @classmethod
     def of_host(cls, config: PipelineConfig, cores: int) -> Resources:
         """What one graph server has in a process of its own, or in one that it shares with others.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -11,9 +12,11 @@ import optax
 from flax import nnx
 
 from dorylax.graph.dataset import Dataset
+from dorylax.jax_internals import type_of
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.operators import row_shape
 from dorylax.program.model.flax_nnx import take_apart
 from harness.processes import below
@@ -44,7 +47,9 @@ class Side:
     def __init__(self, data: Dataset, hidden: int, **options: Any) -> None:
         self.config = PipelineConfig(**options)
         parts = take_apart(GCN(data.num_features, hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
-        self.pipeline = Pipeline.of(parts, data, optax.adam(0.01), self.config)
+        self.pipeline: Any = (Pipeline if self.config.hosts == "inline" else HostsPipeline).of(
+            parts, data, optax.adam(0.01), self.config
+        )
         before = set(below(os.getpid()))
         begin = time.perf_counter()
         self.run = self.pipeline.start(parts.params, None, parts.state)
@@ -82,9 +87,7 @@ class Side:
         found = []
         for entry in self.pipeline.prepared.plan.publications:
             if not entry.constant:
-                (*_, row_bytes) = row_shape(entry.var), entry.var.aval.dtype.itemsize
-                for number in row_shape(entry.var):
-                    row_bytes *= number
+                row_bytes = math.prod(row_shape(entry.var)) * type_of(entry.var).dtype.itemsize
                 for piece in self.pipeline.pieces:
                     for sends in piece.sends[entry.direction]:
                         found += [(piece.server, peer, len(places) * row_bytes) for peer, places in sends]

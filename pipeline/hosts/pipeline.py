@@ -15,6 +15,7 @@ from dorylax.cost import Cluster
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
+from dorylax.machine import cores
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import RowSums, check_outputs
 from dorylax.pipeline.hosts.launcher import Launcher
@@ -180,7 +181,8 @@ class HostsPipeline:
         """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
         config = self.config
         if config.hosts != "ray":
-            return ProcessLauncher(), "ipc", ""
+            graph_hosts = min(config.servers, config.num_hosts or config.servers)
+            return ProcessLauncher(max(1, cores() // graph_hosts)), "ipc", ""
         ray = cleanup.enter_context(connected(config.ray))
         workers = config.tensor.workers or 1
         of_workers = workers * config.ray.worker_cpus if config.tensor.backend == "ray" else 0.0
