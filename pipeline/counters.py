@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, final
 
 from dorylax.cost import Calls
-from dorylax.pipeline.buffers import Reads
 from dorylax.serverless.controller import Call
 
 
@@ -40,15 +39,6 @@ class Counters:
     throttled: int = 0
     pulls_held: int = 0
     calls: Calls = dataclasses.field(default_factory=Calls)
-
-    def read(self, epoch: int, found: Reads) -> None:
-        """Counts rows that an interval in this epoch has read."""
-        if epoch <= 0:
-            return
-        for newer, rows in enumerate(found.rows):
-            if rows:
-                lag = str(epoch - found.oldest - newer)
-                self.rows_by_lag[lag] = self.rows_by_lag.get(lag, 0) + rows
 
     @property
     def rows_read(self) -> int:

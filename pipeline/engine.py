@@ -208,9 +208,7 @@ class Pipeline:
                 if saved.record["synchronous"]:
                     progress.synchronise(parameters.synchronise)
                 seconds_before = _restore(saved, clock, hosts)
-                recorder.go_on(
-                    saved.record["counters"], trace, seconds_before
-                )  # what is computed once was counted then
+                recorder.go_on(saved.record, epoch, trace, seconds_before)  # what is computed once was counted then
             for host in hosts:
                 host.begin(driver, epoch)
             return InlineRun(

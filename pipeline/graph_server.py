@@ -31,6 +31,7 @@ from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.transport import Address, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 from dorylax.pipeline.visit import Visit
+from dorylax.runs.servers import GraphServerMetrics
 from dorylax.serverless.controller import Autotuner, Controller
 from dorylax.serverless.task import TensorTask
 
@@ -80,6 +81,7 @@ class GraphServer:
         context, shard, functions, controller, autotuner, gate, recorder: as given.
         first_interval: the number, in the whole graph, of its first interval.
         address: where peers reach it.
+        counts: how much it has done in each epoch.
         parameters: the parameter servers, as its intervals ask them.
         buffers: of each publication of the plan.
         merges: of each push, by the number of the task.
@@ -104,7 +106,8 @@ class GraphServer:
         self.first_interval = context.homes.index(shard.server)
         self.address = Address(context.role, shard.server)
         self.parameters = ParameterClient(self.address, context.parameter_servers, context.transport)
-        self._queued = 0
+        self.counts = recorder.graph[shard.server]
+        self._queued = self._unanswered = 0
         self._owners = np.asarray(context.homes)
         self._workers = context.clock.workers(f"graph {shard.server}", threads)
         self._turn = asyncio.Semaphore(1) if context.one_at_a_time else None
@@ -131,6 +134,10 @@ class GraphServer:
         }
         self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
         context.transport.register(self.address, self)
+
+    def metrics(self, epoch: int) -> GraphServerMetrics:
+        """What it did in an epoch that all have finished; to be asked of each epoch once, in order."""
+        return self.counts.take(epoch).metrics(epoch, self.shard.server, self._workers.slots)
 
     @property
     def num_intervals(self) -> int:
@@ -213,14 +220,19 @@ class GraphServer:
             read: what it reads in every epoch.
         """
         required = self.required(visit.epoch)
-        await stamps.wait(required)
+        await self._wait(stamps, visit, required)
         if required >= visit.epoch:
             return
         key = (visit.interval, stamps)
         if key not in self._quorums:
             self._quorums[key] = self.context.asynchrony.freshness.quorum(read())
         if (quorum := self._quorums[key]) is not None:
-            await stamps.wait(visit.epoch, quorum)
+            await self._wait(stamps, visit, visit.epoch, quorum)
+
+    async def _wait(self, stamps: Stamps, visit: Visit, epoch: int, quorum: Quorum | None = None) -> None:
+        begin = self.context.clock.now()
+        await stamps.wait(epoch, quorum)
+        self.counts.of(visit.epoch).rows_seconds += self.context.clock.now() - begin
 
     async def copy(self, number: int, step: Step, visit: Visit) -> None:
         """Copies a publication's rows of the interval's in-neighbours into the visit, once per epoch."""
@@ -237,7 +249,7 @@ class GraphServer:
         job = Job(step, visit, _COPY - number, 0, 2 * len(sources) * buffer.rows[:1].nbytes, "copy")
         visit.copies[number], found = (await self.compute(job, work)).value
         if not self.context.plan.publications[number].constant:
-            self.recorder.counters.read(visit.epoch, found)
+            self.recorder.read(self.shard.server, visit, found)
 
     def operand(self, operand: Operand, visit: Visit, *, copied: bool) -> np.ndarray:
         """The array that a graph operator reads: the visit's own rows or edges, its copy, or a buffer."""
@@ -286,14 +298,14 @@ class GraphServer:
         order = (visit.epoch, visit.number, job.step.index, job.place)
         seconds = 0.0 if model is None else model.graph_task(order, flops=job.flops, bytes=job.bytes)
         self._queue(1)
+        self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self._workers.slots))
         try:
             async with self._one_turn():
                 timed = await self._workers.run(work, seconds=seconds, order=order)
         finally:
             self._queue(-1)
-        self.recorder.counters.graph_tasks += 1
         times = (timed.start, timed.end)
-        self.recorder.task(job.label, "graph", self.shard.server, visit, times=times, task=job.step.index)
+        self.recorder.graph_task(job.label, self.shard.server, visit, times=times, task=job.step.index)
         return timed
 
     async def ask_worker(self, step: Step, visit: Visit, task: TensorTask) -> tuple[Any, ...]:
@@ -302,11 +314,15 @@ class GraphServer:
         Raises:
             TaskFailedError: it failed too often.
         """
-        async with self._one_turn():
-            result = await self.controller.run(task)
-        self.recorder.counters.tensor_tasks += 1
+        self._unanswered += 1
+        self.counts.of(visit.epoch).tensor_queued(self._unanswered)
+        try:
+            async with self._one_turn():
+                result = await self.controller.run(task)
+        finally:
+            self._unanswered -= 1
         times = (result.start, result.end)
-        self.recorder.task(step.label, "tensor", self.shard.server, visit, times=times, task=step.index)
+        self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
         return result.values
 
     async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
@@ -341,15 +357,14 @@ class GraphServer:
             await sending
 
     async def _deliver(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
-        clock, counters = self.context.clock, self.recorder.counters
+        clock = self.context.clock
         begin = clock.now()
         kind, label = _KINDS[type(message)]
         num_bytes = payload_bytes(message.rows) + HEADER_BYTES
         receiver = Address(self.context.role, peer)
         await deliver(self.context.transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)
-        counters.messages += 1
-        counters.message_bytes += num_bytes
-        self.recorder.task(f"{label} → {peer}", "network", self.shard.server, visit, times=(begin, clock.now()))
+        times = (begin, clock.now())
+        self.recorder.message(f"{label} → {peer}", self.shard.server, visit, times=times, num_bytes=num_bytes)
 
     def _queue(self, change: int) -> None:
         """Counts graph tasks that are asked for, and lets as many tensor tasks run as that allows."""

@@ -7,6 +7,7 @@ tasks overlap is nobody's decision: it follows from what each coroutine awaits.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -94,6 +95,7 @@ class GraphHost(Intervals):
     ) -> None:
         super().__init__(server, constants)
         self._report = report
+        self._waiting: dict[int, float] = {}  # intervals at the gate, and since when that is to be counted
 
     def begin(self, driver: Driver, epoch: int) -> None:
         """Lets all intervals come to the gate.
@@ -104,10 +106,24 @@ class GraphHost(Intervals):
         """
         self._spawn(lambda interval, number: self._live(interval, number, driver, epoch))
 
+    def save_counts(self, epoch: int) -> dict[str, Any]:
+        """What has been counted of an epoch that no interval has started: `EpochCounts.restore` takes it.
+
+        Args:
+            epoch: all intervals stand before it.
+        """
+        counts, now = self.server.counts.of(epoch), self._clock.now()
+        for number in sorted(self._waiting):  # in the order in which they will be let in
+            counts.gate_seconds += now - self._waiting[number]
+            self._waiting[number] = now
+        return dataclasses.asdict(counts)
+
     async def _live(self, interval: int, number: int, driver: Driver, epoch: int) -> None:
         while True:
-            await self.server.gate.enter(number, epoch)
+            await self._enter(number, epoch)
+            begin = self._clock.now()
             pulled = await self.server.parameters.pull(number, epoch)
+            self.server.counts.of(epoch).weights_seconds += self._clock.now() - begin
             values = driver.values(pulled, epoch)
             weights = tuple(jax.tree.leaves(pulled.params))
             constants = self._constants[interval]
@@ -118,3 +134,8 @@ class GraphHost(Intervals):
             del visit, pulled, weights, values  # their rows and weights are not to outlive the epoch
             self._report(Walked(number, epoch))
             epoch += 1
+
+    async def _enter(self, number: int, epoch: int) -> None:
+        self._waiting[number] = self._clock.now()
+        await self.server.gate.enter(number, epoch)
+        self.server.counts.of(epoch).gate_seconds += self._clock.now() - self._waiting.pop(number)

@@ -20,6 +20,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
+from dorylax.program.tasks.exchange import dense_operands, is_push, read_along
 from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.task import Task
 from dorylax.serverless.task import OperandSource, ResultTarget
@@ -275,8 +276,8 @@ class _Planner:
 
     def _publish(self, task: Task, constants: set[Var]) -> None:
         equation = task.equations[0]
-        side, through = _published(equation)
-        for var, role in _dense(equation):
+        side, through = read_along(equation)
+        for var, role in dense_operands(equation):
             if role != through:
                 continue
             old = self._publications.get((var, side))
@@ -306,10 +307,11 @@ class _Planner:
         kind: Kind = task.kind if task.kind in ("driver", "sum") else "stage"
         if task.kind == "graph":
             equation = task.equations[0]
-            side, through = _published(equation)
-            kind = "push" if through == "own" else "gather"
+            side, through = read_along(equation)
+            kind = "push" if is_push(equation) else "gather"
             operands = [
-                Operand(var, role, numbers[var, side] if role == through else None) for var, role in _dense(equation)
+                Operand(var, role, numbers[var, side] if role == through else None)
+                for var, role in dense_operands(equation)
             ]
         publishes = [number for (var, _), number in numbers.items() if var in interface.writes]
         return Step(
@@ -341,20 +343,6 @@ class _Planner:
         if isinstance(found, Rows):
             return ResultTarget("rows", found.axis, found.factor)
         return ResultTarget("sums" if isinstance(found, Summed) else "free")
-
-
-def _published(equation: JaxprEqn) -> tuple[Direction, Role]:
-    """Along which edges an operator reads what intervals publish, and by which of its operands.
-
-    Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
-    """
-    operator, params = operator_on_rows(equation.primitive.name), equation.params
-    return ("in", "own") if operator.is_push(params) else (operator.side(params), "neighbour")
-
-
-def _dense(equation: JaxprEqn) -> list[tuple[Var, Role]]:
-    found = operator_on_rows(equation.primitive.name).roles(equation.params)
-    return [(atom, role) for atom, role in zip(equation.invars, found, strict=False) if isinstance(atom, Var)]
 
 
 def _without_graph(values: Iterable[Var], types: Mapping[Var, Any]) -> list[Var]:

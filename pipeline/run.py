@@ -18,6 +18,7 @@ from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_known
 from dorylax.program.model.base import Tree
+from dorylax.runs.servers import ServerMetrics
 
 
 @final
@@ -30,6 +31,7 @@ class PipelineEpoch:
         loss: Σ weight · loss over all training vertices, each interval with the weights that it had pulled.
         seconds: of the clock, since the epoch before was finished.
         params, opt_state, state: the newest version of the first parameter server; never written to.
+        servers: what each server did in it: graph servers, then parameter servers.
     """
 
     epoch: int
@@ -38,6 +40,7 @@ class PipelineEpoch:
     params: Tree
     opt_state: Tree
     state: Tree
+    servers: Sequence[ServerMetrics]
 
 
 class Version(Protocol):
@@ -103,18 +106,22 @@ class PipelineRun(ABC):
         clock, epoch = self._clock, self._epoch
         begin = clock.now()
         try:
-            loss, newest = self._finish(epoch)
+            loss, newest, servers = self._finish(epoch)
         except BaseException:
             self.close()  # an interval is gone: nobody could ever finish the epoch
             raise
         since = self._last if clock.kind == "virtual" else begin
         seconds = clock.now() - since
         self._last, self._epoch = clock.now(), epoch + 1
-        return PipelineEpoch(epoch, loss, seconds, newest.params, newest.opt_state, newest.state)
+        return PipelineEpoch(epoch, loss, seconds, newest.params, newest.opt_state, newest.state, servers)
 
     @abstractmethod
-    def _finish(self, epoch: int) -> tuple[float, Version]:
-        """Lets an epoch begin, and waits until all intervals have finished it; gives its loss and the newest version."""
+    def _finish(self, epoch: int) -> tuple[float, Version, list[ServerMetrics]]:
+        """Lets an epoch begin, and waits until all intervals have finished it.
+
+        Returns:
+            Its loss, the newest version, and what each server did in the epoch.
+        """
 
     @abstractmethod
     def drain(self) -> int:
@@ -143,7 +150,9 @@ class PipelineRun(ABC):
     def _counted(self) -> Counters:
         """How much all servers have done."""
 
-    def _record(self, counted: Counters, *, version: int, synchronous: bool, controllers: list[Any]) -> dict[str, Any]:
+    def _record(
+        self, counted: Counters, *, version: int, synchronous: bool, controllers: list[Any], servers: dict[str, Any]
+    ) -> dict[str, Any]:
         """The record of `Saved`."""
         return {
             "version": version,
@@ -151,6 +160,7 @@ class PipelineRun(ABC):
             "synchronous": synchronous,
             "counters": dataclasses.asdict(counted),
             "controllers": controllers,
+            "servers": servers,
         }
 
     def counters(self) -> dict[str, float | int]:
@@ -220,10 +230,11 @@ class InlineRun(PipelineRun):
         """See `PipelineRun`."""
         self._progress.hold(epoch)
 
-    def _finish(self, epoch: int) -> tuple[float, Version]:
+    def _finish(self, epoch: int) -> tuple[float, Version, list[ServerMetrics]]:
         self._progress.open(epoch)
         loss = self._clock.run(self._progress.finished(epoch))
-        return loss, self._parameters.newest()
+        graph = [host.server.metrics(epoch) for host in self._hosts]
+        return loss, self._parameters.newest(), [*graph, *self._parameters.metrics(epoch)]
 
     def drain(self) -> int:
         """See `PipelineRun`."""
@@ -247,6 +258,10 @@ class InlineRun(PipelineRun):
             version=newest.version,
             synchronous=ledger.switched and not self._config.synchronous,
             controllers=[save_controller(server) for server in servers],
+            servers={
+                "graph": [host.save_counts(ledger.standing) for host in self._hosts],
+                "parameter": self._parameters.save_counts(ledger.standing),
+            },
         )
         # Synchronous epochs read nothing that they have not written.
         arrays = {} if synchronous else save_buffers(servers) | save_known(newest)
@@ -258,7 +273,6 @@ class InlineRun(PipelineRun):
         return dataclasses.replace(
             counters,
             relaunches=counters.relaunches + sum(host.server.controller.relaunched for host in self._hosts),
-            pulls_held=counters.pulls_held + self._parameters.pulls_held,
         )
 
     def close(self) -> None:

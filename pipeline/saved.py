@@ -27,7 +27,8 @@ class Saved:
         parts: those of graph servers in other processes, by the server's name, which read them themselves; or, of what is
             yet to be saved, who has them written there.
         record: JSON values: "version" of the weights, "clock" in seconds, "counters", and "synchronous": whether an
-            asynchronous run has gone over to synchronous epochs; "controllers" of the graph servers.
+            asynchronous run has gone over to synchronous epochs; "controllers" of the graph servers; "servers": what each
+            has counted of the next epoch already, by kind.
     """
 
     arrays: dict[str, np.ndarray]

@@ -167,4 +167,5 @@ def parameter_servers(
         version=0 if saved is None else int(saved.record["version"]),
         first_epoch=start.epoch,
         here=here,
+        recorder=recorder,
     )

@@ -15,11 +15,12 @@ from dorylax.aligned import rows_of
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.masks import MASKS as MASK_NAMES
+from dorylax.graph.npz import MASKS as MASK_NAMES
 from dorylax.graph.partition import Layout
 from dorylax.graph.shard import Shard, shards
 from dorylax.graph.shard_files import write_shard
-from dorylax.graph.sharded_data import SUMMARY, ShardedData, ShardEntry, ShardsSummary, mask_counts
+from dorylax.graph.shard_names import SUMMARY, shard_name
+from dorylax.graph.sharded_data import ShardedData, ShardEntry, ShardsSummary, mask_counts
 from dorylax.ops.edge_order import to_slots
 from dorylax.ops.row_random import edge_ids, vertex_ids
 from dorylax.pipeline.interval_data import MASKS, row_name
@@ -127,7 +128,7 @@ def write_shards(
     )
     entries = []
     for shard in pieces:
-        path = folder / f"server-{shard.server}.npz"
+        path = folder / shard_name(shard.server)
         write_shard(path, shard, own.own_rows(shard, edges), identity=summary.identity)
         ghosts = len(shard.ghosts["in"]), len(shard.ghosts["out"])
         sha256 = _sha256(path) if digests else ""

@@ -9,13 +9,13 @@ its summary, so that files of two partitions are never taken for those of one.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-import types
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, final
 
 import jax
@@ -23,14 +23,18 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from dorylax.graph.abstract import AbstractData
+from dorylax.graph.cache import cache_directory
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
-from dorylax.graph.masks import MASKS
+from dorylax.graph.npz import MASKS
+from dorylax.graph.shard import Shard
+from dorylax.graph.shard_files import read_shard
+from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.validate import GraphError
-
-SUMMARY = "shards.json"
-VERSION = 1
+from dorylax.storage.base import Content
+from dorylax.storage.choose import open_storage
+from dorylax.storage.copies import local_copy
+from dorylax.storage.local import LocalStorage
 
 _DIGEST = "sha256"
 Masks = tuple[int, int, int]
@@ -87,7 +91,7 @@ class ShardsSummary:
     edge_ids: bool
     shards: tuple[ShardEntry, ...] = ()
     format: Literal["dorylax-shards"] = "dorylax-shards"
-    version: Literal[1] = VERSION
+    version: Literal[1] = 1
 
     @property
     def identity(self) -> str:
@@ -116,8 +120,8 @@ class ShardsSummary:
         try:
             fields = json.loads(text)
             version = fields["version"]
-            if version != VERSION:
-                raise GraphError(f"{origin} has version {version!r}, this dorylax reads version {VERSION}: {again}")
+            if version != cls.version:
+                raise GraphError(f"{origin} has version {version!r}, this dorylax reads version {cls.version}: {again}")
             if fields.pop(_DIGEST) != _digest(fields):
                 raise GraphError(f"{origin} is not what was written: its SHA-256 is another: {again}")
             return _READER.validate_json(json.dumps(fields), strict=True)
@@ -139,34 +143,58 @@ class ShardedData:
         folder: where the files lie: a path or an `s3://` URL.
         summary: of them.
 
+        verify: whether memory-mapped arrays are compared with their checksums the first time that they are loaded.
+
     Attributes:
         folder, summary: as given.
     """
 
-    def __init__(self, folder: str, summary: ShardsSummary) -> None:
-        self.folder, self.summary = folder, summary
-
-    @staticmethod
-    def there(folder: Path) -> bool:
-        """Whether a folder holds shards."""
-        return (folder / SUMMARY).is_file()
+    def __init__(self, folder: str, summary: ShardsSummary, *, verify: bool = True) -> None:
+        self.folder, self.summary, self._verify = folder, summary, verify
 
     @classmethod
-    def open(cls, folder: Path) -> ShardedData:
-        """The data set whose shards lie in a folder.
+    def find(cls, folder: str | os.PathLike[str], *, verify: bool = True) -> ShardedData | None:
+        """The data set whose shards lie in a folder of this machine or below `s3://…`; None where there are none.
+
+        Args:
+            folder: where to look.
+            verify: as above.
 
         Raises:
-            GraphError: there are none, or their summary is damaged.
+            GraphError: their summary is damaged.
+            ValueError: it is neither a path nor `s3://bucket/prefix`.
             OSError: it cannot be read.
         """
-        path = folder / SUMMARY
-        try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise GraphError(f"{folder} holds no shards ({SUMMARY}): dorylax partition --out makes them") from None
-        except UnicodeDecodeError as error:
-            raise GraphError(f"{path} is damaged ({error}): make the partition again (dorylax partition)") from None
-        return cls(str(folder), ShardsSummary.from_json(text, str(path)))
+        with contextlib.closing(open_storage(os.fspath(folder))) as storage:
+            try:
+                text = storage.read(SUMMARY).decode()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            except UnicodeDecodeError as error:
+                again = "make the partition again (dorylax partition)"
+                raise GraphError(f"{SUMMARY} in {storage.url} is damaged ({error}): {again}") from None
+            return cls(storage.url, ShardsSummary.from_json(text, f"{SUMMARY} in {storage.url}"), verify=verify)
+
+    def shard(self, server: int) -> tuple[Shard, dict[str, np.ndarray]]:
+        """A server's shard, memory-mapped, and the rows beside it.
+
+        Those in S3 are copied into the cache first, and compared with the SHA-256 in the summary.
+
+        Args:
+            server: which.
+
+        Raises:
+            GraphError: it is damaged, or of another partition.
+            OSError: it cannot be read, or copied.
+        """
+        entry = self.summary.shards[server]
+        with contextlib.closing(open_storage(self.folder)) as storage:
+            if isinstance(storage, LocalStorage):
+                path = storage.path(entry.file)  # checked block by block as it is read
+            else:
+                content = Content(entry.num_bytes, entry.sha256)
+                path = local_copy(storage, entry.file, content, cache_directory() / "shards")
+        return read_shard(path, identity=self.summary.identity, verify=self._verify)
 
     @cached_property
     def abstract(self) -> AbstractData:
@@ -174,52 +202,10 @@ class ShardedData:
         found = abstract_data(self.summary.shape)
         return found._replace(features=jax.ShapeDtypeStruct(found.features.shape, self.summary.features))
 
-    # As a `Dataset`, for whoever asks for shapes alone.
-
     @property
     def name(self) -> str:
         """Of the data set."""
         return self.summary.name
-
-    @property
-    def graph(self) -> Graph:
-        """Of shapes."""
-        return self.abstract.graph
-
-    @property
-    def features(self) -> Any:
-        """The shape of `[V, F]`."""
-        return self.abstract.features
-
-    @property
-    def labels(self) -> Any:
-        """The shape of `[V]`, `[V, C]` or `[V, T]`."""
-        return self.abstract.labels
-
-    @property
-    def num_features(self) -> int:
-        """F."""
-        return self.summary.shape.num_features
-
-    @property
-    def num_classes(self) -> int | None:
-        """C; None where labels are targets."""
-        return self.summary.shape.num_classes
-
-    @property
-    def multilabel(self) -> bool:
-        """Whether labels are `[V, C]`."""
-        return self.summary.shape.multilabel
-
-    @property
-    def vertex_inputs(self) -> Mapping[str, Any]:
-        """Shapes by name."""
-        return types.MappingProxyType(dict(self.abstract.vertex_inputs))
-
-    @property
-    def edge_inputs(self) -> Mapping[str, Any]:
-        """Shapes by name."""
-        return types.MappingProxyType(dict(self.abstract.edge_inputs))
 
     @property
     def num_servers(self) -> int:
@@ -230,6 +216,11 @@ class ShardedData:
     def homes(self) -> tuple[int, ...]:
         """The server of each interval of the whole graph."""
         return homes_of(self.summary.shards)
+
+
+def shapes_of(data: Dataset | ShardedData) -> Dataset | AbstractData:
+    """For whoever asks for shapes alone."""
+    return data.abstract if isinstance(data, ShardedData) else data
 
 
 def mask_counts(data: Dataset | ShardedData) -> Masks:

@@ -5,6 +5,7 @@
     RUN/metrics.jsonl      one line per epoch (`dorylax.runs.metrics`)
     RUN/summary.json       the results, once it has ended
     RUN/trace.json         the tasks of a pipeline (`dorylax.runs.trace`)
+    RUN/servers.jsonl      what its servers did, a line per server and epoch (`dorylax.runs.servers`)
     RUN/checkpoints/       `dorylax.runs.checkpoint`
     RUN/.lock              while a process trains there (`dorylax.folder_lock`)
 
@@ -218,6 +219,11 @@ class RunDirectory:
     def trace_path(self) -> Path:
         """trace.json."""
         return self.path / "trace.json"
+
+    @property
+    def servers_path(self) -> Path:
+        """servers.jsonl."""
+        return self.path / "servers.jsonl"
 
     @property
     def checkpoints_path(self) -> Path:

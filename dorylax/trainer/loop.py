@@ -15,6 +15,7 @@ from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import Stopped, TrainingError, TrainResult
+from dorylax.runs.servers import ServersWriter
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation, OneMachineEvaluation
 from dorylax.trainer.loop_state import LoopState, to_host
@@ -62,7 +63,9 @@ class TrainingLoop:
         runner, files, requests = self.runner, self.files, self.requests
         first_epoch = loop.epochs
         observers = self.observers
+        servers: ServersWriter | None = None
         if files is not None:
+            servers = ServersWriter(files.directory.servers_path, loop.epochs)
             observers = (MetricsWriter(files.directory.metrics_path, loop.history), *observers)
         for observer in observers:
             observer.started(self.train.epochs, first_epoch)
@@ -83,10 +86,14 @@ class TrainingLoop:
                 raise TrainingError(str(error), result) from None
             for observer in observers:
                 observer.epoch(record)
+            if servers is not None:
+                servers.write(runner.servers)
             stopped = self._stop_reason(loop)
             if stopped is None and requests is not None and requests.any:
                 last = runner.drain(loop.epochs) if last is None else last
                 stopped = "signal" if loop.epochs >= last else None
+            if servers is not None and (stopped is not None or self.train.saves(record.epoch)):
+                servers.sync()  # a checkpoint does not have them
             if stopped is None and files is not None and self.train.saves(record.epoch):
                 loop.carried, loop.report = runner.carried(), runner.report()
                 files.save(loop)

@@ -6,22 +6,23 @@ import asyncio
 import contextlib
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar, final
 
+import numpy as np
+
 from dorylax.clock import Clock
-from dorylax.graph.shard_files import read_shard
 from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.context import HostContext
+from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.evaluation import EvaluationHost
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.hosts.checkpoint_parts import read_buffers, seen, write_buffers
-from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights
+from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights, Worked
 from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
 from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
 from dorylax.pipeline.interval_data import MASKS, interval_data, row_name, stored_values
@@ -31,6 +32,7 @@ from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_controller, save_known
+from dorylax.pipeline.server_counts import EpochCounts
 from dorylax.pipeline.setup import Beginnings, parameter_servers
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.staleness import Allowance, Ledger
@@ -38,6 +40,7 @@ from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_con
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+from dorylax.runs.servers import ServerMetrics, to_dict
 
 T = TypeVar("T")
 
@@ -65,9 +68,10 @@ class Member(ABC):
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._spec, self._run, self._clock, self._transport = spec, run, clock, transport
         self._prepared = run.prepare()
-        self._address = host_address(spec.role, spec.index, config.servers)
+        self._address = host_address(spec.role, spec.number, config.servers)
         self._cleanup = contextlib.ExitStack()
         self._spans: list[Span] = []
+        self._worked: tuple[int, list[Span], dict[str, Any]] = (-1, [], {})
         labels = {step.index: step.label for step in self._prepared.plan.steps}
         self._recorder = Recorder(labels, None if config.trace == "off" else self._spans.append)
         self._context = HostContext(
@@ -99,14 +103,26 @@ class Member(ABC):
                 return self._begin(payload)
             case "report":
                 return self._report()
-            case "spans":
-                spans, self._spans[:] = list(self._spans), []
-                return spans
+            case "traffic":
+                return {kind: list(sent) for kind, sent in self._transport.sent.items()}
+            case "clock":
+                return self._clock.now()
+            case "worked":
+                if payload > self._worked[0]:  # else it is asked again: the answer was lost
+                    spans, self._spans[:] = list(self._spans), []
+                    self._worked = payload, spans, to_dict(self._metrics(payload))
+                return Worked(self._clock.now(), *self._worked[1:])
             case "end":
                 if not self.ended.done():
                     self.ended.set_result(None)
                 return None
         return await self._handle(kind, payload, sender)
+
+    def _forget(self, book: EpochCounts[Any], counts: Mapping[str, Any]) -> None:
+        """Leaves out what is computed once: an earlier process of the run has counted and told it."""
+        self._spans.clear()
+        self._recorder.counters = Counters()
+        book.restore(self._run.epoch, counts)
 
     def _driver(self, constants: Sequence[Any]) -> Driver:
         values = dict(zip(self._prepared.driver.constants, constants, strict=True))
@@ -120,6 +136,10 @@ class Member(ABC):
     @abstractmethod
     def _begin(self, beginning: Beginning) -> None:
         """Begins to train."""
+
+    @abstractmethod
+    def _metrics(self, epoch: int) -> ServerMetrics:
+        """What the server did in an epoch that all have finished."""
 
     @abstractmethod
     def _report(self) -> Report:
@@ -147,9 +167,8 @@ class GraphMember(Member):
 
     def _build(self) -> None:
         config, data = self._run.config, self._run.shards
-        entry = data.summary.shards[self._spec.index]
-        shard, rows = read_shard(Path(data.folder) / entry.file, identity=data.summary.identity)
-        resources = Resources.of(config, None, cores())
+        shard, rows = data.shard(self._spec.number)
+        resources = Resources.of_host(config, cores())
         functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
         self._backend = make_backend(
             config, resources, self._prepared, functions=functions, clock=self._clock, times=None
@@ -213,15 +232,15 @@ class GraphMember(Member):
                 if payload.outputs:
                     return self._ids, await self._evaluation.outputs(*version)
                 return await self._evaluation.evaluate(*version)
-            case "controller":
-                return save_controller(self._server)
+            case "save":
+                return save_controller(self._server), self._host.save_counts(payload)
             case "sees":
                 return await asyncio.to_thread(seen, *payload)
             case "write":
                 number, place = payload
                 return await self._once(number, lambda: asyncio.to_thread(write_buffers, self._server, place))
             case _:
-                raise ValueError(f"graph server {self._spec.index} cannot answer {kind!r} from {sender}")
+                raise ValueError(f"graph server {self._spec.number} cannot answer {kind!r} from {sender}")
         return None
 
     def _allow(self, told: Told) -> None:
@@ -231,14 +250,17 @@ class GraphMember(Member):
 
     def _begin(self, beginning: Beginning) -> None:
         if beginning.record is not None:
+            self._forget(self._recorder.graph[self._spec.number], beginning.counts)
             arrays = beginning.arrays if beginning.part is None else read_buffers(beginning.part)
             restore_buffers(Saved(arrays, {}), [self._server])
             restore_controller(self._server, beginning.record)
         self._host.begin(self._driver(beginning.constants), self._run.epoch)
 
     def _report(self) -> Report:
-        relaunched = self._server.controller.relaunched
-        return Report(dataclasses.asdict(self._recorder.counters), relaunched, 0, self._clock.now())
+        return Report(dataclasses.asdict(self._recorder.counters), self._server.controller.relaunched)
+
+    def _metrics(self, epoch: int) -> ServerMetrics:
+        return self._server.metrics(epoch)
 
 
 @final
@@ -251,8 +273,10 @@ class ParameterMember(Member):
     def _begin(self, beginning: Beginning) -> None:
         config, epoch = self._run.config, self._run.epoch
         saved = None if beginning.record is None else Saved(beginning.arrays, beginning.record)
+        if saved is not None:
+            self._forget(self._recorder.parameters[self._spec.number], beginning.counts)
         progress = None
-        if self._spec.index == 0:
+        if self._spec.number == 0:
             ledger = Ledger(
                 len(self._run.shards.homes),
                 config.staleness or 0,
@@ -270,7 +294,7 @@ class ParameterMember(Member):
             context=self._context,
             recorder=self._recorder,
             on_applied=_nobody if progress is None else progress.applied,
-            here=[self._spec.index],
+            here=[self._spec.number],
         )
         if progress is not None:
             hosts = [host_address("graph", server, config.servers) for server in range(config.servers)]
@@ -284,17 +308,20 @@ class ParameterMember(Member):
             case "rest":
                 return self._parameters.settled, self._parameters.newest().version
             case "save":
-                return await self._once(payload, self._save)
-        raise ValueError(f"parameter server {self._spec.index} cannot answer {kind!r} from {sender}")
+                number, standing = payload
+                return await self._once(number, lambda: self._save(standing))
+        raise ValueError(f"parameter server {self._spec.number} cannot answer {kind!r} from {sender}")
 
-    async def _save(self) -> dict[str, Any]:
+    async def _save(self, standing: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         known = save_known(self._parameters.newest())
         self._parameters.forget()  # as the run does that goes on from what is saved
-        return known
+        return known, self._parameters.save_counts(standing)[0]
 
     def _report(self) -> Report:
-        held = self._parameters.pulls_held
-        return Report(dataclasses.asdict(self._recorder.counters), 0, held, self._clock.now())
+        return Report(dataclasses.asdict(self._recorder.counters), 0)
+
+    def _metrics(self, epoch: int) -> ServerMetrics:
+        return self._parameters.metrics(epoch)[0]
 
 
 @final

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from dorylax.pipeline.parameters.messages import Tree
 from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.timeline import Span
 
 
 class News(NamedTuple):
@@ -59,6 +60,7 @@ class Beginning(NamedTuple):
         arrays: of `Saved`, those that are the host's; empty where nothing was saved.
         part: of a checkpoint: the host's own file, in place of such arrays.
         record: of `Saved`; None where the run begins.
+        counts: what was counted of the next epoch already; of `Saved`.
     """
 
     constants: list[Any]
@@ -68,6 +70,7 @@ class Beginning(NamedTuple):
     arrays: dict[str, Any]
     part: Any
     record: Any
+    counts: dict[str, Any]
 
 
 class Report(NamedTuple):
@@ -76,14 +79,24 @@ class Report(NamedTuple):
     Attributes:
         counters: `dataclasses.asdict` of `Counters`.
         relaunched: calls that were begun beside a late one.
-        pulls_held: see `Counters`.
-        seconds: of the host's clock.
     """
 
     counters: Any
     relaunched: int
-    pulls_held: int
+
+
+class Worked(NamedTuple):
+    """What a host has done.
+
+    Attributes:
+        seconds: of the host's clock, when it answered.
+        spans: of tasks since the epoch before was finished, by that clock.
+        metrics: of the server in the epoch (`runs.servers.to_dict`).
+    """
+
     seconds: float
+    spans: list[Span]
+    metrics: dict[str, Any]
 
 
 class Evaluate(NamedTuple):

@@ -6,19 +6,21 @@ import contextlib
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 import optax
 
 from dorylax.clock import RealClock
 from dorylax.cost import Cluster
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.sharded_data import ShardedData
+from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
+from dorylax.machine import cores
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import RowSums, check_outputs
 from dorylax.pipeline.hosts.launcher import Launcher
 from dorylax.pipeline.hosts.processes import ProcessLauncher
+from dorylax.pipeline.hosts.ray import RayLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
 from dorylax.pipeline.interval_data import reads_edge_ids
@@ -31,6 +33,7 @@ from dorylax.pipeline.stages import stage_sizes
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.settings.errors import ConfigError
@@ -92,9 +95,10 @@ class HostsPipeline:
             ConfigError: the configuration does not fit the data or the optimizer; names the key.
             SplitError: the model cannot be split, or not evaluated row by row.
         """
-        check_counts(config, data.graph.num_vertices)
+        shapes = shapes_of(data)
+        check_counts(config, shapes.graph.num_vertices)
         check_optimizer(optimizer, parts.params, config)
-        spec = DataSpec.of(data, parts.keywords)
+        spec = DataSpec.of(shapes, parts.keywords)
         prepared = prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
         evaluation = None
         if sums is not None:
@@ -135,11 +139,12 @@ class HostsPipeline:
 
         Raises:
             HostError: a host could not be started.
-            ConfigError: the graph cannot be divided as asked for.
+            ConfigError: the graph cannot be divided as asked for, or there is no such Ray cluster.
             OSError: shards cannot be written.
         """
         config = self.config
         with contextlib.ExitStack() as unfinished:
+            launcher, transport, host = self._place(unfinished)
             shards = self._shards(unfinished)
             sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
             spec = RunSpec(
@@ -156,25 +161,32 @@ class HostsPipeline:
                 fills_ghosts=saved is None or not saved.holds_buffers,
                 jax=jax_settings(),
                 keys=RunKeys.make(),
-                transport="ipc",
+                transport=transport,
+                host=host,
             )
             clock = unfinished.enter_context(RealClock(thread_settings()))
             return HostsRun(
                 spec,
                 Beginnings(params, opt_state, state, saved, epoch),
-                self._launcher(),
+                launcher,
                 clock=clock,
                 trace=trace,
                 config=config,
                 prices=self.prices,
                 epoch=epoch,
-                begun=0.0 if saved is None else clock.now(),
-                seconds_before=0.0 if saved is None else float(saved.record["clock"]) - clock.now(),
                 cleanup=unfinished.pop_all(),
             )
 
-    def _launcher(self) -> Launcher:
-        return ProcessLauncher()
+    def _place(self, cleanup: contextlib.ExitStack) -> tuple[Launcher, Literal["ipc", "tcp"], str]:
+        """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
+        config = self.config
+        if config.hosts != "ray":
+            graph_hosts = min(config.servers, config.num_hosts or config.servers)
+            return ProcessLauncher(max(1, cores() // graph_hosts)), "ipc", ""
+        ray = cleanup.enter_context(connected(config.ray))
+        workers = config.tensor.workers or 1
+        of_workers = workers * config.ray.worker_cpus if config.tensor.backend == "ray" else 0.0
+        return RayLauncher(ray, config.ray, of_workers), "tcp", ray.util.get_node_ip_address()
 
     def _shards(self, cleanup: contextlib.ExitStack) -> ShardedData:
         """Those that are there, or such as are written into a folder for this run alone."""

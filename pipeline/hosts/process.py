@@ -43,12 +43,13 @@ def main() -> None:
     os._exit(0)
 
 
-def live(content: bytes, ready: Callable[[str], None]) -> None:
+def live(content: bytes, ready: Callable[[str], None], *, host: str | None = None) -> None:
     """The life of a host, wherever it is.
 
     Args:
         content: what `HostSpec.to_bytes` gave.
         ready: told of its endpoint when it listens.
+        host: of tcp: the address to listen on, where that is another one than the driver's.
     """
     # Late: these take a second to import, and the end of the driver must be seen meanwhile.
     from dorylax.clock import RealClock
@@ -61,7 +62,9 @@ def live(content: bytes, ready: Callable[[str], None]) -> None:
 
         async def life() -> None:
             run = spec.run
-            transport = ZeroMqTransport(run.keys, run.transport, host=run.host, codec=run.codec(), spawn=clock.spawn)
+            transport = ZeroMqTransport(
+                run.keys, run.transport, host=host or run.host, codec=run.codec(), spawn=clock.spawn
+            )
             with contextlib.ExitStack() as cleanup:
                 cleanup.callback(transport.close)
                 members: list[Member] = []

@@ -14,9 +14,10 @@ import numpy as np
 from dorylax.clock import Clock
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.evaluation import Evaluated
+from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.launcher import Launched, Launcher
 from dorylax.pipeline.hosts.members import host_address
-from dorylax.pipeline.hosts.messages import Beginning, Evaluate, Report, Weights
+from dorylax.pipeline.hosts.messages import Beginning, Evaluate, Report, Weights, Worked
 from dorylax.pipeline.hosts.news import LEDGER
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec, spread
 from dorylax.pipeline.recorder import Trace
@@ -28,6 +29,7 @@ from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.program.model.base import Tree
 from dorylax.runs.checkpoint_places import trial_name
 from dorylax.runs.parts import Part
+from dorylax.runs.servers import ServerMetrics, from_dict
 from dorylax.settings.errors import ConfigError
 from dorylax.storage.choose import open_storage
 from dorylax.storage.errors import StorageError
@@ -35,6 +37,7 @@ from dorylax.storage.errors import StorageError
 T = TypeVar("T")
 
 _DRIVER = Address("driver", 0)
+_CLOCK_READINGS = 8  # of each host, at the start
 
 
 @final
@@ -64,7 +67,7 @@ class HostsRun(PipelineRun):
         cleanup: contextlib.ExitStack,
         **others: Any,
     ) -> None:
-        super().__init__(clock=clock, **others)
+        super().__init__(clock=clock, begun=0.0, seconds_before=0.0, **others)  # as `_start` finds them
         self._trace, self._cleanup = trace, cleanup
         self._barriers: list[int] = []
         config = spec.config
@@ -76,6 +79,7 @@ class HostsRun(PipelineRun):
         ]
         self._hosts = [*self._graph, *self._parameters]
         self._evaluations, self._saves = itertools.count(), itertools.count(1)
+        self._clocks = {address: RemoteClock() for address in self._hosts}
         self._before = Counters()
         if start.saved is not None:
             self._before.restore(start.saved.record["counters"])
@@ -105,36 +109,46 @@ class HostsRun(PipelineRun):
         self._transport.connect(peers)
         book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
         await self._during(self._ask_all(self._hosts, "join", book))
+        await self._during(self._read_clocks())
         await self._during(self._ask_all(self._hosts, "build"))
+        self._seconds_before = -self._clock.now()  # as in one process: what is compiled is not on the bill
         constants = (await self._during(self._ask_all(self._graph, "prepare")))[0]
         saved = start.saved
         arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
         parts = {} if saved is None else saved.parts
         assert isinstance(parts, Mapping)
-        for address in self._parameters:
+        if record is not None:
+            self._seconds_before = float(record["clock"]) - self._clock.now()
+        counts = {} if record is None else record.get("servers", {})
+        for server, address in enumerate(self._parameters):
             mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
-            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, None, record)
+            counted = counts["parameter"][server] if counts else {}
+            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, None, record, counted)
             await self._during(self._ask(address, "begin", beginning))
         for server, address in enumerate(self._graph):
             mine = {name: array for name, array in arrays.items() if name.startswith(f"server {server}/")}
             part = parts.get(part_name(server))
             controller = None if record is None else record["controllers"][server]
-            beginning = Beginning(constants, None, None, None, mine, part, controller)
+            counted = counts["graph"][server] if counts else {}
+            beginning = Beginning(constants, None, None, None, mine, part, controller, counted)
             await self._during(self._ask(address, "begin", beginning))
 
     def barrier(self, epoch: int) -> None:
         """See `PipelineRun`. Hosts are told when the next epoch is run."""
         self._barriers.append(epoch)
 
-    def _finish(self, epoch: int) -> tuple[float, Weights]:
+    def _finish(self, epoch: int) -> tuple[float, Weights, list[ServerMetrics]]:
         barriers, self._barriers = self._barriers, []
         weights = self._run(self._ask(LEDGER, "run", (epoch, barriers)))
         assert isinstance(weights, Weights)
-        if self._trace is not None:
-            for spans in self._run(self._ask_all(self._hosts, "spans")):
-                for span in spans:
-                    self._trace(span)
-        return weights.loss, weights
+        servers = []
+        for address, worked in zip(self._hosts, self._run(self._all_worked(epoch)), strict=True):
+            servers.append(from_dict(worked.metrics))
+            if self._trace is not None:
+                later = self._clocks[address].offset + self._seconds_before
+                for span in worked.spans:
+                    self._trace(span.later(later))
+        return weights.loss, weights, servers
 
     def drain(self) -> int:
         """See `PipelineRun`."""
@@ -153,17 +167,18 @@ class HostsRun(PipelineRun):
         if not all(settled for settled, _ in rest) or len({version for _, version in rest}) > 1:
             return None
         number = next(self._saves)
-        controllers = self._run(self._ask_all(self._graph, "controller"))
-        known = self._run(self._ask_all(self._parameters, "save", number))[0]
+        saved = self._run(self._ask_all(self._graph, "save", standing))
+        known = self._run(self._ask_all(self._parameters, "save", (number, standing)))
         record = self._record(
             self._counted(),
             version=rest[0][1],
             synchronous=switched and not self._config.synchronous,
-            controllers=controllers,
+            controllers=[controller for controller, _ in saved],
+            servers={"graph": [counts for _, counts in saved], "parameter": [counts for _, counts in known]},
         )
         if synchronous:
             return Saved({}, record)
-        return Saved(known, record, _Parts(lambda place: self._write_parts(number, place)))
+        return Saved(known[0][0], record, _Parts(lambda place: self._write_parts(number, place)))
 
     def check_checkpoints(self, place: str) -> None:
         """See `PipelineRun`."""
@@ -201,7 +216,6 @@ class HostsRun(PipelineRun):
             found = Counters()
             found.restore(report.counters)
             found.relaunches += report.relaunched
-            found.pulls_held += report.pulls_held
             total.add(found)
         return total
 
@@ -242,6 +256,24 @@ class HostsRun(PipelineRun):
             return task.result()
         finally:
             task.cancel()
+
+    async def _read_clocks(self) -> None:
+        """Compares each host's clock with the driver's while it has nothing else to do."""
+        for address in self._hosts:
+            for _ in range(_CLOCK_READINGS):
+                asked = self._clock.now()
+                there = await self._ask(address, "clock")
+                self._clocks[address].heard(asked, there, self._clock.now())
+
+    async def _all_worked(self, epoch: int) -> list[Worked]:
+        return list(await asyncio.gather(*(self._worked(address, epoch) for address in self._hosts)))
+
+    async def _worked(self, address: Address, epoch: int) -> Worked:
+        asked = self._clock.now()
+        worked = await self._ask(address, "worked", epoch)
+        assert isinstance(worked, Worked)
+        self._clocks[address].heard(asked, worked.seconds, self._clock.now())
+        return worked
 
     async def _ask_all(self, addresses: Sequence[Address], kind: str, payload: Any = None) -> list[Any]:
         return list(await asyncio.gather(*(self._ask(address, kind, payload) for address in addresses)))

@@ -14,7 +14,7 @@ import optax
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import Evaluated, RowSums
-from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights
+from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights, Worked
 from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
 from dorylax.pipeline.parameters.messages import Arrived, Complete, Pulled, Push, Update
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
@@ -30,7 +30,7 @@ from dorylax.serverless.data.keys import RunKeys
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
     *(Pulled, Push, Complete, Arrived, Update),
-    *(News, Told, Allowance, Weights, Beginning, Report, Span, Evaluate, Evaluated, Part),
+    *(News, Told, Allowance, Weights, Beginning, Report, Worked, Span, Evaluate, Evaluated, Part),
 )
 
 
@@ -99,16 +99,16 @@ class MemberSpec(NamedTuple):
 
     Attributes:
         role: what kind.
-        index: which of that kind.
+        number: which of that kind.
     """
 
     role: Literal["graph", "parameter"]
-    index: int
+    number: int
 
     @property
     def name(self) -> str:
         """What it is called in messages."""
-        return f"{self.role} server {self.index}"
+        return f"{self.role} server {self.number}"
 
 
 @final

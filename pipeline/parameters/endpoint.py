@@ -15,6 +15,7 @@ from dorylax.pipeline.parameters.prediction import Prediction
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.parameters.update import OptimizerStep
+from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 
@@ -32,7 +33,7 @@ class Compute(Protocol):
     """Where parameter servers compute: in place, on threads, or for as long as a model of their cost says."""
 
     async def __call__(
-        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...]
+        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...], *, epoch: int
     ) -> T:
         """Does some work of a parameter server.
 
@@ -43,6 +44,7 @@ class Compute(Protocol):
             num_bytes: of the parameters.
             order: unlike that of any other work of the server: `(epoch, FINISH, interval)`, `(version, APPLY)`,
                 `(version, PREDICT, ahead)`.
+            epoch: for which it is done.
 
         Returns:
             What `work` returns.
@@ -50,7 +52,15 @@ class Compute(Protocol):
         ...
 
 
-async def in_place(server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...]) -> T:  # noqa: ARG001
+async def in_place(
+    server: int,  # noqa: ARG001
+    kind: str,  # noqa: ARG001
+    work: Callable[[], T],
+    num_bytes: int,  # noqa: ARG001
+    order: tuple[int, ...],  # noqa: ARG001
+    *,
+    epoch: int,  # noqa: ARG001
+) -> T:
     """Computes at once, on the event loop."""
     return work()
 
@@ -74,12 +84,12 @@ class ParameterEndpoint:
         compute: where to compute.
         spawn: makes tasks.
         on_applied: told of applied gradients, on server 0.
+        recorder: told of what is done.
 
     Attributes:
         address: where it is reached.
         server: its state.
         sequencer: likewise.
-        pulls_held: how many pulls have waited for newer weights because of `watch`.
     """
 
     def __init__(
@@ -97,6 +107,7 @@ class ParameterEndpoint:
         compute: Compute,
         spawn: Spawn,
         on_applied: Callable[[Applied], None],
+        recorder: Recorder,
     ) -> None:
         self.server, self.sequencer = server, sequencer
         self._index, self.address = index, Address("parameter", index)
@@ -104,11 +115,12 @@ class ParameterEndpoint:
         self._step, self._finish_with, self._transport = step, finish, transport
         self._prediction = prediction
         self._watch = watch
-        self.pulls_held = 0
         self._predicting = asyncio.Lock()
         self._predicted: dict[tuple[int, int], Tree] = {}  # (version, ahead) -> parameters, of one version
         self._compute, self._spawn, self._on_applied = compute, spawn, on_applied
         self._num_bytes = payload_bytes(server.state.params)
+        self._recorder = recorder
+        self._pulled_bytes = self._num_bytes + payload_bytes(server.state.state)
         self._turn = asyncio.Condition()
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
@@ -121,6 +133,7 @@ class ParameterEndpoint:
             case "pull":
                 return await self._pull(*payload)
             case "push":
+                self._recorder.push(self._index, payload.epoch, sum(int(one.nbytes) for one in payload.sums.values()))
                 whole = self.server.push(payload)
                 if whole is not None:
                     self._spawn(self._finish(whole))
@@ -134,24 +147,34 @@ class ParameterEndpoint:
         return None
 
     async def _pull(self, interval: int, epoch: int) -> Pulled:
+        held = False
         if not self.server.may_pull(interval, epoch):
-            self.pulls_held += not self.server.state.may_be_ahead
+            held = not self.server.state.may_be_ahead
             async with self._turn:
                 await self._turn.wait_for(lambda: self.server.may_pull(interval, epoch))
         newest, ahead = self.server.state, self.server.ahead(epoch)
-        if self._prediction is None or newest.remembered is None or not ahead:
-            return self.server.pull(interval, epoch)
-        params = await self._predict(self._prediction, newest, ahead)
-        return self.server.pull(interval, epoch, Pulled(newest.version, params, newest.state, ahead))
+        offered: Pulled | None = None
+        if self._prediction is not None and newest.remembered is not None and ahead:
+            params = await self._predict(self._prediction, newest, ahead, epoch)
+            offered = Pulled(newest.version, params, newest.state, ahead)
+        pulled = self.server.pull(interval, epoch, offered)
+        stashes = self.server.live_stashes
+        self._recorder.pull(self._index, epoch, held=held, num_bytes=self._pulled_bytes, stashes=stashes)
+        return pulled
 
-    async def _predict(self, prediction: Prediction, newest: ServerState, ahead: int) -> Tree:
+    async def _predict(self, prediction: Prediction, newest: ServerState, ahead: int, epoch: int) -> Tree:
         """Computes what several intervals will ask for once."""
         key = (newest.version, ahead)
         async with self._predicting:
             if key not in self._predicted:
                 order = (newest.version, PREDICT, ahead)
                 params = await self._compute(
-                    self._index, "predict", lambda: prediction.predict(newest, ahead), self._num_bytes, order
+                    self._index,
+                    "predict",
+                    lambda: prediction.predict(newest, ahead),
+                    self._num_bytes,
+                    order,
+                    epoch=epoch,
                 )
                 same = {(v, n): tree for (v, n), tree in self._predicted.items() if v == newest.version}
                 self._predicted = same | {key: params}
@@ -159,8 +182,9 @@ class ParameterEndpoint:
 
     async def _finish(self, whole: Whole) -> None:
         interval, epoch = whole.pair
+        order = (epoch, FINISH, interval)
         complete = await self._compute(
-            self._index, "finish", lambda: whole.finish(self._finish_with), self._num_bytes, (epoch, FINISH, interval)
+            self._index, "finish", lambda: whole.finish(self._finish_with), self._num_bytes, order, epoch=epoch
         )
         arrived = Arrived(interval, epoch, complete)
         if self.sequencer is not None:
@@ -168,6 +192,7 @@ class ParameterEndpoint:
         else:
             first, size = Address("parameter", 0), payload_bytes(complete)
             order = (epoch, ARRIVED, interval)
+            self._recorder.passed_on(self._index, epoch, size)
             await deliver(self._transport, self.address, first, "arrived", arrived, num_bytes=size, order=order)
 
     def _arrived(self, arrived: Arrived) -> None:
@@ -191,6 +216,7 @@ class ParameterEndpoint:
     async def _forward(self, peer: Address, updates: tuple[Update, ...]) -> None:
         size = payload_bytes([(update.gradients, update.statistics) for update in updates])
         order = (updates[-1].number, UPDATES)
+        self._recorder.passed_on(self._index, updates[-1].epoch, size)
         await deliver(self._transport, self.address, peer, "updates", updates, num_bytes=size, order=order)
 
     async def _reach(self, version: int) -> None:
@@ -216,4 +242,4 @@ class ParameterEndpoint:
             return new
 
         order = (update.number, APPLY)
-        return await self._compute(self._index, "update", work, self._num_bytes, order)
+        return await self._compute(self._index, "update", work, self._num_bytes, order, epoch=update.epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -18,7 +19,9 @@ from dorylax.pipeline.parameters.prediction import choose
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.update import OptimizerStep
+from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Transport
+from dorylax.runs.servers import ParameterServerMetrics
 
 
 @final
@@ -59,6 +62,7 @@ class ParameterServers:
         version: how many updates parameters and state have seen.
         first_epoch: the first epoch.
         here: which of the servers these are; None: all. The others are in other processes, made of the same.
+        recorder: told of what they do.
 
     Raises:
         ValueError: a number too small, an unknown `update`, or an optimizer that cannot be served (see `OptimizerStep`).
@@ -93,6 +97,7 @@ class ParameterServers:
         version: int = 0,
         first_epoch: int = 0,
         here: Sequence[int] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         if num_servers < 1:
             raise ValueError(f"num_servers must be ≥ 1, got {num_servers}")
@@ -119,6 +124,8 @@ class ParameterServers:
             known = watch.start(params) if steadiness is None else Steadiness(*steadiness)
             start = start._replace(steadiness=known)
         self._sequencer = sequencer
+        self._recorder = Recorder({}, None) if recorder is None else recorder
+        self._here = range(num_servers) if here is None else here
         self._endpoints = [
             ParameterEndpoint(
                 index,
@@ -135,8 +142,9 @@ class ParameterServers:
                 compute=compute,
                 spawn=spawn,
                 on_applied=on_applied,
+                recorder=self._recorder,
             )
-            for index in (range(num_servers) if here is None else here)
+            for index in self._here
         ]
         for endpoint in self._endpoints:
             transport.register(endpoint.address, endpoint)
@@ -151,16 +159,19 @@ class ParameterServers:
         return sum(endpoint.server.live_stashes for endpoint in self._endpoints)
 
     @property
-    def pulls_held(self) -> int:
-        """How many pulls have waited for newer weights since gradients oscillated, or were too few to tell."""
-        return sum(endpoint.pulls_held for endpoint in self._endpoints)
-
-    @property
     def settled(self) -> bool:
         """Whether nothing is on its way: no stash, no gradient or update in part, all servers at one version."""
         servers = [endpoint.server for endpoint in self._endpoints]
         at_rest = not self.live_stashes and not self._sequencer.pending and not any(s.pending for s in servers)
         return at_rest and len({server.state.version for server in servers}) == 1
+
+    def metrics(self, epoch: int) -> list[ParameterServerMetrics]:
+        """What each did in an epoch that all have finished; to be asked of each epoch once, in order."""
+        return [self._recorder.parameters[index].take(epoch).metrics(epoch, index) for index in self._here]
+
+    def save_counts(self, epoch: int) -> list[dict[str, Any]]:
+        """What has been counted of an epoch that no interval has started: `EpochCounts.restore` takes each."""
+        return [dataclasses.asdict(self._recorder.parameters[index].of(epoch)) for index in self._here]
 
     def state(self) -> ServerState:
         """What a checkpoint needs: given to the constructor, the servers go on as if they had not stopped.

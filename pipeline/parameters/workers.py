@@ -28,17 +28,16 @@ class ParameterWorkers:
         self._times, self._recorder = times, recorder
 
     async def __call__(
-        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...]
+        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...], *, epoch: int
     ) -> T:
         """See `endpoint.Compute`."""
         seconds = 0.0 if self._times is None else self._times.update((server, *order), bytes=num_bytes)
         timed = await self._workers[server].run(work, seconds=seconds, order=order)
         times = (timed.start, timed.end)
         if kind == "update":
-            self._recorder.update(server, order[0], times)
+            self._recorder.update(server, epoch, order[0], times)
         elif kind == "predict":
-            self._recorder.predict(server, order[0], times)
+            self._recorder.predict(server, epoch, order[0], times)
         else:
-            epoch, _, interval = order
-            self._recorder.finish(server, interval, epoch, times)
+            self._recorder.finish(server, order[-1], epoch, times)
         return timed.value

@@ -90,4 +90,4 @@ async def operate(
         jobs.append(server.compute(job, guarded(place, work_on(step, reading.operands, reading.rows, piece, results))))
     await all_of(jobs)
     for one in found:
-        server.recorder.counters.read(visit.epoch, one)
+        server.recorder.read(server.shard.server, visit, one)

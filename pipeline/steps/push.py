@@ -60,7 +60,7 @@ async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
     entries = int(rows.offsets[-1] - rows.offsets[0])
     width = int(np.prod(result.shape[1:], dtype=int))
     job = Job(step, visit, _READ, entries * width, entries * (width * result.itemsize + 4), step.label)
-    server.recorder.counters.read(visit.epoch, (await server.compute(job, work)).value)
+    server.recorder.read(server.shard.server, visit, (await server.compute(job, work)).value)
     fill_padding([result], step, last - first)
     visit.values[step.writes[0]] = result
 

@@ -23,7 +23,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     if len(server.peers):
         await _send(server, step, visit)
     await server.wait_for(parts.stamps, visit, lambda: parts.blocks_read(visit.number, server.intervals))
-    server.recorder.counters.read(visit.epoch, parts.reads(visit.number))
+    server.recorder.read(server.shard.server, visit, parts.reads(visit.number))
     totals = {equation.outvars[0]: total for equation, total in zip(step.equations, parts.totals(), strict=True)}
     visit.values.update((var, totals[var]) for var in step.writes)
 

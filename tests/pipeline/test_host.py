@@ -13,6 +13,7 @@ from dorylax.clock import VirtualClock
 from dorylax.pipeline import host as module
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.parameters.messages import Pulled
+from dorylax.pipeline.server_counts import EpochCounts, GraphCounts
 from dorylax.program.rows.types import Free, Rows
 
 FEATURES, HIDDEN, KEY = "features", "hidden", "key"
@@ -42,6 +43,7 @@ class Server:
         )
         self.context = SimpleNamespace(plan=plan, clock=clock)
         self.gate = self.parameters = self
+        self.counts = EpochCounts(GraphCounts)
 
     async def enter(self, interval: int, epoch: int) -> None:
         self.log.append(("enter", interval, epoch))

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dorylax.runs import checkpoint, orbax_arrays
+from dorylax.runs import checkpoint, checkpoint_places, orbax_arrays
 from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, Checkpoints, CheckpointWarning
 from dorylax.runs.digest import DIGEST, sealed
 
@@ -204,11 +204,11 @@ def test_any_flipped_bit_of_a_manifest_leads_to_the_one_before_or_changes_nothin
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
         try:
-            checkpoint._verify(store.path(2))
+            checkpoint._verify(store.path(2), store.path(2), parts=True)
         except checkpoint._DamagedError:  # and no mismatch, which would refuse the run
             damaged_ones += 1
     assert damaged_ones > 0.9 * len(bits)
-    path.write_bytes(content.replace(b'"schema": 2', b'"schema": 3'))
+    path.write_bytes(content.replace(b'"schema": 2', b'"schema": 4'))
     with pytest.warns(CheckpointWarning, match="does not have the digest that was written with it"):
         assert Checkpoints(tmp_path).restore().record == {"which": 1}
 
@@ -263,8 +263,8 @@ def test_another_version_s_is_no_damage(tmp_path):
     store = Checkpoints(tmp_path)
     manifest = store.save(1, ARRAYS, {}) / "manifest.json"
     assert json.loads(manifest.read_text())["schema"] == 2
-    change(manifest, schema=3, files=None)
-    with pytest.raises(CheckpointMismatchError, match="has schema 3, this version of dorylax reads 1 to 2") as caught:
+    change(manifest, schema=4, files=None)
+    with pytest.raises(CheckpointMismatchError, match="has schema 4, this version of dorylax reads 1 to 3") as caught:
         store.restore()
     assert caught.value.user_error
 
@@ -343,8 +343,8 @@ def test_unfinished_saves_are_cleared_without_a_save(tmp_path):
 
 def test_the_folder_is_on_disk_before_a_checkpoint_is_acknowledged(tmp_path, monkeypatch):
     made = []
-    make_folder = checkpoint.make_folder
-    monkeypatch.setattr(checkpoint, "make_folder", lambda path: (made.append(path), make_folder(path)))
+    make_folder = checkpoint_places.make_folder
+    monkeypatch.setattr(checkpoint_places, "make_folder", lambda path: (made.append(path), make_folder(path)))
     Checkpoints(tmp_path / "run" / "checkpoints").save(1, ARRAYS, {})
     assert made == [tmp_path / "run" / "checkpoints"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from dorylax.errors import DorylaxError
 from dorylax.experiments.folder import read_study
-from dorylax.runs import metrics, trace
+from dorylax.runs import metrics, servers, trace
 from dorylax.runs.checkpoint import CheckpointError, Checkpoints, CheckpointWarning
 from dorylax.runs.directory import RunDirectory
 
@@ -20,6 +20,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "summary.json": lambda folder: RunDirectory(folder).summary,
     "metrics.jsonl": lambda folder: metrics.read(folder / "metrics.jsonl"),
     "trace.json": lambda folder: list(trace.read(folder / "trace.json")),
+    "servers.jsonl": lambda folder: servers.read(folder / "servers.jsonl"),
     "sweep.json": read_study,
 }
 ENDLESS = "[" * 100_000 + "\n"

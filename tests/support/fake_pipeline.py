@@ -34,6 +34,7 @@ class FakeEpoch(NamedTuple):
     params: Any
     opt_state: Any
     state: Any
+    servers: tuple[Any, ...] = ()
 
 
 @functools.cache

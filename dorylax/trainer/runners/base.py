@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dorylax.program.model.base import Tree
+from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
 from dorylax.trainer.step.arrays import TrainingArrays
 
@@ -65,6 +66,11 @@ class EpochRunner(ABC):
     @abstractmethod
     def run(self, loop: LoopState) -> RanEpoch:
         """Trains the next epoch, and leaves in the state what there is after it: params, opt_state, state."""
+
+    @property
+    @abstractmethod
+    def servers(self) -> Sequence[ServerMetrics]:
+        """What each server did in the epoch that was run last; nothing where there are none."""
 
     @abstractmethod
     def drain(self, epochs: int) -> int:

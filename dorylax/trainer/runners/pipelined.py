@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+import jax
 import numpy as np
 import optax
 
@@ -17,6 +19,7 @@ from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import EpochRecord
+from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import TrainingArrays
@@ -69,6 +72,7 @@ class PipelineRunner(EpochRunner):
         self._run: PipelineRun | None = None
         self._trace: TraceWriter | None = None
         self._switched = False
+        self._servers: Sequence[ServerMetrics] = ()
 
     @property
     def passes(self) -> tuple[str, ...] | None:
@@ -118,11 +122,36 @@ class PipelineRunner(EpochRunner):
         run = self._started()
         self._switch_after(run, loop.history[-1:])
         epoch = run.run_epoch()
+        self._servers = epoch.servers
         loop.params, loop.opt_state, loop.state = epoch.params, epoch.opt_state, epoch.state
         if self._trace is not None:
             self._trace.flush(epoch.epoch + 1)
         bill = run.bill()
         return RanEpoch(float(epoch.loss), float(epoch.seconds), None if bill is None else bill.total)
+
+    def outputs(self, params: Tree, state: Tree) -> Any:
+        """The model's outputs of a version, by hosts that are started for it and ended: as `Trainer.predict` gives them.
+
+        Args:
+            params: parameters.
+            state: the model's other state.
+        """
+        from dorylax.pipeline.hosts.pipeline import HostsPipeline  # late, as the engine
+
+        pipeline = self._pipeline
+        assert isinstance(pipeline, HostsPipeline)
+        assert pipeline.evaluation is not None
+        version = to_host(params), to_host(state)
+        with contextlib.closing(pipeline.start(version[0], None, version[1])) as run:
+            leaves = run.outputs(*version)
+        floats = (np.issubdtype(leaf.dtype, np.floating) for leaf in leaves)
+        shown = [leaf.astype(np.float32) if real else leaf for leaf, real in zip(leaves, floats, strict=True)]
+        return jax.tree.unflatten(pipeline.evaluation.plan.program.traced.trees["output"], shown)
+
+    @property
+    def servers(self) -> Sequence[ServerMetrics]:
+        """See `EpochRunner`."""
+        return self._servers
 
     def drain(self, epochs: int) -> int:
         """Closes the gate: intervals that are ahead are waited for."""

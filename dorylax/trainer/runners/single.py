@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.program.model.base import Tree
+from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
 from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
@@ -76,6 +77,11 @@ class SingleRunner(EpochRunner):
         loop.params, loop.opt_state, loop.state = carry
         loss = float(device_loss)  # waits for the whole step
         return RanEpoch(loss, time.perf_counter() - begin)
+
+    @property
+    def servers(self) -> tuple[ServerMetrics, ...]:
+        """Nothing."""
+        return ()
 
     def drain(self, epochs: int) -> int:
         """Between two epochs everything can be saved."""

@@ -24,6 +24,8 @@ from support.pipelines import (
     train_single,
 )
 
+from dorylax.cli import main
+from dorylax.config import RunConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.run import HostsRun
@@ -31,7 +33,9 @@ from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.runs.parts import PartsWriter, read_part
+from dorylax.runs.servers import GraphServerMetrics, read
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer import Trainer
 from dorylax.trainer.step.objective import CLASSES
 
@@ -189,5 +193,73 @@ def test_a_trainer_trains_by_hosts(tmp_path: Path) -> None:
         trained(name, 2, hosts[0])
         results.append(trained(name, 4, hosts[1]))
         assert {path.name for path in (tmp_path / name).iterdir()} >= {"summary.json", "trace.json", "metrics.jsonl"}
+        metrics = read(tmp_path / name / "servers.jsonl")
+        assert [(line.epoch, line.server) for line in metrics] == [
+            (epoch, server) for epoch in range(4) for server in (0, 1, 0)
+        ]
+        for line in metrics:
+            if isinstance(line, GraphServerMetrics):
+                assert line.graph_tasks == metrics[line.server].graph_tasks  # type: ignore[union-attr]
+                assert line.calls == {"answered": line.tensor_tasks}
+                assert line.rows_by_lag.keys() == (set() if line.epoch == 0 else {"0"})
+                assert line.messages == metrics[line.server].messages > 0  # type: ignore[union-attr]
+            else:
+                assert (line.pulls, line.updates, line.stashes_max) == (4, 1, 4)
+                assert line.bytes_received == metrics[2].bytes_received > 0  # type: ignore[union-attr]
     one, other = results
     assert [record.loss for record in one.history] == pytest.approx([record.loss for record in other.history], rel=1e-5)
+
+
+def test_spans_of_all_hosts_have_the_clock_of_the_run() -> None:
+    """Each epoch lies between when it was asked for and when it was finished; nothing comes before its cause."""
+    spans: list[Span] = []
+    asked: list[tuple[float, float]] = []
+    with running("gcn", DATA, config(mode="no-pipe", servers=3, parameter_servers=2), trace=spans.append) as run:
+        assert isinstance(run, HostsRun)
+        run.barrier(3)
+        for _ in range(3):
+            begin = run.seconds
+            run.run_epoch()
+            asked.append((begin, run.seconds))
+        saved = run.save()
+        error = 2 * max(clock.error(run._clock.now()) for clock in run._clocks.values())
+    assert error < 1
+    assert min(span.start for span in spans) > -error  # what is compiled first is on no clock
+    steps = {span.version: span for span in spans if span.name == "WU" and span.server == 0}
+    for epoch, (begin, end) in enumerate(asked):
+        mine = [span for span in spans if span.epoch == epoch]
+        assert {(span.resource, span.server) for span in mine} >= {("graph", server) for server in range(3)}
+        assert all(begin - error <= span.start <= span.end <= end + error for span in mine)
+        finished = [span for span in mine if span.name == "finish"]
+        assert len(finished) == 6
+        assert max(span.end for span in finished) <= steps[epoch + 1].start + error
+        later = [span.start for span in spans if span.epoch == epoch + 1]
+        assert all(steps[epoch + 1].end - error <= start for start in later)
+    assert saved is not None
+    spans.clear()
+    with running("gcn", DATA, config(mode="no-pipe", servers=3), epoch=3, saved=saved, trace=spans.append) as run:
+        run.run_epoch()
+    assert {span.epoch for span in spans} == {3, -1}  # an optimizer step, but nothing that is computed once
+    assert {span.name for span in spans if span.epoch < 0} == {"WU"}
+    assert min(span.start for span in spans) >= saved.record["clock"] - error
+
+
+def test_where_hosts_have_shards_the_driver_loads_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"data.name": "communities", "data.size": "tiny", "model.name": "gcn", "train.epochs": 2}
+    values |= {"pipeline.servers": 2, "pipeline.intervals": 2, "pipeline.partition": str(tmp_path / "part")}
+    arguments = ["--data", "communities", "--set", "data.size=tiny", "--servers", "2", "--intervals", "2"]
+    assert main(["partition", *arguments, "--out", str(tmp_path / "part")]) == 0
+    here = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run")
+    result = here.fit()
+
+    monkeypatch.setattr("dorylax.trainer.from_config.prepare_data", None)
+    values |= {"pipeline.hosts": "processes", "pipeline.num_hosts": 1, "train.epochs": 3}
+    trainer = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run", resume=True)
+    np.testing.assert_allclose(trainer.predict("last"), here.predict("last"), rtol=1e-5, atol=1e-6)
+    found = trainer.fit()
+    assert found.first_epoch == 2
+    assert [record.val_accuracy for record in found.history[:2]] == [record.val_accuracy for record in result.history]
+    assert found.history[-1].test_accuracy is not None
+    for wrong, key in (({"pipeline.servers": 1}, "servers"), ({"data.split_seed": 1}, "partition")):
+        with pytest.raises(ConfigError, match=rf"^pipeline\.{key}"):
+            Trainer.from_config(RunConfig.resolve(values | wrong)).fit()

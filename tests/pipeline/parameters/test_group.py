@@ -148,7 +148,9 @@ class Run:
         self.clients = [ParameterClient(Address("graph", k % 3), servers, self.network) for k in range(intervals)]
         self.servers = [self.network.endpoints[Address("parameter", index)].server for index in range(servers)]  # type: ignore[attr-defined]
 
-    async def compute(self, server: int, kind: str, work: Any, num_bytes: int, order: tuple[int, ...]) -> Any:
+    async def compute(
+        self, server: int, kind: str, work: Any, num_bytes: int, order: tuple[int, ...], *, epoch: int
+    ) -> Any:
         assert num_bytes == 32
         result = work()
         await self.clock.sleep(self.random.random(), order)
@@ -360,7 +362,7 @@ def test_a_push_is_answered_before_anything_is_computed() -> None:
     run = Run(intervals=1, stages=1)
     computed = []
 
-    async def compute(server: int, kind: str, work: Any, num_bytes: int, order: tuple[int, ...]) -> Any:
+    async def compute(server: int, kind: str, work: Any, num_bytes: int, order: tuple[int, ...], *, epoch: int) -> Any:
         computed.append((server, kind, order))
         await run.clock.sleep(1000.0, order)
         return work()
