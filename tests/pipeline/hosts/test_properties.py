@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pipelines import compiled_once, make_pipeline, messy_data
+from support.pipelines import compiled_once, make_hosts_pipeline, messy_data
 from support.watching import told, watched_hosts
 from support.witness import Witness
 
@@ -53,7 +53,7 @@ def witnessed(
     config = PipelineConfig(hosts="processes", edge_chunk=40, **given | options)
     witness = Witness(config, EPOCHS, {barrier, EPOCHS})
     with watched_hosts(folder), compiled_once(40, 40):
-        pipeline, parts = make_pipeline(model, messy_data(32, 120), config)
+        pipeline, parts = make_hosts_pipeline(model, messy_data(32, 120), config)
         run = pipeline.start(parts.params, None, parts.state)
         try:
             for epoch in (barrier, EPOCHS):
