@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
-from support.pipelines import farthest, messy_data, running, train_pipeline, train_single
-from support.ray_cluster import CPUS, RayCluster
+from support.pipelines import farthest, messy_data, train_pipeline, train_single
+from support.ray_cluster import RayCluster
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.ray import Actors
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.ray_cluster.connection import connected
-from dorylax.serverless.config import TensorConfig
 
 pytestmark = pytest.mark.timeout(120)
 
