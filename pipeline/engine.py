@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -254,6 +255,7 @@ class Pipeline:
             jax=jax_settings(),
             keys=RunKeys.make(),
             transport="ipc",
+            log_level=logging.getLogger("dorylax").getEffectiveLevel(),
         )
         with contextlib.ExitStack() as unfinished:
             shards = write_shards(

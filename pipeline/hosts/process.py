@@ -1,21 +1,27 @@
 """A host's process: `python -m dorylax.pipeline.hosts.process`, started by `processes`.
 
 It reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends when the driver
-says so, with status 0. What goes wrong is another line. When its input ends, so does it: the driver is gone.
+says so, with status 0. What goes wrong is another line. When its input ends, so does it: the driver is gone. Its standard
+error is the driver's, who puts its name before each line.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, final
 
+from dorylax.errors import DorylaxError
 from dorylax.parent_death import end_with_parent
+from dorylax.pipeline.hosts.launcher import HostError
+from dorylax.pipeline.places import place_of
 
 LENGTH_BYTES = 8
 """Of the number that says how long the spec is."""
@@ -36,10 +42,47 @@ def main() -> None:
     try:
         live(content, lambda endpoint: say(endpoint=endpoint))
     except BaseException as error:
-        traceback.print_exc()
-        say(error=f"{type(error).__name__}: {error}")
+        say(error=dataclasses.asdict(Failure.of(error)))
         os._exit(1)  # without waiting for threads, which may compute
     os._exit(0)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """What a host says of the error that ends it.
+
+    Attributes:
+        place: where it happened (`note_place`); None where only the host is known.
+        text: what happened, in one line.
+        user_error: see `HostError`.
+        frames: the traceback.
+    """
+
+    place: str | None
+    text: str
+    user_error: bool
+    frames: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Of an exception that nobody has caught."""
+        ours = isinstance(error, DorylaxError)
+        text = " ".join(str(error).split())
+        return cls(
+            place_of(error),
+            text if ours else f"{type(error).__name__}: {text}",
+            bool(getattr(error, "user_error", ours and isinstance(error, ValueError))),
+            "".join(traceback.format_exception(error)),
+        )
+
+    def error(self, name: str) -> HostError:
+        """For the driver.
+
+        Args:
+            name: of the host.
+        """
+        return HostError(f"{self.place or name}: {self.text}", user_error=self.user_error, frames=self.frames)
 
 
 def live(content: bytes, ready: Callable[[str], None]) -> None:
@@ -56,6 +99,8 @@ def live(content: bytes, ready: Callable[[str], None]) -> None:
     from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 
     spec = HostSpec.from_bytes(content)
+    logging.basicConfig()
+    logging.getLogger("dorylax").setLevel(spec.run.log_level)
     with RealClock() as clock:
 
         async def life() -> None:

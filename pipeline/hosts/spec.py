@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import pickle
 import sys
 from pathlib import Path
@@ -52,6 +53,7 @@ class RunSpec:
         keys: of the run, the servers' secret among them.
         transport: how hosts talk.
         host: of tcp: the address of the interface to listen on.
+        log_level: of the logger `dorylax`, as in the driver.
     """
 
     parts: ModelParts
@@ -68,6 +70,7 @@ class RunSpec:
     keys: RunKeys
     transport: Literal["ipc", "tcp"]
     host: str = "127.0.0.1"
+    log_level: int = logging.WARNING
 
     def prepare(self) -> Prepared:
         """Traces, splits and plans the model, as every host does."""

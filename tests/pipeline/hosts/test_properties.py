@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.in_hosts import first_in_hosts
 from support.pipelines import compiled_once, make_pipeline, messy_data
-from support.watching import told, watched_hosts
+from support.watching import told, watch
 from support.witness import Witness
 
 from dorylax.pipeline.config import PipelineConfig
@@ -52,7 +53,7 @@ def witnessed(
     given = {"servers": 2, "intervals": 3, "mode": "async", "tensor": TensorConfig(slots=2), "graph_threads": 2}
     config = PipelineConfig(hosts="processes", edge_chunk=40, **given | options)
     witness = Witness(config, EPOCHS, {barrier, EPOCHS})
-    with watched_hosts(folder), compiled_once(40, 40):
+    with first_in_hosts(watch, folder), compiled_once(40, 40):
         pipeline, parts = make_pipeline(model, messy_data(32, 120), config)
         run = pipeline.start(parts.params, None, parts.state)
         try:
@@ -63,11 +64,11 @@ def witnessed(
                 if epoch == switch:
                     witness.synchronous_from = run.synchronise()
             saved = run.save()
-            assert saved is not None  # all servers have the same version, and nothing is on its way
         finally:
             run.close()
     for event, values, named in told(folder):
         getattr(witness, event)(*values, **named)
+    assert saved is not None  # all servers have the same version, and nothing is on its way
     witness.ends(saved.record["version"], settled=True)
     return witness
 
