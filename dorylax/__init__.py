@@ -24,6 +24,7 @@ _EXPORTS = {
     "Trainer": "dorylax.trainer",
     "RunConfig": "dorylax.config",
     "PipelineConfig": "dorylax.pipeline.config",
+    "RayConfig": "dorylax.ray_cluster.config",
     "TensorConfig": "dorylax.serverless.config",
 }
 _SUBPACKAGES = ("clock", "cost", "experiments", "graph", "layers", "ops", "pipeline", "program", "serverless")
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from dorylax.graph.datasets import load
     from dorylax.graph.graph import Graph
     from dorylax.pipeline.config import PipelineConfig
+    from dorylax.ray_cluster.config import RayConfig
     from dorylax.serverless.config import TensorConfig
     from dorylax.trainer import Trainer
     from dorylax.version import __version__
@@ -44,6 +46,7 @@ __all__ = [
     "DorylaxError",
     "Graph",
     "PipelineConfig",
+    "RayConfig",
     "RunConfig",
     "TensorConfig",
     "Trainer",

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dorylax.errors import DorylaxError
+
 _LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{8}")
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
@@ -127,6 +129,27 @@ def move_file(source: Path, path: Path) -> None:
         _sync(source)
         os.replace(source, path)
         _sync(path.parent)
+
+
+@contextlib.contextmanager
+def arriving(path: Path) -> Iterator[Path]:
+    """Gives a free name beside a path, for what writes files by name; what is there at the end comes to `path`, at once.
+
+    Args:
+        path: of the file, in place of one that may be there; its folder must be there.
+
+    Raises:
+        OSError: the file system refuses; it names `path`.
+        Exception: what is done meanwhile raises; then nothing is left.
+    """
+    temporary = _beside(path)
+    try:
+        yield temporary
+        move_file(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def sync_file(path: Path) -> None:
@@ -247,6 +270,8 @@ def named(path: Path, new: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if isinstance(error, DorylaxError):  # it says already what it is about
+            raise
         if error.errno is None:  # NumPy's, which are a text alone: "100 requested and 36 written"
             raise OSError(errno.EIO, str(error), str(path)) from error
         if new is not None and isinstance(error.filename, str):

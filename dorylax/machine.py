@@ -44,8 +44,15 @@ _OWNERS = {
 }
 
 
+CORES = "DORYLAX_CORES"
+"""The environment variable that says how many cores are this process's share of its machine."""
+
+
 def cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use: its share, where the environment says one, else those that it may run on."""
+    share = os.environ.get(CORES, "")
+    if share.isdecimal() and int(share):
+        return int(share)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

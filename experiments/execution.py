@@ -1,6 +1,6 @@
 """Carries out a sweep: runs what is not done, keeps its tables up to date, and hears Ctrl-C and SIGTERM.
 
-Each run is `runner`'s or, side by side, `jobs`'; what is shown meanwhile is the watcher's.
+Where runs run is the executor's; what is shown meanwhile is the watcher's.
 """
 
 from __future__ import annotations
@@ -12,18 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, final
 
-from dorylax.experiments.jobs import execute_side_by_side
+from dorylax.experiments.executors.base import Executor
 from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.runner import (
-    USUAL,
-    DataCache,
-    RunOptions,
-    clear_errors,
-    directory,
-    error_file,
-    execute,
-    inspect,
-)
+from dorylax.experiments.runner import USUAL, RunOptions, clear_errors, directory, error_file, inspect
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.table import write_tables
 from dorylax.experiments.watcher import Watcher
@@ -47,9 +38,8 @@ def carry_out(
     folder: Path | None,
     watcher: Watcher,
     *,
-    jobs: int = 1,
+    executor: Executor,
     options: RunOptions = USUAL,
-    cache: DataCache | None = None,
 ) -> tuple[dict[str, RunOutcome], Stopped | None]:
     """Runs what is not done.
 
@@ -57,9 +47,8 @@ def carry_out(
         known: as `known_outcomes` gives it.
         folder: of the sweep; None to leave nothing.
         watcher: told of what happens.
-        jobs: how many at a time; more than one are processes of their own.
+        executor: where runs run; other than in this process they need a folder.
         options: what holds for all runs.
-        cache: may hold data that are loaded already; for runs in this process.
 
     Returns:
         What has become of all runs, by key, and what has stopped them, if anything.
@@ -69,12 +58,7 @@ def carry_out(
     stopped: Stopped | None = None
     with _terminations():
         try:
-            ended = (
-                execute(todo, folder, watcher, options, cache)
-                if jobs == 1 or folder is None
-                else execute_side_by_side(todo, folder, jobs, watcher, options)
-            )
-            with contextlib.closing(ended):
+            with contextlib.closing(executor.execute(todo, folder, watcher, options)) as ended:
                 for outcome in ended:
                     outcomes[outcome.run.key] = outcome
                     watcher.ends(outcome)

@@ -95,6 +95,11 @@ class SweepProgress:
         self._progress.update(self._lines[run.key], completed=record.epoch + 1, state="  ".join(parts))
         self._refresh()
 
+    def again(self, run: Run, why: str) -> None:
+        """See `Watcher`."""
+        self._left[run.key] = 1.0
+        self._print(f"{self._name(run)}: {why}: it is run again")
+
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """The outcome says it."""
 
@@ -110,13 +115,19 @@ class SweepProgress:
         if outcome.status == "done":
             self._taken.append(seconds)
         what = describe_summary(outcome.summary) if outcome.status == "done" else f"failed: {outcome.error}"
-        line = f"[{self._places[run.key]}/{len(self._places)}] {run.label}: {what}"
+        if self._progress is not None:
+            self._progress.remove_task(self._lines.pop(run.key))
+        self._print(f"{self._name(run)}: {what}")
+        self._refresh()
+
+    def _name(self, run: Run) -> str:
+        return f"[{self._places[run.key]}/{len(self._places)}] {run.label}"
+
+    def _print(self, line: str) -> None:
         if self._progress is None:
             print(line, file=self._stream, flush=True)
-            return
-        self._progress.remove_task(self._lines.pop(run.key))
-        self._progress.console.print(line, markup=False, highlight=False)
-        self._refresh()
+        else:
+            self._progress.console.print(line, markup=False, highlight=False)
 
     def seconds_left(self) -> float | None:
         """An estimate; None where nothing is known yet."""

@@ -5,9 +5,11 @@ The command line of `sweep_file` (what to run), `execution` (running it) and `ta
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple, final
 
 if __name__ == "__main__" and not __package__:
     # As a script Python puts this folder first on the path, where `sweep` and `table` would be importable as top-level
@@ -20,6 +22,10 @@ import click
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.durations import known_seconds, typical_seconds
 from dorylax.experiments.execution import carry_out, known_outcomes
+from dorylax.experiments.executors.base import Executor
+from dorylax.experiments.executors.in_process import InProcess
+from dorylax.experiments.executors.processes import Processes
+from dorylax.experiments.executors.ray_tasks import ray_tasks
 from dorylax.experiments.folder import Study, check_folder, locked, write_sweep
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.runner import RunOptions, check_data, error_file
@@ -31,6 +37,7 @@ from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.progress import duration
 from dorylax.observers.tensorboard import load_library
+from dorylax.ray_cluster.config import RayConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.options import no_verify_option
@@ -61,7 +68,21 @@ _DEFAULT = "flagship"
     "--jobs",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Concurrent runs, each in its own process [default: one per core if all runs are in virtual time, else 1].",
+    help="Concurrent runs, each in its own process [default: one per core if all runs are in virtual time, else 1; with "
+    "--hosts ray as many as there is room for].",
+)
+@click.option(
+    "--hosts",
+    type=click.Choice(["processes", "ray"]),
+    default="processes",
+    help="Where runs run: in processes of this machine, or over the nodes of a Ray cluster [default: processes].",
+)
+@click.option("--address", metavar="HOST:PORT", help="The Ray cluster [default: as ray.address: null].")
+@click.option(
+    "--cpus-per-run",
+    metavar="C",
+    type=click.IntRange(min=1),
+    help="With --hosts ray, CPUs, and threads, of each run [default: this machine's cores].",
 )
 @click.option("--report/--no-report", "with_report", default=True, help="Write report.html at the end [default: yes].")
 @click.option("--tensorboard", is_flag=True, help="Also write DIR/runs/KEY/tensorboard, for TensorBoard.")
@@ -75,6 +96,9 @@ def command(
     out: Path | None,
     only: tuple[str, ...],
     jobs: int | None,
+    hosts: str,
+    address: str | None,
+    cpus_per_run: int | None,
     with_report: bool,
     tensorboard: bool,
     show_list: bool,
@@ -92,6 +116,9 @@ def command(
         return 0
     if name is None:
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
+    if hosts != "ray" and (address, cpus_per_run) != (None, None):
+        raise ConfigError(f"{'--address' if address else '--cpus-per-run'} needs --hosts ray")
+    place = _Place(jobs, RayConfig(address=address) if hosts == "ray" else None, cpus_per_run)
     whole = load(_find(name))
     folder = out or Path("runs") / whole.name
     if folder.exists() and not folder.is_dir():
@@ -104,13 +131,13 @@ def command(
     for line in confounders(sweep):
         click.echo(f"warning: {line}", err=True)
     if dry_run:
-        return _dry_run(sweep, folder, jobs)
+        return _dry_run(sweep, folder, place)
     if tensorboard:
         load_library()  # so that its absence is reported once, and not by every run
     check_data(sweep)
     with locked(folder):
         write_sweep(folder, sweep, conditions)
-        _run(sweep, folder, jobs, RunOptions(tensorboard=tensorboard), with_report=with_report)
+        _run(sweep, folder, place, RunOptions(tensorboard=tensorboard), with_report=with_report)
     return 0
 
 
@@ -142,13 +169,35 @@ def _list() -> None:
         click.echo(f"{name}: {len(sweep.runs)} runs. {sweep.description}")
 
 
-def _jobs(runs: Sequence[Run], jobs: int | None) -> int:
-    """How many at a time: runs on the real clock would disturb each other's times."""
-    usual = cores() if all(run.virtual for run in runs) else 1
-    return max(1, min(jobs or usual, len(runs)))
+@final
+class _Place(NamedTuple):
+    """Where runs run: with a section `ray` over a cluster, of `cpus` each; and how many at a time, None: as is usual."""
+
+    jobs: int | None
+    ray: RayConfig | None
+    cpus: int | None
+
+    def here(self, runs: Sequence[Run]) -> int:
+        """How many at a time on this machine: runs on the real clock would disturb each other's times."""
+        usual = cores() if all(run.virtual for run in runs) else 1
+        return max(1, min(self.jobs or usual, len(runs)))
+
+    @contextlib.contextmanager
+    def executor(self, runs: Sequence[Run]) -> Iterator[tuple[Executor, int]]:
+        """What runs them, and how many at a time it expects to."""
+        if not runs:
+            yield InProcess(), 1
+        elif self.ray is None:
+            at_a_time = self.here(runs)
+            for pipeline in {run.config.pipeline for run in runs if run.config.single.memory == "check"}:
+                check_process(pipeline, at_a_time=at_a_time)
+            yield (InProcess() if at_a_time == 1 else Processes(at_a_time)), at_a_time
+        else:
+            with ray_tasks(self.ray, runs, jobs=self.jobs, cpus=self.cpus) as tasks:
+                yield tasks, tasks.at_a_time
 
 
-def _dry_run(sweep: Sweep, folder: Path, jobs: int | None) -> int:
+def _dry_run(sweep: Sweep, folder: Path, place: _Place) -> int:
     check_data(sweep)
     outcomes = list(known_outcomes(sweep, folder).values())
     known = known_seconds(outcomes)
@@ -159,24 +208,24 @@ def _dry_run(sweep: Sweep, folder: Path, jobs: int | None) -> int:
     todo = [outcome.run for outcome in outcomes if outcome.status != "done"]
     line = f"{len(todo)} of {len(outcomes)} runs to do, in {folder}"
     estimates = [typical_seconds(run, known) for run in todo]
-    if todo and all(seconds is not None for seconds in estimates):
-        at_a_time = _jobs(todo, jobs)
+    if todo and place.ray is None and all(seconds is not None for seconds in estimates):
+        at_a_time = place.here(todo)
         work = sum(seconds or 0.0 for seconds in estimates)
         line += f"; about {duration(work / at_a_time)} with --jobs {at_a_time}, judging by finished runs"
     click.echo(line)
     return 0
 
 
-def _run(sweep: Sweep, folder: Path, jobs: int | None, options: RunOptions, *, with_report: bool) -> None:
+def _run(sweep: Sweep, folder: Path, place: _Place, options: RunOptions, *, with_report: bool) -> None:
     known = known_outcomes(sweep, folder)
     todo = [outcome.run for outcome in known.values() if outcome.status != "done"]
-    at_a_time = _jobs(todo, jobs)
-    for pipeline in {run.config.pipeline for run in todo if run.config.single.memory == "check"}:
-        check_process(pipeline, at_a_time=at_a_time)
     took = known_seconds(known.values())
     seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, took)) is not None}
-    with SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress:
-        found, stopped = carry_out(known, folder, progress, jobs=at_a_time, options=options)
+    with (
+        place.executor(todo) as (executor, at_a_time),
+        SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress,
+    ):
+        found, stopped = carry_out(known, folder, progress, executor=executor, options=options)
     outcomes = list(found.values())
     print_summary(sweep, outcomes, f"sweep {sweep.name}")
     click.echo(f"results: {folder / 'results.csv'}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import traceback
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -20,7 +20,6 @@ from dorylax.config.resolve import NO_IDENTITY
 from dorylax.durable import make_folder, write_file
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run, Sweep
-from dorylax.experiments.watcher import RunObserver, Watcher
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
 from dorylax.runs import metrics
@@ -30,6 +29,7 @@ from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
+    from dorylax.graph.sharded_data import ShardedData
     from dorylax.observers.base import Observer
 
 
@@ -112,38 +112,6 @@ def check_data(sweep: Sweep) -> None:
             raise ConfigError(f"unknown data.size {size!r} of {name}: {did_you_mean(size, sizes)}")
 
 
-def execute(
-    runs: Sequence[Run],
-    folder: Path | None,
-    watcher: Watcher,
-    options: RunOptions = USUAL,
-    cache: DataCache | None = None,
-) -> Generator[RunOutcome, None, None]:
-    """Runs one after the other, in this process.
-
-    Args:
-        runs: what is to be done.
-        folder: the sweep's; None to leave nothing.
-        watcher: told of what happens.
-        options: what holds for all runs.
-        cache: may hold data that are loaded already.
-
-    Yields:
-        An outcome after each run; "open" once a signal has stopped a run, and then no more.
-
-    Raises:
-        OSError: a run has failed, and the file system refuses to record why.
-    """
-    cache = DataCache() if cache is None else cache
-    for index, run in enumerate(runs):
-        watcher.begins(run)
-        outcome = run_one(run, folder, RunObserver(watcher, run), cache, options)
-        yield outcome
-        if outcome.status == "open":
-            return
-        cache.keep_only([later.config.data for later in runs[index + 1 :]])
-
-
 def run_one(
     run: Run, folder: Path | None, observer: Observer, cache: DataCache, options: RunOptions = USUAL
 ) -> RunOutcome:
@@ -209,16 +177,18 @@ class DataCache:
     def __init__(self, loaded: Mapping[DataConfig, Dataset] | None = None) -> None:
         self._loaded = dict(loaded or {})
 
-    def load(self, config: RunConfig) -> Dataset:
-        """The data set of a run, prepared as its configuration says.
+    def load(self, config: RunConfig) -> Dataset | ShardedData:
+        """The data set of a run, prepared as its configuration says; or where its shards are.
 
         Raises:
             MemoryLimitError: the run does not fit. (With data that are there already, `Trainer.fit` checks that.)
-            ValueError, OSError: as `prepare_data` does.
+            ValueError, OSError: as `shards_for` and `prepare_data` do.
         """
-        from dorylax.trainer import prepare_data
         from dorylax.trainer.footprint.of_config import check_config
+        from dorylax.trainer.from_config import prepare_data, shards_for
 
+        if (shards := shards_for(config)) is not None:
+            return shards
         if config.data not in self._loaded:
             check_config(config)
             self._loaded[config.data] = prepare_data(config.data)

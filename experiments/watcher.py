@@ -23,7 +23,10 @@ class Watcher(Protocol):
         """It begins to train."""
 
     def epoch(self, run: Run, record: EpochRecord) -> None:
-        """It has trained an epoch."""
+        """It has trained an epoch. Not every one is told of runs on other machines."""
+
+    def again(self, run: Run, why: str) -> None:
+        """What ran it was lost, and it is run again, from what was saved; `why` is half a sentence."""
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """It has trained to its end, or a signal has stopped it; `summary` is as in summary.json."""

@@ -9,6 +9,7 @@ from pydantic import Field, InstanceOf, model_validator
 from dorylax.cost import ClusterError, find_cluster
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
+from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.catalogue import ELSEWHERE
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
@@ -19,8 +20,10 @@ Update = Literal["per_epoch", "per_interval"]
 FreshnessOf = Literal["all", "server"]
 Prediction = Literal["none", "linear", "optimizer"]
 ClockKind = Literal["real", "virtual"]
-HostsKind = Literal["inline", "processes"]
+HostsKind = Literal["inline", "processes", "ray"]
 TraceKind = Literal["off", "sample", "full"]
+
+_OF_RAY_HOSTS = ("hosts_per_node", "cpus", "memory", "resource")
 
 ASYNC_DEFAULTS = {"staleness": 1, "freshness": 0.8, "predict_weights": "optimizer"}
 """What is filled in with `async`; in the other modes these settings say nothing and stay null."""
@@ -31,7 +34,7 @@ class PipelineConfig(Section):
     """How training is spread over servers and intervals (Dorylus, OSDI '21, sections 4 and 5).
 
     `staleness` and `update` are filled in if not given, so that equal pipelines are equal objects. `tensor` says where
-    tensor tasks run; it is a separate section in configurations.
+    tensor tasks run, `ray` which Ray cluster is used; they are separate sections in configurations.
 
     Raises:
         ConfigError: a value out of range, or one that the others make meaningless; names the key.
@@ -43,7 +46,13 @@ class PipelineConfig(Section):
     intervals: Count = Field(default=8, description="intervals per server, with equal numbers of vertices")
     hosts: HostsKind = Field(
         default="inline",
-        description="where servers live: inline, in this process; processes, each in one of its own on this machine",
+        description="where servers live: inline, in this process; processes, each in one of its own on this machine; ray, "
+        "each in one on a Ray cluster",
+    )
+    num_hosts: Count | None = Field(
+        default=None,
+        description="how many hosts, where `pipeline.hosts` is not inline: graph and parameter servers are dealt to them in "
+        "turn; null: a host for each server of either kind",
     )
     mode: Mode = Field(
         default="pipe",
@@ -142,6 +151,7 @@ class PipelineConfig(Section):
         "in 128 MiB at most; full: all, however many bytes that takes; off: none",
     )
     tensor: InstanceOf[TensorConfig] = TensorConfig()
+    ray: InstanceOf[RayConfig] = RayConfig()
 
     @property
     def synchronous(self) -> bool:
@@ -176,10 +186,19 @@ class PipelineConfig(Section):
             left_out = {"rematerialise", "sink", "cut"}
         return tuple(name for name in PASSES if name not in left_out)
 
+    @property
+    def on_ray(self) -> bool:
+        """Whether servers or workers live on a Ray cluster."""
+        return self.hosts == "ray" or self.tensor.backend == "ray"
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """What describes it in a configuration: itself, and the sections beside it that say something."""
+        return (self, self.tensor, self.ray) if self.on_ray else (self, self.tensor)
+
     def dotted(self) -> dict[str, Any]:
-        """All settings, as in the sections `pipeline` and `tensor` of a configuration, by dotted key."""
-        sections = (self, self.tensor)
-        return {part.key(name): value for part in sections for name, value in part.to_dict().items()}
+        """All settings, as in the sections of a configuration, by dotted key."""
+        return {part.key(name): value for part in self.sections for name, value in part.to_dict().items()}
 
     @model_validator(mode="after")
     def _check(self) -> PipelineConfig:
@@ -192,8 +211,10 @@ class PipelineConfig(Section):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         self._check_mode()
+        self._check_hosts()
         self._check_partition()
         self._check_clock()
+        self._check_ray()
         return self
 
     def _check_mode(self) -> None:
@@ -250,6 +271,20 @@ class PipelineConfig(Section):
                 "pipeline.interval_step_scaling", "= false needs pipeline.update=per_interval: change one of them"
             )
 
+    def _check_hosts(self) -> None:
+        if self.num_hosts is None:
+            return
+        if self.hosts == "inline":
+            raise ConfigError.of(
+                "pipeline.num_hosts",
+                f"= {self.num_hosts} needs pipeline.hosts=processes, got inline, which has none: change one of them",
+            )
+        if self.num_hosts > (most := self.servers + self.parameter_servers):
+            raise ConfigError.of(
+                "pipeline.num_hosts",
+                f"must be ≤ {most}, pipeline.servers and pipeline.parameter_servers together, got {self.num_hosts}",
+            )
+
     def _check_partition(self) -> None:
         for name in ("partitioner", "balance"):
             if self.partition is not None and not self._is_default(name):
@@ -282,6 +317,18 @@ class PipelineConfig(Section):
             find_cluster(self.cluster)
         except ClusterError as error:
             raise ConfigError.of("pipeline.cluster", f"cannot be used: {error}") from None
+
+    def _check_ray(self) -> None:
+        for name, field in self.ray.options().items():
+            value = getattr(self.ray, name)
+            needs = {"pipeline.hosts": self.hosts, "tensor.backend": self.tensor.backend}
+            if name in _OF_RAY_HOSTS:
+                del needs["tensor.backend"]
+            elif name == "worker_cpus":
+                del needs["pipeline.hosts"]
+            if value != field.default and "ray" not in needs.values():
+                keys, got = " or ".join(f"{key}=ray" for key in needs), " and ".join(needs.values())
+                raise ConfigError.of(f"ray.{name}", f"= {value} needs {keys}, got {got}: change one of them")
 
     def _is_default(self, name: str) -> bool:
         return bool(getattr(self, name) == type(self).model_fields[name].default)

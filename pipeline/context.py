@@ -10,6 +10,7 @@ from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.transport import Transport
+from dorylax.pipeline.transport.base import Role
 
 
 class HostContext(NamedTuple):
@@ -27,6 +28,7 @@ class HostContext(NamedTuple):
         transport: between servers.
         clock: where time comes from.
         times: how long things take in virtual time; None on the real clock.
+        role: of the addresses at which hosts exchange rows.
     """
 
     plan: Plan
@@ -40,3 +42,4 @@ class HostContext(NamedTuple):
     transport: Transport
     clock: Clock
     times: TimeModel | None
+    role: Role = "graph"

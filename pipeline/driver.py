@@ -16,23 +16,18 @@ from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free
 
 
-@final
-class DriverFunctions:
-    """The driver's arithmetic of an epoch as jitted functions; the same for all runs of a plan.
+class FreeFunctions:
+    """What has no rows and is computed before them, as a jitted function; the same for all runs of a plan.
 
-    Each computes what it gives from what it is given, whichever task of the program has the same equations too: a value
+    It computes what it gives from what it is given, whichever task of the program has the same equations too: a value
     without rows that a stage reads is often computed in that stage alone.
 
     Attributes:
         given: inputs that change: parameters, state, streams, seed, epoch.
         constants: values without rows that stay the same.
         shown: what `before` gives.
-        before: `(*given, *constants) -> shown`: what steps read.
+        before: `(*given, *constants) -> shown`: what steps read, and outputs that need no rows.
         of_epoch: whether `before` depends on the epoch alone, not on the version.
-        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` is all that steps push.
-        statistics: which of the values that steps push `advance` reads: their places among them.
-        changing: which leaves of the model's state change.
-        advance: `(*given, *constants, *statistics) -> changing leaves` of the next version.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -46,6 +41,8 @@ class DriverFunctions:
         known = [*self.given, *self.constants]
 
         wanted = {var for step in plan.epoch for var in step.reads}
+        ends = zip(traced.outputs, traced.step.jaxpr.outvars, strict=True)
+        wanted.update(variables(atom for output, atom in ends if output.role == "output"))
         begun = (var for task in plan.before for equation in task.equations for var in equation.outvars)
         self.shown = [var for var in dict.fromkeys(begun) if var in wanted]
         shown_by = _needed(equations, known, self.shown)
@@ -56,6 +53,24 @@ class DriverFunctions:
                 of_version.update(equation.outvars)
         self.of_epoch = of_version.isdisjoint(self.shown)
 
+
+@final
+class DriverFunctions(FreeFunctions):
+    """The driver's arithmetic of an epoch of training.
+
+    Attributes:
+        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` is all that steps push.
+        statistics: which of the values that steps push `advance` reads: their places among them.
+        changing: which leaves of the model's state change.
+        advance: `(*given, *constants, *statistics) -> changing leaves` of the next version.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        traced, types = plan.program.traced, plan.program.analysis.types
+        equations = traced.step.jaxpr.eqns
+        entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
+        known = [*self.given, *self.constants]
         outputs = zip(traced.outputs, traced.step.jaxpr.outvars, strict=True)
         found = {(output.role, output.name): atom for output, atom in outputs}
         pushed = [var for step in plan.epoch for var in step.sums]
@@ -75,9 +90,8 @@ class DriverFunctions:
         self.advance = _jitted(inputs, new, advanced_by, dtypes)
 
 
-@final
-class Driver:
-    """The driver of a run.
+class FreeValues:
+    """The values without rows that steps read.
 
     Args:
         plan: the steps.
@@ -88,9 +102,9 @@ class Driver:
     """
 
     def __init__(
-        self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
+        self, plan: Plan, functions: FreeFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
     ) -> None:
-        self._plan, self._traced, self._functions = plan, plan.program.traced, functions
+        self._traced, self._before = plan.program.traced, functions
         self._constants = {var: constants[var] for var in functions.constants}
         self._stream_leaves, self._seed = jax.tree.leaves(streams), seed
         inputs = zip(self._traced.step.jaxpr.invars, self._traced.inputs, strict=True)
@@ -99,7 +113,7 @@ class Driver:
 
     def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:
         """Everything without rows that steps read in an epoch, of one version."""
-        functions = self._functions
+        functions = self._before
         given = self._given(pulled.params, pulled.state, epoch)
         values = dict(zip(functions.given, given, strict=True)) | self._constants
         key = (epoch, None if functions.of_epoch else (pulled.version, pulled.ahead))
@@ -107,6 +121,31 @@ class Driver:
             results = functions.before(*given, *self._constants.values()) if functions.shown else []
             self._last = (key, dict(zip(functions.shown, map(_on_host, results), strict=True)))
         return values | self._last[1]
+
+    def _given(self, params: Tree, state: Tree, epoch: int) -> list[Any]:
+        leaves: dict[str, Iterator[Any]] = {
+            "param": iter(jax.tree.leaves(params)),
+            "state": iter(jax.tree.leaves(state)),
+            "stream": iter(self._stream_leaves),
+        }
+        given: list[Any] = []
+        for role, dtype in self._roles:
+            if role in leaves:
+                given.append(next(leaves[role]))
+            else:  # as NumPy numbers: each jnp.uint32() would be a call of JAX
+                given.append(np.asarray({"seed": self._seed, "epoch": epoch, "loss_scale": 1}[role], dtype))
+        return given
+
+
+@final
+class Driver(FreeValues):
+    """The driver of a run that trains; arguments as of `FreeValues`."""
+
+    def __init__(
+        self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
+    ) -> None:
+        super().__init__(plan, functions, constants, streams=streams, seed=seed)
+        self._plan, self._functions = plan, functions
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:
         """An interval's complete gradient, from what its stages have pushed (`parameters.messages.Finish`)."""
@@ -124,20 +163,6 @@ class Driver:
         for leaf, value in zip(self._functions.changing, new, strict=True):
             leaves[leaf] = value
         return jax.tree.unflatten(structure, leaves)
-
-    def _given(self, params: Tree, state: Tree, epoch: int) -> list[Any]:
-        leaves: dict[str, Iterator[Any]] = {
-            "param": iter(jax.tree.leaves(params)),
-            "state": iter(jax.tree.leaves(state)),
-            "stream": iter(self._stream_leaves),
-        }
-        given: list[Any] = []
-        for role, dtype in self._roles:
-            if role in leaves:
-                given.append(next(leaves[role]))
-            else:  # as NumPy numbers: each jnp.uint32() would be a call of JAX
-                given.append(np.asarray({"seed": self._seed, "epoch": epoch, "loss_scale": 1}[role], dtype))
-        return given
 
 
 def _needed(equations: Sequence[JaxprEqn], inputs: Sequence[Var], outputs: Sequence[Any]) -> list[JaxprEqn]:

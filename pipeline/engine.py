@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -13,10 +12,11 @@ import optax
 
 from dorylax import aligned
 from dorylax.clock import Clock, RealClock, VirtualClock
-from dorylax.cost import Cluster, TimeModel, find_cluster
+from dorylax.cost import Cluster, TimeModel
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
 from dorylax.graph.shard import Shard, shards
+from dorylax.graph.sharded_data import homes_of
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
@@ -26,14 +26,14 @@ from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.interval_data import interval_data, server_values, stored_rows
+from dorylax.pipeline.interval_data import interval_data, server_values
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder, Trace
 from dorylax.pipeline.resources import Resources, shares
 from dorylax.pipeline.run import InlineRun, PipelineRun, drain_calls
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller
-from dorylax.pipeline.setup import Beginnings, check_counts, check_optimizer, layout_for, parameter_servers
+from dorylax.pipeline.setup import Beginnings, check_counts, check_optimizer, layout_for, parameter_servers, prices_for
 from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
@@ -44,7 +44,6 @@ from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.tracing.arguments import RunData, data_values, training_weights
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.backends.base import Backend
-from dorylax.serverless.backends.environment import jax_settings
 
 
 @final
@@ -101,8 +100,6 @@ class Pipeline:
             ConfigError: the configuration does not fit the graph or the optimizer; names the key.
             SplitError: the model cannot be split.
         """
-        billed = config.clock == "virtual" or config.tensor.backend != "inline"
-        prices = find_cluster(config.cluster) if billed else None
         check_counts(config, data.graph.num_vertices)
         check_optimizer(optimizer, parts.params, config)
         prepared = prepare(
@@ -125,7 +122,7 @@ class Pipeline:
             pieces=shards(graph, layout),
             optimizer=optimizer,
             config=config,
-            prices=prices,
+            prices=prices_for(config),
             seed=seed,
         )
 
@@ -164,8 +161,6 @@ class Pipeline:
             InvokeError: a worker could not be started.
             ValueError: what was saved is another pipeline's.
         """
-        if self.config.hosts != "inline":
-            return self._start_hosts(Beginnings(params, opt_state, state, saved, epoch), trace)
         config = self.config
         resources = Resources.of(config, self._simulated, cores())
         values = data_values(self.prepared.plan.program.traced, self.data)
@@ -230,51 +225,6 @@ class Pipeline:
                 cleanup=unfinished.pop_all(),
             )
 
-    def _start_hosts(self, start: Beginnings, trace: Trace | None) -> PipelineRun:
-        """A run whose hosts live in other processes."""
-        # Late: runs in this process need no sockets.
-        from dorylax.pipeline.hosts.processes import ProcessLauncher
-        from dorylax.pipeline.hosts.run import HostsRun, write_shards
-        from dorylax.pipeline.hosts.spec import RunSpec
-        from dorylax.serverless.data.keys import RunKeys
-
-        traced = self.prepared.plan.program.traced
-        values = data_values(traced, self.data)
-        sizes = stage_sizes(self.pieces, self.config.edge_chunk)
-        spec = RunSpec(
-            parts=self.parts,
-            loss=self.loss,
-            spec=traced.spec,
-            optimizer=self.optimizer,
-            config=self.config,
-            seed=self.seed,
-            homes=tuple(shard.server for shard in self.pieces for _ in range(shard.num_intervals)),
-            sizes=(sizes.vertices, sizes.edges),
-            epoch=start.epoch,
-            fills_ghosts=start.saved is None or not start.saved.arrays,
-            jax=jax_settings(),
-            keys=RunKeys.make(),
-            transport="ipc",
-            log_level=logging.getLogger("dorylax").getEffectiveLevel(),
-        )
-        with contextlib.ExitStack() as unfinished:
-            shards = write_shards(
-                self.pieces, lambda shard: stored_rows(traced, server_values(traced, values, shard)), unfinished
-            )
-            clock = unfinished.enter_context(self._clock())
-            return HostsRun(
-                spec,
-                shards,
-                start,
-                ProcessLauncher(),
-                clock=clock,
-                trace=trace,
-                config=self.config,
-                prices=self.prices,
-                epoch=start.epoch,
-                cleanup=unfinished.pop_all(),
-            )
-
     @property
     def _simulated(self) -> Cluster | None:
         """What the virtual clock stands for; None on the real one."""
@@ -290,7 +240,7 @@ class Pipeline:
             plan=self.prepared.plan,
             sizes=sizes,
             edge_chunk=self.config.edge_chunk,
-            homes=tuple(shard.server for shard in self.pieces for _ in range(shard.num_intervals)),
+            homes=homes_of(self.pieces),
             parameter_servers=self.config.parameter_servers,
             one_at_a_time=self.config.mode == "no-pipe",
             copies_rows=not self.config.synchronous,

@@ -105,7 +105,7 @@ class GraphServer:
         self.context, self.shard, self.functions = context, shard, functions
         self.controller, self.autotuner, self.gate, self.recorder = controller, autotuner, gate, recorder
         self.first_interval = context.homes.index(shard.server)
-        self.address = Address("graph", shard.server)
+        self.address = Address(context.role, shard.server)
         self.parameters = ParameterClient(self.address, context.parameter_servers, context.transport)
         self.counts = recorder.graph[shard.server]
         self._queued = self._unanswered = 0
@@ -362,7 +362,7 @@ class GraphServer:
         begin = clock.now()
         kind, label = _KINDS[type(message)]
         num_bytes = payload_bytes(message.rows) + HEADER_BYTES
-        receiver = Address("graph", peer)
+        receiver = Address(self.context.role, peer)
         transport = self.context.transport
         try:
             await deliver(transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)

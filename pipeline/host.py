@@ -27,25 +27,20 @@ from dorylax.program.rows.types import Free, Summed
 _LOG = logging.getLogger(__name__)
 
 
-@final
-class GraphHost:
+class Intervals:
     """The intervals of one graph server.
 
     Args:
         server: it.
         constants: the data of each interval, by value; what is computed once is added.
-        report: takes what intervals have done to the ledger.
 
     Attributes:
         server: as given.
     """
 
-    def __init__(
-        self, server: GraphServer, constants: Sequence[dict[Var, Any]], report: Callable[[Started | Walked], None]
-    ) -> None:
+    def __init__(self, server: GraphServer, constants: Sequence[dict[Var, Any]]) -> None:
         self.server = server
-        self._constants, self._report = constants, report
-        self._waiting: dict[int, float] = {}  # intervals at the gate, and since when that is to be counted
+        self._constants = constants
         self._plan, self._clock = server.context.plan, server.context.clock
         inputs = set(self._plan.program.traced.step.jaxpr.invars)
         self._of_data = [k for k, entry in enumerate(self._plan.publications) if entry.var in inputs]
@@ -58,6 +53,57 @@ class GraphHost:
         """The values without rows that stay the same; complete after `prepare`, and the same on every host."""
         types, first = self._plan.program.analysis.types, self._constants[0]
         return {var: value for var, value in first.items() if isinstance(types[var], Free | Summed)}
+
+    def _spawn(self, life: Callable[[int, int], Any]) -> list[asyncio.Task[None]]:
+        first = self.server.first_interval
+        return [
+            self._clock.spawn(life(interval, first + interval), name=f"interval {first + interval}")
+            for interval in range(self.server.num_intervals)
+        ]
+
+    async def _prepare(self, interval: int, number: int) -> None:
+        visit = Visit(interval, number, -1, -1, (), {}, self._constants[interval])
+        for publication in self._of_data:
+            await self.server.publish(publication, visit)
+        for step in self._plan.once:
+            await self._run(step, visit)
+        await self.server.finish(visit)
+        self._constants[interval].update(visit.values)
+
+    async def _run(self, step: Step, visit: Visit) -> None:
+        """Runs one step of an interval, up to and including the publication of what it writes.
+
+        Boundary rows and gradients are on their way when it returns (`Visit.background`).
+        """
+        try:
+            await RUN[step.kind](self.server, step, visit)
+            for number in step.publishes:
+                await self.server.publish(number, visit)
+            if step.sums and visit.epoch >= 0:
+                await self.server.push(step, visit)
+        except Exception as error:
+            note_place(error, visit.place(self.server.shard.server, step.label))
+            raise
+        for var in step.forget:
+            visit.values.pop(var, None)
+
+
+@final
+class GraphHost(Intervals):
+    """Intervals that train.
+
+    Args:
+        server: as of `Intervals`.
+        constants: likewise.
+        report: takes what intervals have done to the ledger.
+    """
+
+    def __init__(
+        self, server: GraphServer, constants: Sequence[dict[Var, Any]], report: Callable[[Started | Walked], None]
+    ) -> None:
+        super().__init__(server, constants)
+        self._report = report
+        self._waiting: dict[int, float] = {}  # intervals at the gate, and since when that is to be counted
 
     def begin(self, driver: Driver, epoch: int) -> None:
         """Lets all intervals come to the gate.
@@ -79,22 +125,6 @@ class GraphHost:
             counts.gate_seconds += now - self._waiting[number]
             self._waiting[number] = now
         return dataclasses.asdict(counts)
-
-    def _spawn(self, life: Callable[[int, int], Any]) -> list[asyncio.Task[None]]:
-        first = self.server.first_interval
-        return [
-            self._clock.spawn(life(interval, first + interval), name=f"interval {first + interval}")
-            for interval in range(self.server.num_intervals)
-        ]
-
-    async def _prepare(self, interval: int, number: int) -> None:
-        visit = Visit(interval, number, -1, -1, (), {}, self._constants[interval])
-        for publication in self._of_data:
-            await self.server.publish(publication, visit)
-        for step in self._plan.once:
-            await self._run(step, visit)
-        await self.server.finish(visit)
-        self._constants[interval].update(visit.values)
 
     async def _live(self, interval: int, number: int, driver: Driver, epoch: int) -> None:
         server = self.server.shard.server
@@ -119,20 +149,3 @@ class GraphHost:
         self._waiting[number] = self._clock.now()
         await self.server.gate.enter(number, epoch)
         self.server.counts.of(epoch).gate_seconds += self._clock.now() - self._waiting.pop(number)
-
-    async def _run(self, step: Step, visit: Visit) -> None:
-        """Runs one step of an interval, up to and including the publication of what it writes.
-
-        Boundary rows and gradients are on their way when it returns (`Visit.background`).
-        """
-        try:
-            await RUN[step.kind](self.server, step, visit)
-            for number in step.publishes:
-                await self.server.publish(number, visit)
-            if step.sums and visit.epoch >= 0:
-                await self.server.push(step, visit)
-        except Exception as error:
-            note_place(error, visit.place(self.server.shard.server, step.label))
-            raise
-        for var in step.forget:
-            visit.values.pop(var, None)

@@ -9,14 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.graph.shard import Shard
-from dorylax.jax_internals import Var
-from dorylax.pipeline.prepare import Prepared
+from dorylax.jax_internals import Var, type_of, variables
+from dorylax.pipeline.prepare import PreparedPlan
 from dorylax.pipeline.stages import StageSizes
 from dorylax.program.rows.types import Rows
-from dorylax.program.tracing.traced import Input, Traced
+from dorylax.program.tracing.traced import Traced
 from dorylax.serverless.rows import pad
-
-_MADE = ("count", "real")  # known without being stored
 
 
 def server_values(traced: Traced, values: Mapping[int, Any], shard: Shard) -> dict[int, Any]:
@@ -32,46 +30,65 @@ def server_values(traced: Traced, values: Mapping[int, Any], shard: Shard) -> di
     }
 
 
-def stored_rows(traced: Traced, values: Mapping[int, Any]) -> dict[str, np.ndarray]:
-    """Of a server's values those that have rows, by the names under which `stored_values` finds them."""
-    entries = ((traced.inputs[k], value) for k, value in values.items())
-    return {
-        _stored(entry): np.asarray(value)
-        for entry, value in entries
-        if entry.space is not None and entry.role not in _MADE
-    }
+def stored_values(
+    prepared: PreparedPlan, rows: Mapping[str, np.ndarray], shard: Shard, num_training: int
+) -> dict[int, Any]:
+    """Of a server's values those that steps read, as `server_values` gives them, from the rows that lie beside its shard.
 
-
-def stored_values(traced: Traced, rows: Mapping[str, np.ndarray], shard: Shard) -> dict[int, Any]:
-    """A server's values, where it has the rows that `stored_rows` gave; as `server_values` otherwise."""
+    Args:
+        prepared: the plan, and what is computed before rows.
+        rows: by name (`pipeline.shard_writing.own_rows`).
+        shard: the server's part of the graph.
+        num_training: how many vertices of the whole graph are trained on.
+    """
+    traced = prepared.plan.program.traced
     spec, constants = traced.spec, iter(traced.constants)
     lengths = {"vertex": shard.num_rows, "edge": shard.last_edge - shard.first_edge if spec.edge_ids_fit else 0}
     counts = {"vertices": spec.num_vertices, "edges": spec.num_edges if spec.edge_ids_fit else -1}
+    wanted, inputs = _wanted(prepared), traced.step.jaxpr.invars
     values: dict[int, Any] = {}
     for k, entry in enumerate(traced.inputs):
-        if entry.role == "count":
-            values[k] = jnp.int32(counts[entry.name])
-        elif entry.role == "constant":
-            values[k] = next(constants)
-        elif entry.role == "real":
-            assert entry.space is not None
-            values[k] = np.ones(lengths[entry.space], bool)
-        elif entry.of_data and entry.role != "graph":
-            values[k] = rows[_stored(entry)]
+        constant = next(constants) if entry.role == "constant" else None
+        if not entry.of_data or entry.role == "graph" or inputs[k] not in wanted:
+            continue
+        match entry.role:
+            case "constant":
+                values[k] = constant
+            case "count":
+                values[k] = jnp.int32(counts[entry.name])
+            case "real":
+                assert entry.space is not None
+                values[k] = np.ones(lengths[entry.space], bool)
+            case "weights":
+                values[k] = (rows[MASKS][0] / num_training).astype(type_of(inputs[k]).dtype)
+            case _:
+                values[k] = rows[row_name(entry.role, entry.name)]
     return values
 
 
-def _stored(entry: Input) -> str:
-    return f"{entry.role} {entry.name}"
+def reads_edge_ids(prepared: PreparedPlan) -> bool:
+    """Whether anything reads ids or places of edges."""
+    traced, wanted = prepared.plan.program.traced, _wanted(prepared)
+    entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
+    return any(var in wanted for var, one in entries if one.role in ("ids", "places") and one.space == "edge")
+
+
+MASKS = "masks"
+"""The name of the rows of masks, bool `[3, n]`: training, validation, test."""
+
+
+def row_name(role: str, name: str) -> str:
+    """What the rows of an input are called beside a shard."""
+    return f"{role} {name}"
 
 
 def interval_data(
-    prepared: Prepared, values: Mapping[int, Any], shard: Shard, sizes: StageSizes
+    prepared: PreparedPlan, values: Mapping[int, Any], shard: Shard, sizes: StageSizes
 ) -> list[dict[Var, Any]]:
     """What stages, publications and the driver read of the data.
 
     Args:
-        prepared: the plan, and what its driver reads.
+        prepared: the plan, and what is computed before rows.
         values: of a server, by position of the input.
         shard: its part of the graph.
         sizes: rows of each call of a stage.
@@ -82,9 +99,7 @@ def interval_data(
     plan = prepared.plan
     program = plan.program
     types, inputs = program.analysis.types, program.traced.step.jaxpr.invars
-    wanted = {var for step in plan.steps for var in step.reads}
-    wanted |= {publication.var for publication in plan.publications}
-    wanted |= set(prepared.driver.constants)
+    wanted = _wanted(prepared)
     found = {(inputs[k], program.traced.inputs[k]): value for k, value in values.items() if inputs[k] in wanted}
     constants: list[dict[Var, Any]] = []
     for interval in range(shard.num_intervals):
@@ -104,3 +119,11 @@ def interval_data(
             mine[var] = rows
         constants.append(mine)
     return constants
+
+
+def _wanted(prepared: PreparedPlan) -> set[Var]:
+    """Of the data, what steps, publications, outputs and what is computed before rows read."""
+    plan = prepared.plan
+    wanted = {var for step in plan.steps for var in step.reads}
+    wanted |= {publication.var for publication in plan.publications}
+    return wanted | set(prepared.free.constants) | set(variables(plan.program.traced.step.jaxpr.outvars))

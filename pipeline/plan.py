@@ -20,6 +20,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
+from dorylax.program.tasks.exchange import dense_operands, is_push, read_along
 from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.task import Task
 from dorylax.serverless.task import OperandSource, ResultTarget
@@ -140,13 +141,19 @@ class Plan:
     constants: frozenset[Var]
 
     @classmethod
-    def of(cls, program: Program) -> Plan:
-        """The plan of a program with a loss.
+    def of(cls, program: Program, *, workers: bool = True) -> Plan:
+        """The plan of a program.
+
+        Of one without a loss, an epoch is an evaluation: rows of the output stay with the visit.
+
+        Args:
+            program: what is run.
+            workers: whether tensor workers run the stages that the program means for them.
 
         Raises:
             SplitError: its loss does not depend on the vertices.
         """
-        return _Planner(program).plan()
+        return _Planner(program, workers=workers).plan()
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -160,8 +167,8 @@ class Plan:
 
 
 class _Planner:
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, *, workers: bool) -> None:
+        self._program, self._workers = program, workers
         self._types = program.analysis.types
         traced = program.traced
         entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
@@ -188,8 +195,10 @@ class _Planner:
         for k, interface in enumerate(program.interfaces):
             if k not in before and k not in after:
                 last_read.update(dict.fromkeys(interface.reads, k))
+        outputs = variables(program.traced.step.jaxpr.outvars)
+        last_read.update((var, len(pairs)) for var in outputs if isinstance(self._types[var], Rows))
         self._pushed = {var for k in after for var in program.interfaces[k].reads}
-        self._pushed.update(variables(program.traced.step.jaxpr.outvars))
+        self._pushed.update(outputs)
         self._pushed.update(self._statistics() - constants)
         steps: dict[str, list[Step]] = {"once": [], "epoch": []}
         for k, task in pairs:
@@ -223,7 +232,7 @@ class _Planner:
     def _check_outputs(self) -> None:
         traced = self._program.traced
         for output, atom in zip(traced.outputs, traced.step.jaxpr.outvars, strict=True):
-            if output.role in ("state", "input_gradient") or is_literal(atom):
+            if output.role in ("state", "input_gradient", "output") or is_literal(atom):
                 continue
             found = self._types[atom]
             if not (isinstance(found, Summed) or (isinstance(found, Free) and found.zero)):
@@ -267,8 +276,8 @@ class _Planner:
 
     def _publish(self, task: Task, constants: set[Var]) -> None:
         equation = task.equations[0]
-        side, through = _published(equation)
-        for var, role in _dense(equation):
+        side, through = read_along(equation)
+        for var, role in dense_operands(equation):
             if role != through:
                 continue
             old = self._publications.get((var, side))
@@ -298,10 +307,11 @@ class _Planner:
         kind: Kind = task.kind if task.kind in ("driver", "sum") else "stage"
         if task.kind == "graph":
             equation = task.equations[0]
-            side, through = _published(equation)
-            kind = "push" if through == "own" else "gather"
+            side, through = read_along(equation)
+            kind = "push" if is_push(equation) else "gather"
             operands = [
-                Operand(var, role, numbers[var, side] if role == through else None) for var, role in _dense(equation)
+                Operand(var, role, numbers[var, side] if role == through else None)
+                for var, role in dense_operands(equation)
             ]
         publishes = [number for (var, _), number in numbers.items() if var in interface.writes]
         return Step(
@@ -311,7 +321,7 @@ class _Planner:
             reads=tuple(_without_graph(interface.reads, self._types)),
             writes=interface.writes,
             space=task.space,
-            on_worker=task.kind == "stage" and task.place == "worker",
+            on_worker=self._workers and task.kind == "stage" and task.place == "worker",
             sources=tuple(map(self._source, interface.reads)) if kind == "stage" else (),
             targets=tuple(map(self._target, interface.writes)) if kind == "stage" else (),
             operands=tuple(operands),
@@ -333,20 +343,6 @@ class _Planner:
         if isinstance(found, Rows):
             return ResultTarget("rows", found.axis, found.factor)
         return ResultTarget("sums" if isinstance(found, Summed) else "free")
-
-
-def _published(equation: JaxprEqn) -> tuple[Direction, Role]:
-    """Along which edges an operator reads what intervals publish, and by which of its operands.
-
-    Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
-    """
-    operator, params = operator_on_rows(equation.primitive.name), equation.params
-    return ("in", "own") if operator.is_push(params) else (operator.side(params), "neighbour")
-
-
-def _dense(equation: JaxprEqn) -> list[tuple[Var, Role]]:
-    found = operator_on_rows(equation.primitive.name).roles(equation.params)
-    return [(atom, role) for atom, role in zip(equation.invars, found, strict=False) if isinstance(atom, Var)]
 
 
 def _without_graph(values: Iterable[Var], types: Mapping[Var, Any]) -> list[Var]:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from typing import Any, final
 
-from dorylax.pipeline.driver import DriverFunctions
+from dorylax.pipeline.driver import DriverFunctions, FreeFunctions
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageFunction, StageSizes, compiled
 from dorylax.program.artefact.export import StageSet, export_stages
@@ -17,24 +17,18 @@ from dorylax.program.program import trace
 from dorylax.program.tracing.spec import DataSpec
 
 
-@final
 @dataclasses.dataclass(eq=False)
-class Prepared:
-    """A model, ready to be run on data of one kind.
+class PreparedPlan:
+    """Steps, ready to be run on data of one kind.
 
     Attributes:
         plan: the steps.
-        driver: the driver's functions.
+        free: what is computed before rows.
     """
 
     plan: Plan
-    driver: DriverFunctions
+    free: FreeFunctions
     _functions: dict[tuple[int, int], StageFunction] = dataclasses.field(default_factory=dict)
-
-    @functools.cached_property
-    def artefacts(self) -> StageSet:
-        """The stages as artefacts, for workers in other processes."""
-        return export_stages(self.plan.program)
 
     def functions(self, sizes: StageSizes, *, of_workers: bool) -> dict[int, StageFunction]:
         """The functions of stages and of the driver's tasks, by number, compiled for these sizes.
@@ -51,6 +45,43 @@ class Prepared:
                     self._functions[key] = compiled(self.plan, step, key[1])
                 found[step.index] = self._functions[key]
         return found
+
+
+@final
+class Prepared(PreparedPlan):
+    """A model, ready to be trained.
+
+    Args:
+        plan: the steps.
+
+    Attributes:
+        driver: the driver's functions.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.driver = DriverFunctions(plan)
+        super().__init__(plan, self.driver)
+
+    @functools.cached_property
+    def artefacts(self) -> StageSet:
+        """The stages as artefacts, for workers in other processes."""
+        return export_stages(self.plan.program)
+
+
+def prepare_evaluation(parts: ModelParts, spec: DataSpec, passes: tuple[str, ...]) -> PreparedPlan:
+    """Traces, splits and plans a model's exact forward pass, which graph servers run without workers.
+
+    Args:
+        parts: the model.
+        spec: of the data that it will run on.
+        passes: which to apply.
+
+    Raises:
+        SplitError: the forward pass cannot be split.
+    """
+    traced = trace(parts, spec, loss=None, metrics=None)
+    plan = Plan.of(optimise(traced, passes=passes), workers=False)
+    return PreparedPlan(plan, FreeFunctions(plan))
 
 
 def prepare(
@@ -108,8 +139,7 @@ class _Question:
     def answer(self) -> Prepared:
         traced = trace(self._parts, self._spec, loss=self._loss, metrics=None)
         program = optimise(traced, passes=self._passes, stale_price=self._stale_price)
-        plan = Plan.of(program)
-        return Prepared(plan, DriverFunctions(plan))
+        return Prepared(Plan.of(program))
 
 
 @functools.lru_cache(maxsize=8)

@@ -55,6 +55,18 @@ class Resources(NamedTuple):
         slots = tensor.slots or max(1, -(-workers // config.servers) if workers else cores // config.servers)
         return cls(threads, slots, workers)
 
+    @classmethod
+    def of_host(cls, config: PipelineConfig, cores: int) -> Resources:
+        """What one graph server has in a process of its own, or in one that it shares with others.
+
+        Args:
+            config: of the pipeline.
+            cores: that the process may use: all of this machine, or, on a Ray cluster, its share.
+        """
+        hosts = min(config.servers, config.num_hosts or config.servers)
+        together = cls.of(config, None, cores * hosts if config.hosts == "ray" else cores)
+        return together._replace(workers=-(-together.workers // config.servers))
+
 
 def most_threads(config: PipelineConfig | None) -> int:
     """How many threads a run may have at a time, with those of its worker processes.

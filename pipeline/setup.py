@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import optax
 
+from dorylax.cost import Cluster, find_cluster
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig
@@ -54,6 +55,12 @@ def check_optimizer(optimizer: optax.GradientTransformation, params: Tree, confi
                 f"= per_interval makes {config.servers * config.intervals} steps an epoch, which the optimizer would count "
                 f"as epochs ({count}): choose pipeline.update=per_epoch",
             )
+
+
+def prices_for(config: PipelineConfig) -> Cluster | None:
+    """What runs are billed as; None where they cost nothing."""
+    billed = config.clock == "virtual" or config.tensor.backend != "inline"
+    return find_cluster(config.cluster) if billed else None
 
 
 def layout_for(graph: CompressedGraph, config: PipelineConfig, seed: int) -> Layout:

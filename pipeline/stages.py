@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from dorylax.graph.shard import Shard
+from dorylax.graph.sharded_data import ShardEntry
 from dorylax.jax_internals import eval_jaxpr, size_at, type_of
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.program.jaxpr.flops import equation_flops
@@ -35,7 +36,7 @@ class StageSizes:
         return self.vertices if step.space == "vertex" else self.edges
 
 
-def stage_sizes(pieces: Sequence[Shard], edge_chunk: int) -> StageSizes:
+def stage_sizes(pieces: Sequence[Shard | ShardEntry], edge_chunk: int) -> StageSizes:
     """Rows of each call of a stage: of the largest interval, and of edges in chunks that are not larger than need be.
 
     Edges are rounded up by at most a quarter: partitions of other seeds then find the same functions compiled.

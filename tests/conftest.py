@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
 import type_checks
 from hypothesis import settings
 from support import compilation, error_texts
+from support.ray_cluster import ray_cluster  # noqa: F401
 
 # Before any module of the package is imported, so that every annotated function is checked: all but what handles no arrays
 # in small functions that are called a million times, which are the inside of `dorylax.program`, clocks, costs, and what
@@ -70,6 +73,23 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives all files that use the Ray cluster to one process, so that there is one cluster; each other file to any."""
+    from xdist.scheduler import LoadFileScheduling
+
+    @functools.cache
+    def uses_ray(file: str) -> bool:
+        return "ray_cluster" in (config.rootpath / file).read_text("utf-8")
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "ray" if uses_ray(file) else file
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,9 @@ FLOORS = (
         "aligned",
     ),
     "jax_internals",
-    *("settings", "user_code", "clock", "graph", "terminal", "cost", "ops"),
-    *("runs", "program", "layers", "observers", "serverless", "pipeline", "config", "memory", "trainer"),
+    *("settings", "storage", "user_code", "clock", "graph", "terminal", "cost", "ops"),
+    *("runs", "program", "layers", "observers", "ray_cluster", "serverless", "pipeline", "config"),
+    *("memory", "trainer"),
     *("experiments", "cli", "__main__"),
 )
 """The rooms of the package: each imports only those before it."""
@@ -33,7 +34,6 @@ LAZY = {
     "dorylax.cli": "help and wrong options are answered without JAX",
     "dorylax.experiments": "as above, and `load` without Matplotlib",
     "dorylax.pipeline.config": "settings are checked without JAX",
-    "dorylax.pipeline.engine": "runs in this process need no sockets",
     "dorylax.pipeline.hosts.process": "as with workers: the end of the driver must be seen while JAX is loaded",
     "dorylax.pipeline.tensor_calls": "only some backends need ZeroMQ or boto3",
     "dorylax.runs.checkpoint": "Orbax takes seconds to load, and only checkpoints need it",

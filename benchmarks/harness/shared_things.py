@@ -27,11 +27,11 @@ from dorylax.graph.partition import files, order_cache
 from dorylax.observers.tensorboard import TensorBoard, load_library
 from dorylax.runs.result import EpochRecord
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
-from dorylax.serverless.backends.aws.clients import s3_client
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.handler.download import download as download_artefact
+from dorylax.storage.aws_clients import s3_client
 
 # Imported before they begin, where they are installed.
 with contextlib.suppress(ImportError):

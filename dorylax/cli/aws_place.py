@@ -14,11 +14,11 @@ from dorylax.settings.errors import ConfigError
 from dorylax.settings.text_file import read_text
 
 if TYPE_CHECKING:
-    from dorylax.serverless.backends.aws.artefacts import Location
     from dorylax.serverless.deploy.clients import Clients
     from dorylax.serverless.deploy.found import Found
     from dorylax.serverless.deploy.names import Names
     from dorylax.serverless.deploy.settings import Deployment
+    from dorylax.storage.location import Location
 
 _NO_ACCOUNT = "0" * 12
 

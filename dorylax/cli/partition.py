@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,12 @@ from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.shard_names import RECORDS
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
+from dorylax.storage.base import Storage
+from dorylax.storage.choose import open_storage
+from dorylax.storage.local import LocalStorage
 from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -46,7 +51,17 @@ _NUMBER_BYTES = 4  # float32
     "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Seed of the random choices."
 )
 @click.option("--widths", metavar="N,…", help="Numbers per row that each layer exchanges [default: the GCN's].")
-@click.option("--out", metavar="FOLDER", type=click.Path(path_type=Path), help="Save the partition.")
+@click.option(
+    "--out",
+    metavar="PLACE",
+    help="Save the partition, and each server's shard of the data: in a folder, or below s3://bucket/prefix.",
+)
+@click.option(
+    "--edge-ids/--no-edge-ids",
+    default=True,
+    show_default=True,
+    help="Whether shards hold edge ids, 4 bytes an edge, which models that draw or take values per edge need.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def partition(
     *,
@@ -61,7 +76,8 @@ def partition(
     intervals: int,
     seed: int,
     widths: str | None,
-    out: Path | None,
+    out: str | None,
+    edge_ids: bool,
     as_json: bool,
 ) -> None:
     """Spread the vertices of a graph over servers.
@@ -74,16 +90,24 @@ def partition(
 
     check_process()
 
+    from dorylax.graph.description import describe_data
     from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make
     from dorylax.graph.partition import report as report_of
     from dorylax.graph.partition.files import check_free
     from dorylax.graph.partition.quality import interval_balance
-    from dorylax.trainer.from_config import prepare_data
+    from dorylax.pipeline.shard_writing import write_shards
+    from dorylax.trainer.from_config import data_settings, prepare_data
 
     config = RunConfig.resolve(given, code=code)
+    place = None
     if out is not None:
-        check_free(out)
+        try:
+            place = open_storage(out)
+        except ValueError as error:
+            raise ConfigError(f"--out {error}") from None
+        if isinstance(place, LocalStorage):
+            check_free(Path(place.url))
     dataset = prepare_data(config.data)
     outputs = math.prod(dataset.labels.shape[1:]) if dataset.num_classes is None else dataset.num_classes
     exchanged = given_widths or _widths_of_gcn(config.model, outputs)
@@ -92,16 +116,45 @@ def partition(
     layout = lay_out(graph, made, intervals)
     row_bytes = [_NUMBER_BYTES * width for width in exchanged]
     found = report_of(graph, made, forward=row_bytes, backward=row_bytes)
-    if out is not None:
-        made.save(out)
+    shards = None
+    if place is not None:
+
+        def fill(folder: Path) -> None:
+            nonlocal shards
+            shards = write_shards(
+                folder,
+                dataset,
+                layout,
+                ids=edge_ids and graph.edge_ids_fit,
+                description=describe_data(dataset),
+                graph_digest=made.graph_digest,
+                settings=data_settings(config.data),
+            )
+
+        _save(place, made, fill)
     content = _content(
         config.data.name, made, found, layout=layout, interval_balance=interval_balance(graph, layout), widths=exchanged
     )
-    content["folder"] = None if out is None else str(out)
+    content["folder"] = None if place is None else out
+    content["shard_bytes"] = None if shards is None else [entry.num_bytes for entry in shards.summary.shards]
     if as_json:
         print_json(content)
     else:
         _show(content)
+
+
+def _save(place: Storage, made: Partition, fill: Callable[[Path], None]) -> None:
+    """Saves a partition and what `fill` writes beside it, what makes it one last."""
+    if isinstance(place, LocalStorage):
+        made.save(place.url, beside=fill)
+        return
+    with tempfile.TemporaryDirectory(prefix="dorylax-partition-") as parent:
+        folder = Path(parent) / "partition"
+        made.save(folder, beside=fill)
+        for name in sorted(path.name for path in folder.iterdir() if path.name not in RECORDS):
+            place.put_file(name, folder / name)
+        for name in RECORDS:
+            place.put_file(name, folder / name)
 
 
 def _widths(text: str | None) -> list[int] | None:
@@ -168,7 +221,7 @@ def _show(content: Mapping[str, Any]) -> None:
         f"rows exchanged per layer, forward and backward: {', '.join(map(str, content['widths']))} float32 numbers"
     )
     if content["folder"] is not None:
-        click.echo(f"saved in {content['folder']}")
+        click.echo(f"saved in {content['folder']}, shards of {', '.join(map(_bytes, content['shard_bytes']))}")
 
 
 def _cells(values: Sequence[int]) -> list[str]:

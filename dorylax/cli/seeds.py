@@ -12,6 +12,7 @@ from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
 from dorylax.durable import remove_file, write_json
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
+from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.folder import RESULTS, locked, write_sweep
 from dorylax.experiments.names import title
 from dorylax.experiments.outcome import RunOutcome
@@ -22,6 +23,7 @@ from dorylax.observers.progress import ProgressBar
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
+from dorylax.trainer.from_config import shards_for
 
 
 def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], Stopped | None]:
@@ -45,13 +47,16 @@ def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], St
         todo = [outcome.run.config for outcome in known.values() if outcome.status != "done"]
         if todo:
             try:
-                with says_when_slow(compiling(todo[0].model.name)):
-                    check_config(todo[0])
-                cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
+                if shards_for(todo[0]) is None:
+                    with says_when_slow(compiling(todo[0].model.name)):
+                        check_config(todo[0])
+                    cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
         bars = stack.enter_context(_ProgressBars())
-        outcomes, stopped = carry_out(known, folder, bars, options=RunOptions(failures=TrainingError), cache=cache)
+        outcomes, stopped = carry_out(
+            known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError)
+        )
         if folder is not None and has_begun(sweep.runs, folder):
             write_sweep(folder, sweep, [])
             if stopped is None:
@@ -89,6 +94,9 @@ class _ProgressBars:
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """See `Watcher`."""
         self._bars[run.key].epoch(record)
+
+    def again(self, run: Run, why: str) -> None:
+        """Runs in this process are not lost without it."""
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`."""

@@ -29,6 +29,7 @@ from dorylax.config.schema import (
     check_together,
 )
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import dump
@@ -60,8 +61,8 @@ _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != 
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
 _QUIET = ("single", "pipeline", "tensor")
-NO_IDENTITY = ("single.memory", "data.verify", "pipeline.trace")
-"""Say whether a run begins, and what it tells of itself, and nothing about what it trains."""
+NO_IDENTITY = ("single.memory", "data.verify", "pipeline.trace", *map(RayConfig.key, RayConfig.options()))
+"""Say whether a run begins, where, and what it tells of itself, and nothing about what it trains."""
 
 
 class RunConfig(BaseModel):
@@ -93,6 +94,11 @@ class RunConfig(BaseModel):
     def tensor(self) -> TensorConfig | None:
         """Where a pipeline's tensor tasks run; None where there is no pipeline."""
         return None if self.pipeline is None else self.pipeline.tensor
+
+    @property
+    def ray(self) -> RayConfig | None:
+        """Which Ray cluster is used, and what is asked of it; None where no part of the run is on one."""
+        return self.pipeline.ray if self.pipeline is not None and self.pipeline.on_ray else None
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -143,7 +149,7 @@ class RunConfig(BaseModel):
         values = {
             key: field.default
             for key, field in KEYS.items()
-            if field.default is not None and not key.startswith(("pipeline.", "tensor."))
+            if field.default is not None and not key.startswith(("pipeline.", "tensor.", "ray."))
         }
         name = given.get("model.name", values["model.name"])
         used, recipe = _model(name, code)
@@ -227,7 +233,7 @@ class RunConfig(BaseModel):
 
         Keys that are null are left out, so that a key added later with null as its default changes no identity. For the same
         reason so are those of `single`, `pipeline` and `tensor` at their defaults, but for `pipeline.mode`, which says that
-        there is a pipeline. `single.memory`, `data.verify` and `pipeline.trace` are no part of it.
+        there is a pipeline. `single.memory`, `data.verify`, `pipeline.trace` and all of `ray` are no part of it.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
@@ -291,9 +297,10 @@ def _distinguishes(key: str, value: Any) -> bool:
 
 
 def _pipeline(values: Mapping[str, Any]) -> PipelineConfig | None:
-    """What the sections `pipeline` and `tensor` say; None where no key of them is given."""
+    """What the sections `pipeline`, `tensor` and `ray` say; None where no key of the first two is given."""
     given, tensor = _section("pipeline", values), _section("tensor", values)
-    return PipelineConfig(**given, tensor=TensorConfig(**tensor)) if given or tensor else None
+    made = PipelineConfig(**given, tensor=TensorConfig(**tensor), ray=RayConfig(**_section("ray", values)))
+    return made if given or tensor else None
 
 
 def _section(name: str, values: Mapping[str, Any]) -> dict[str, Any]:

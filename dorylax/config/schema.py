@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from dorylax.config.optimizers import OptimizerConfig
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Fraction, Positive, Section, Seed, Text
@@ -160,11 +161,14 @@ class SingleConfig(Section):
 
 SECTIONS: dict[str, type[Section]] = {
     model.section: model
-    for model in (DataConfig, ModelConfig, OptimizerConfig, TrainConfig, SingleConfig, PipelineConfig, TensorConfig)
+    for model in (
+        *(DataConfig, ModelConfig, OptimizerConfig, TrainConfig, SingleConfig),
+        *(PipelineConfig, TensorConfig, RayConfig),
+    )
 }
 REFERENCES = ("model.name", "optimizer.name")
 """Keys that may name code of the user's own."""
-NULL_SAYS_SOMETHING = ("data", "train", "pipeline", "tensor")
+NULL_SAYS_SOMETHING = ("data", "train", "pipeline", "tensor", "ray")
 """Sections in which null is a value like others; in the rest it means that an option is not used."""
 
 
@@ -206,7 +210,7 @@ def _check_gathered(single: SingleConfig, other: str) -> None:
 
 def _named(pipeline: PipelineConfig) -> str:
     """A pipeline by the first key that was given of it, of which users may not know that it makes one."""
-    for part in (pipeline, pipeline.tensor):
+    for part in pipeline.sections:
         for name in part.options():
             if name in part.model_fields_set:
                 return part.key(name)

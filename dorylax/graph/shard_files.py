@@ -5,6 +5,7 @@
     <d>_offsets, <d>_neighbours, <d>_ghosts, <d>_ghost_bounds, <d>_sends, <d>_sent
                       for d = in and out; without those of out where both directions are the same, in a symmetric graph
     pushes, pushed
+    identity          of the summary that it belongs to (`sharded_data.ShardsSummary.identity`)
     row_<name>        rows of the server's own vertices or edges; any number of them
 
 `sends` (int64 [M, 3]: interval, peer, rows) and `pushes` (int64 [M, 2]: peer, rows) say how `sent` and `pushed`, all their
@@ -27,8 +28,14 @@ _ROWS = "row_"
 _DIRECTIONS: tuple[Direction, ...] = ("in", "out")
 
 
-def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray]) -> None:
+def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray], *, identity: str) -> None:
     """Writes a shard, and arrays by name whose rows are those of its vertices or in-edges.
+
+    Args:
+        path: of the file.
+        shard: the shard.
+        rows: what lies beside it.
+        identity: of the summary that the file belongs to.
 
     Raises:
         OSError: the file cannot be written.
@@ -50,17 +57,28 @@ def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray]) -> Non
         arrays[f"{direction}_sent"] = _joined(sent for _, _, sent in sends)
     arrays["pushes"] = _table([(peer, len(pushed)) for peer, pushed in shard.pushes], 2)
     arrays["pushed"] = _joined(pushed for _, pushed in shard.pushes)
+    arrays["identity"] = np.array(identity)
     write_npz(path, arrays | {f"{_ROWS}{name}": values for name, values in rows.items()})
 
 
-def read_shard(path: Path, *, verify: bool = True) -> tuple[Shard, dict[str, np.ndarray]]:
+def read_shard(path: Path, *, identity: str, verify: bool = True) -> tuple[Shard, dict[str, np.ndarray]]:
     """The shard in a file, and the rows beside it.
 
+    Args:
+        path: of the file.
+        identity: of the summary that it must belong to.
+        verify: compare memory-mapped arrays with their checksums the first time that they are loaded.
+
     Raises:
-        GraphError: the file is damaged, or no shard.
+        GraphError: the file is damaged, no shard, or belongs to another summary.
         OSError: it cannot be read.
     """
     with open_npz(path, verify=verify) as archive:
+        archive.require("bounds", "intervals", "identity")
+        if (found := str(archive.fetch("identity"))) != identity:
+            raise GraphError(
+                f"{path} belongs to another partition (identity {found!r}, expected {identity!r}): make the partition again"
+            )
         shard = _shard(archive)
         names = [name for name in archive.names if name.startswith(_ROWS)]
         return shard, {name.removeprefix(_ROWS): archive.fetch(name) for name in names}

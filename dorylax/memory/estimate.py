@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.errors import DorylaxError
+from dorylax.graph.data_shape import DataShape
 from dorylax.machine import Limit
 from dorylax.memory.phases import Compiled, Phase, Process
-from dorylax.memory.shapes import DataShape
 
 _GIB = 2**30
 

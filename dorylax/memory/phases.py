@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.partition.locality import MOST_FOR_METIS
 from dorylax.graph.rows import SPAN
-from dorylax.memory.shapes import DataShape
 
 LIBRARIES = "interpreter and libraries"
 CODE = "compiled code"

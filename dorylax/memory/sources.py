@@ -12,13 +12,13 @@ import numpy as np
 from dorylax.config.schema import DataConfig
 from dorylax.graph.archive import edge_names
 from dorylax.graph.compressed import SelfLoops
+from dorylax.graph.data_shape import DataShape, InputShape
 from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of, is_kept
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
 from dorylax.graph.npz import Archive, feature_names, open_npz, vertex_names
 from dorylax.graph.validate import GraphError
-from dorylax.memory.shapes import DataShape, InputShape
 
 
 def shape_of(config: DataConfig) -> DataShape | None:

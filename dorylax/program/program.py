@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+from dorylax.ops.primitives.structure import Direction
 from dorylax.program.artefact.export import StageSet, export_stages
 from dorylax.program.model.base import Tree
 from dorylax.program.model.loss import RowFunction, confusion, cross_entropy
@@ -29,19 +31,21 @@ class Program(SplitModel):
         *,
         intervals: int = 1,
         workers: int | None = None,
+        ghosts: Mapping[Direction, Sequence[int]] | None = None,
     ) -> ProgramCost:
-        """Estimated FLOPs, gathered bytes and shipped bytes of each task, per epoch and once.
+        """Estimated FLOPs, gathered and shipped bytes of each task, per epoch and once, and bytes between graph servers.
 
         Args:
             num_vertices: V (default: that of the data the model was traced on).
             num_edges: E (default: likewise).
             intervals: into how many intervals rows are cut.
             workers: how many workers keep the parameters for an epoch; None: every call fetches those that it reads.
+            ghosts: of each graph server over in-edges and out-edges, as a partition's report counts them; None: one server.
 
         Raises:
             ValueError: a size is neither given nor known; fewer than 1 interval or worker.
         """
-        return cost(self, num_vertices, num_edges, intervals=intervals, workers=workers)
+        return cost(self, num_vertices, num_edges, intervals=intervals, workers=workers, ghosts=ghosts)
 
     def describe(self, num_vertices: int | None = None, num_edges: int | None = None) -> str:
         """The tasks as a table in the paper's vocabulary; sizes as in `cost`."""

@@ -15,7 +15,10 @@ from dorylax.config.schema import DataConfig
 from dorylax.graph import datasets
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.sharded_data import ShardedData
+from dorylax.graph.validate import GraphError
 from dorylax.layers import registry
+from dorylax.runs.differences import differences, listed
 from dorylax.runs.environment import UserCode
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer.options import free_settings
@@ -33,6 +36,40 @@ def prepare_data(config: DataConfig) -> Dataset:
         options["size"] = config.size
     data = datasets.load(config.name, **options)
     return data.row_normalised() if config.row_normalise else data
+
+
+def shards_for(config: RunConfig) -> ShardedData | None:
+    """Where the shards of a run's data are, if its hosts are to read them and nobody has to load the data set.
+
+    Raises:
+        ConfigError: they are of other data than the `data` section names.
+        GraphError, OSError: as `ShardedData.find` does.
+    """
+    pipeline = config.pipeline
+    if pipeline is None or pipeline.hosts == "inline" or pipeline.partition is None:
+        return None
+    try:
+        shards = ShardedData.find(pipeline.partition, verify=config.data.verify)
+    except ValueError as error:
+        if isinstance(error, GraphError):
+            raise
+        raise ConfigError.of("pipeline.partition", str(error)) from None
+    if shards is None:
+        return None
+    if shards.summary.settings is not None and (
+        changed := differences(shards.summary.settings, data_settings(config.data))
+    ):
+        raise ConfigError.of(
+            "pipeline.partition",
+            f"= {pipeline.partition} has the shards of other data ({listed(changed)}): give their settings of data, or make "
+            "the partition again (dorylax partition)",
+        )
+    return shards
+
+
+def data_settings(config: DataConfig) -> dict[str, Any]:
+    """What of the `data` section decides what is loaded, as JSON values."""
+    return {key: value for key, value in config.to_dict().items() if key != "verify"}
 
 
 def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:

@@ -10,13 +10,14 @@ from typing import final
 from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
+from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import Stopped, TrainingError, TrainResult
 from dorylax.runs.servers import ServersWriter
 from dorylax.trainer.epoch import run_epoch
-from dorylax.trainer.evaluation import Evaluation
+from dorylax.trainer.evaluation import Evaluation, OneMachineEvaluation
 from dorylax.trainer.loop_state import LoopState, to_host
 from dorylax.trainer.one_machine import OneMachine
 from dorylax.trainer.options import stop_reason
@@ -34,7 +35,7 @@ class TrainingLoop:
     Attributes:
         functions: of the model and its optimizer.
         parts: the model.
-        data: the data set, as the user gave it.
+        data: the data set, as the user gave it, or where its shards are.
         machine: what evaluates, and trains where no pipeline does.
         runner: what trains the epochs.
         train: its settings of training.
@@ -47,7 +48,7 @@ class TrainingLoop:
 
     functions: StepFunctions
     parts: ModelParts
-    data: Dataset
+    data: Dataset | ShardedData
     machine: OneMachine
     runner: EpochRunner
     train: TrainConfig
@@ -74,21 +75,7 @@ class TrainingLoop:
             loop.spend("compile", self.machine.check_memory())
             if files is not None:
                 files.directory.remove_summary()
-            arrays = self.machine.arrays
-            loop.spend("compile", self.machine.order_seconds)
-            self.machine.order_seconds = 0.0
-            runner.start(loop, arrays)
-            only_evaluated = () if runner.reads_features else (self.data.features,)
-            release(*only_evaluated)
-            evaluation = Evaluation(
-                self.functions,
-                self.machine.forward,
-                runner.kept,
-                arrays,
-                self.parts.streams,
-                loop=loop,
-                only_here=only_evaluated,
-            )
+            evaluation = self._start(loop)
         last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:
@@ -115,6 +102,32 @@ class TrainingLoop:
             observer.finished(result)
         self._summarise(result)
         return result
+
+    def _start(self, loop: LoopState) -> Evaluation:
+        """Gets the runner ready; gives what judges its epochs."""
+        runner, functions = self.runner, self.functions
+        evaluate = runner.evaluate
+        if evaluate is not None:
+            runner.start(loop, None)
+            return Evaluation(functions.objective, evaluate, mask_counts(self.data))
+        machine, data = self.machine, self.data
+        assert isinstance(data, Dataset)
+        arrays = machine.arrays
+        loop.spend("compile", machine.order_seconds)
+        machine.order_seconds = 0.0
+        runner.start(loop, arrays)
+        only_evaluated = () if runner.reads_features else (data.features,)
+        release(*only_evaluated)
+        here = OneMachineEvaluation(
+            functions,
+            machine.forward,
+            runner.kept,
+            arrays,
+            self.parts.streams,
+            loop=loop,
+            only_here=only_evaluated,
+        )
+        return Evaluation(functions.objective, here, mask_counts(data))
 
     def _end(self, loop: LoopState, stopped: Stopped, first_epoch: int) -> TrainResult:
         """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""

@@ -28,13 +28,18 @@ class MissingInputError(DorylaxError, ValueError):
 
 
 def parts_of(
-    model: Any, data: Dataset, *, params: Tree = None, rngs: tuple[str, ...] = ("dropout",), seed: int = 0
+    model: Any,
+    data: Dataset | AbstractData,
+    *,
+    params: Tree = None,
+    rngs: tuple[str, ...] = ("dropout",),
+    seed: int = 0,
 ) -> ModelParts:
     """A model's parts, with values on the host: `fit` must be able to start again, and the user may go on with their own.
 
     Args:
         model: a Flax NNX or Linen module, or a function `f(params, graph, x, …)`.
-        data: what it will run on.
+        data: what it will run on; shapes alone will do, unless a Linen module has to be initialised.
         params: the parameters of a function; of a Linen module its parameters or variables, by default initialised.
         rngs: names of the random streams of a Linen module.
         seed: of parameters that are initialised here.
@@ -52,6 +57,11 @@ def parts_of(
 
     parts = with_ids_if_needed(data, taken)
     if isinstance(model, linen.Module):
+        if params is None and isinstance(data, AbstractData):
+            raise ModelKindError(
+                f"{name_of(model)} is to be initialised on data, and there are only shards of them: give its parameters "
+                "(params=)"
+            )
         parts = with_ids_if_needed(
             data, lambda graph: flax_linen.initialised(parts, params, seed, graph, data.features, named=named)
         )

@@ -12,6 +12,7 @@ import numpy as np
 
 from dorylax.config.schema import SingleConfig
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
@@ -31,7 +32,7 @@ class OneMachine:
     Args:
         functions: of the model and its optimizer.
         parts: the model.
-        data: as the user gave them.
+        data: as the user gave them; of shards, `order` and `forward` alone can be asked.
         single: how.
         checked: what is known of the model.
         evaluates_only: whether something else trains.
@@ -44,7 +45,7 @@ class OneMachine:
         self,
         functions: StepFunctions,
         parts: ModelParts,
-        data: Dataset,
+        data: Dataset | ShardedData,
         single: SingleConfig,
         *,
         checked: Checked,
@@ -67,7 +68,13 @@ class OneMachine:
         Raises:
             OrderError: communities are asked for, and the model cannot be split.
         """
-        return effective_order(self._single.order, self._data, self._by_rows)
+        return effective_order(self._single.order, shapes_of(self._data), self._by_rows)
+
+    @property
+    def _whole(self) -> Dataset:
+        if isinstance(self._data, ShardedData):
+            raise TypeError(f"{self._data.folder} has the shards of {self._data.name}, and here are no arrays")
+        return self._data
 
     def _by_rows(self) -> bool:
         if not self._row_outputs:  # of anything else nobody could say whose rows they are
@@ -87,7 +94,7 @@ class OneMachine:
     @cached_property
     def arrays(self) -> TrainingArrays:
         """The data on the device, in order."""
-        data, self.order_seconds = in_order(self._data, self.order)
+        data, self.order_seconds = in_order(self._whole, self.order)
         return TrainingArrays.of(data, keywords=self._parts.keywords, edge_ids=self._edge_ids)
 
     def choose_gradient(self) -> tuple[Gradient, float]:
@@ -116,7 +123,9 @@ class OneMachine:
     @property
     def _spec(self) -> DataSpec:
         """What a program for one machine is traced on."""
-        return dataclasses.replace(DataSpec.of(self._data, self._parts.keywords), edge_ids_fit=self._edge_ids)
+        return dataclasses.replace(
+            DataSpec.of(shapes_of(self._data), self._parts.keywords), edge_ids_fit=self._edge_ids
+        )
 
     def outputs(self, params: Tree, state: Tree) -> Any:
         """The model's outputs, as float32: row i for row i of the data that were given."""
@@ -131,7 +140,7 @@ class OneMachine:
         output = jax.tree.map(np.array, predict(params, state, inputs))
         if self.order == "given":
             return output
-        rows = rows_of(self._data, in_order(self._data, self.order)[0])
+        rows = rows_of(self._whole, in_order(self._whole, self.order)[0])
         return jax.tree.map(lambda leaf: leaf[rows], output)
 
     def check_memory(self) -> float:
@@ -145,5 +154,5 @@ class OneMachine:
         gradient, _ = self.choose_gradient()
         community = self.order == "community"
         return check_trainer(
-            self._functions, gradient, self._parts, self._data, community=community, edge_ids=self._edge_ids
+            self._functions, gradient, self._parts, self._whole, community=community, edge_ids=self._edge_ids
         )

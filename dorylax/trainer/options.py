@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dorylax.config.schema import TrainConfig
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.ray_cluster.config import RayConfig
 from dorylax.runs.result import EpochRecord, Stopped
 from dorylax.serverless.config import TensorConfig
 
@@ -24,8 +25,9 @@ _FREE = frozenset(
     }
 )
 # Where and how many tasks run at a time; in virtual time that is the cluster's speed. Two change how sums are formed.
-_FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.graph_threads"} | (
-    set(map(TensorConfig.key, TensorConfig.options())) - {"tensor.backend", "tensor.streaming"}
+_FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.num_hosts", "pipeline.graph_threads"} | (
+    {*map(TensorConfig.key, TensorConfig.options()), *map(RayConfig.key, RayConfig.options())}
+    - {"tensor.backend", "tensor.streaming"}
 )
 
 

@@ -20,6 +20,7 @@ from flax import nnx
 
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
@@ -76,7 +77,8 @@ class Trainer:
             `f(params, graph, features)`. Further inputs of the data reach it by name, as keywords that its signature has
             (all of them where it takes `**kwargs`). An NNX module trains with the flags that its layers have: what is
             frozen stays frozen; `fit` leaves the best epoch's parameters in it. Those of other models are in the result.
-        data: the data set.
+        data: the data set; or, with `pipeline.hosts` other than inline, where its shards are (`dorylax partition --out`), so
+            that this process holds no graph.
         loss: what is minimised, as the mean over the training vertices: "cross_entropy" of classes (the default), "mse" or
             "mae" of targets, or a function `(output, labels) -> [V]`, where the output may be whatever the model returns.
             Where it is not the cross-entropy there is no accuracy: runs are judged by the loss.
@@ -118,7 +120,7 @@ class Trainer:
     def __init__(
         self,
         model: Any,
-        data: Dataset,
+        data: Dataset | ShardedData,
         *,
         optimizer: optax.GradientTransformation,
         loss: Loss = None,
@@ -149,12 +151,13 @@ class Trainer:
             checkpoint_every=checkpoint_every,
         )
         self._single = SingleConfig(optimize=optimize, order=order, gathered=gathered, memory=memory)
-        check_pipeline(pipeline)
+        check_pipeline(pipeline, data)
         check_together(self.options, self._single, pipeline)
         check_arguments(data, optimizer, self.options, observers)
         check_keep_checkpoints(keep_checkpoints)
         check_run_directory(self.options, run_directory, resume=resume)
-        objective = Objective.of(loss, data)
+        shapes = shapes_of(data)
+        objective = Objective.of(loss, shapes)
         check_target(objective, self.options)
         self.model = model
         self.data = data
@@ -176,12 +179,12 @@ class Trainer:
             **{key: value for key, value in of_pipeline.items() if key not in free},
         }
         self._parts = parts_of(
-            model, data, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
+            model, shapes, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
         )
         if self._parts.switched_off:
             warnings.warn(f"{self._parts.name} {self._parts.switched_off}", UserWarning, stacklevel=2)
         self._functions = step_functions(self._parts.structure, optimizer, objective)
-        checked = check_model(self._functions, self._parts, data)
+        checked = check_model(self._functions, self._parts, shapes)
         self._machine = OneMachine(
             self._functions,
             self._parts,
@@ -197,7 +200,7 @@ class Trainer:
     def from_config(
         cls,
         config: RunConfig,
-        data: Dataset | None = None,
+        data: Dataset | ShardedData | None = None,
         *,
         run_directory: str | os.PathLike[str] | None = None,
         resume: bool = False,
@@ -209,7 +212,7 @@ class Trainer:
         Args:
             config: the configuration; parameters and dropout come from `train.seed`.
             data: the data set, if it is already there, as `prepare_data(config.data)` makes it (row-normalised if the
-                configuration says so); by default it is loaded.
+                configuration says so); by default it is loaded, unless hosts have its shards (`pipeline.partition`).
             run_directory: as for `Trainer`; its config.yaml will hold the configuration.
             resume: as for `Trainer`.
             observers: as for `Trainer`.
@@ -219,9 +222,11 @@ class Trainer:
             ValueError, OSError: as `Trainer` and loading data do.
             UntrustedCodeError: a folder names the model or the optimizer, and is not trusted.
         """
-        loaded = from_config.prepare_data(config.data) if data is None else data
+        loaded = data
+        if loaded is None:
+            loaded = from_config.shards_for(config) or from_config.prepare_data(config.data)
         trainer = cls(
-            from_config.build_model(config, loaded),
+            from_config.build_model(config, shapes_of(loaded)),
             loaded,
             optimizer=from_config.build_optimizer(config),
             **config.train.to_dict(),
@@ -338,20 +343,27 @@ class Trainer:
             raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
         loop = self._trained
         params, state = loop.chosen if epoch == "best" else (loop.params, loop.state)
-        return self._machine.outputs(params, state)
+        if not isinstance(self.data, ShardedData):
+            return self._machine.outputs(params, state)
+        with contextlib.closing(self._pipeline_runner()) as runner:
+            return runner.outputs(params, state)
 
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""
         _ = self._machine.order  # an order that cannot be is refused before anything runs
         if self._pipeline is not None:
-            loss = self._functions.objective.rows
-            trace = None if self.run_directory is None else RunDirectory(self.run_directory).trace_path
-            return PipelineRunner(
-                self._parts, self.data, self._optimizer, self._pipeline, self.options, loss=loss, trace=trace
-            )
+            return self._pipeline_runner()
         gradient, seconds = self._machine.choose_gradient()
         return SingleRunner(
             self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds
+        )
+
+    def _pipeline_runner(self) -> PipelineRunner:
+        assert self._pipeline is not None
+        objective = self._functions.objective
+        trace = None if self.run_directory is None else RunDirectory(self.run_directory).trace_path
+        return PipelineRunner(
+            self._parts, self.data, self._optimizer, self._pipeline, self.options, objective=objective, trace=trace
         )
 
     def _take(self, loop: LoopState, params: Tree, state: Tree) -> None:
@@ -391,6 +403,5 @@ class Trainer:
             "single": self._single.to_dict(),
         }
         if self._pipeline is not None:
-            config["pipeline"] = self._pipeline.to_dict()
-            config["tensor"] = self._pipeline.tensor.to_dict()
+            config |= {part.section: part.to_dict() for part in self._pipeline.sections}
         return config

@@ -12,6 +12,7 @@ from dorylax.config.schema import TrainConfig
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelKindError, ModelParts
@@ -23,14 +24,14 @@ from dorylax.trainer.step.objective import Objective
 
 def check_arguments(data: Any, optimizer: Any, train: TrainConfig, observers: Sequence[Any]) -> None:
     """Raises TypeError or ValueError, naming the argument."""
-    if not isinstance(data, Dataset):
+    if not isinstance(data, Dataset | ShardedData):
         raise TypeError(f"data must be a dorylax.Dataset, got {type(data).__name__}; dorylax.load(name) gives one")
     if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
         raise TypeError(
             f"optimizer must be an optax transformation such as optax.adam(0.01), got {type(optimizer).__name__}"
         )
     for name, value in (("target_accuracy", train.target_accuracy), ("patience", train.patience)):
-        if value is not None and not data.val_mask.any():
+        if value is not None and not mask_counts(data)[1]:
             raise ConfigError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
     for observer in observers:
         if not isinstance(observer, Observer):
@@ -64,8 +65,15 @@ def check_run_directory(train: TrainConfig, run_directory: str | os.PathLike[str
         raise ValueError(f"train.checkpoint_every = {train.checkpoint_every} needs run_directory, where checkpoints go")
 
 
-def check_pipeline(pipeline: Any) -> None:
-    """Raises TypeError where it is no pipeline's configuration, nor None."""
+def check_pipeline(pipeline: Any, data: Any) -> None:
+    """Raises TypeError where it is no pipeline's configuration, nor None; ValueError where it cannot train on shards."""
+    if isinstance(data, ShardedData) and isinstance(pipeline, PipelineConfig | None):
+        hosts = None if pipeline is None else pipeline.hosts
+        if hosts in (None, "inline"):
+            raise ConfigError.of(
+                "pipeline.hosts",
+                f"must be processes to train on shards in {data.folder}, got {shown(hosts)}: this process holds no graph",
+            )
     if not isinstance(pipeline, PipelineConfig | None):
         raise TypeError(f"pipeline must be a dorylax.pipeline.config.PipelineConfig, got {type(pipeline).__name__}")
 

@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from dorylax.clock import Clock
-from dorylax.graph.shard_files import read_shard
 from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.driver import Driver
+from dorylax.pipeline.evaluation import EvaluationHost
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.hosts.messages import Beginning, News, Report, Told, Weights, Worked
+from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights, Worked
 from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
-from dorylax.pipeline.hosts.spec import HostSpec
-from dorylax.pipeline.interval_data import interval_data, stored_values
+from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
+from dorylax.pipeline.interval_data import MASKS, interval_data, row_name, stored_values
 from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.parameters.messages import Applied
 from dorylax.pipeline.progress import Progress
@@ -49,7 +49,8 @@ class Member(ABC):
     """What every host does. It is made on the loop of its clock.
 
     Args:
-        spec: what it is given.
+        spec: which server it is.
+        run: what all hosts know.
         clock: of this process.
         transport: to the others.
 
@@ -57,12 +58,12 @@ class Member(ABC):
         ended: done when the driver says that it may end.
     """
 
-    def __init__(self, spec: HostSpec, clock: Clock, transport: ZeroMqTransport) -> None:
-        run, config = spec.run, spec.run.config
+    def __init__(self, spec: MemberSpec, run: RunSpec, clock: Clock, transport: ZeroMqTransport) -> None:
+        config = run.config
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._spec, self._run, self._clock, self._transport = spec, run, clock, transport
         self._prepared = run.prepare()
-        self._address = host_address(spec.role, spec.index, config.servers)
+        self._address = host_address(spec.role, spec.number, config.servers)
         self._cleanup = contextlib.ExitStack()
         self._spans: list[Span] = []
         self._worked: tuple[int, list[Span], dict[str, Any]] = (-1, [], {})
@@ -72,7 +73,7 @@ class Member(ABC):
             plan=self._prepared.plan,
             sizes=StageSizes(*run.sizes),
             edge_chunk=config.edge_chunk,
-            homes=run.homes,
+            homes=run.shards.homes,
             parameter_servers=config.parameter_servers,
             one_at_a_time=config.mode == "no-pipe",
             copies_rows=not config.synchronous,
@@ -95,6 +96,8 @@ class Member(ABC):
                 return self._begin(payload)
             case "report":
                 return self._report()
+            case "traffic":
+                return {kind: list(sent) for kind, sent in self._transport.sent.items()}
             case "clock":
                 return self._clock.now()
             case "worked":
@@ -149,10 +152,9 @@ class GraphMember(Member):
     """A graph server."""
 
     def _build(self) -> None:
-        config = self._run.config
-        assert self._spec.shard is not None
-        shard, rows = read_shard(self._spec.shard)
-        resources = Resources.of(config, None, cores())
+        config, data = self._run.config, self._run.shards
+        shard, rows = data.shard(self._spec.number)
+        resources = Resources.of_host(config, cores())
         functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
         self._backend = make_backend(
             config, resources, self._prepared, functions=functions, clock=self._clock, times=None
@@ -174,15 +176,34 @@ class GraphMember(Member):
             gate=self._gate,
             recorder=self._recorder,
         )
-        values = stored_values(self._prepared.plan.program.traced, rows, shard)
-        data = interval_data(self._prepared, values, shard, self._context.sizes)
-        self._host = GraphHost(self._server, data, self._reporter)
+        num_training = data.summary.masks[0]
+        values = stored_values(self._prepared, rows, shard, num_training)
+        intervals = interval_data(self._prepared, values, shard, self._context.sizes)
+        self._host = GraphHost(self._server, intervals, self._reporter)
+        self._ids = rows[row_name("ids", "vertex ids")]
+        self._evaluation: EvaluationHost | None = None
+        if self._run.sums is not None:
+            prepared = self._run.prepare_evaluation()
+            self._evaluation = EvaluationHost(
+                self._context,
+                prepared,
+                shard,
+                stored_values(prepared, rows, shard, num_training),
+                labels=rows[row_name("labels", "labels")],
+                masks=rows[MASKS],
+                sums=self._run.sums,
+                threads=resources.graph_threads,
+                controller=self._server.controller,
+            )
 
     async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
         match kind:
             case "prepare":
                 await self._backend.warm()
-                await asyncio.gather(*self._host.prepare())
+                evaluation = self._evaluation
+                await asyncio.gather(*self._host.prepare(), *(() if evaluation is None else evaluation.prepare()))
+                if evaluation is not None:
+                    evaluation.begin(self._run.parts.streams, self._run.seed)
                 free = self._host.free_values()
                 return [free[var] for var in self._prepared.driver.constants]
             case "allow":
@@ -190,10 +211,17 @@ class GraphMember(Member):
             case "stop":
                 self._gate.allow(self._gate.allowance._replace(horizon=self._run.epoch - 1))
                 await self._reporter.flush()
+            case "evaluate":
+                assert isinstance(payload, Evaluate)
+                assert self._evaluation is not None
+                version = payload.params, payload.state, payload.number
+                if payload.outputs:
+                    return self._ids, await self._evaluation.outputs(*version)
+                return await self._evaluation.evaluate(*version)
             case "save":
                 return save_buffers([self._server]), save_controller(self._server), self._host.save_counts(payload)
             case _:
-                raise ValueError(f"graph server {self._spec.index} cannot answer {kind!r} from {sender}")
+                raise ValueError(f"graph server {self._spec.number} cannot answer {kind!r} from {sender}")
         return None
 
     def _allow(self, told: Told) -> None:
@@ -203,7 +231,7 @@ class GraphMember(Member):
 
     def _begin(self, beginning: Beginning) -> None:
         if beginning.record is not None:
-            self._forget(self._recorder.graph[self._spec.index], beginning.counts)
+            self._forget(self._recorder.graph[self._spec.number], beginning.counts)
             restore_buffers(Saved(beginning.arrays, {}), [self._server])
             restore_controller(self._server, beginning.record)
         self._host.begin(self._driver(beginning.constants), self._run.epoch)
@@ -226,11 +254,11 @@ class ParameterMember(Member):
         config, epoch = self._run.config, self._run.epoch
         saved = None if beginning.record is None else Saved(beginning.arrays, beginning.record)
         if saved is not None:
-            self._forget(self._recorder.parameters[self._spec.index], beginning.counts)
+            self._forget(self._recorder.parameters[self._spec.number], beginning.counts)
         progress = None
-        if self._spec.index == 0:
+        if self._spec.number == 0:
             ledger = Ledger(
-                len(self._run.homes),
+                len(self._run.shards.homes),
                 config.staleness or 0,
                 first=epoch,
                 first_synchronous=self._run.fills_ghosts,
@@ -246,7 +274,7 @@ class ParameterMember(Member):
             context=self._context,
             recorder=self._recorder,
             on_applied=_nobody if progress is None else progress.applied,
-            here=[self._spec.index],
+            here=[self._spec.number],
         )
         if progress is not None:
             hosts = [host_address("graph", server, config.servers) for server in range(config.servers)]
@@ -263,7 +291,7 @@ class ParameterMember(Member):
                 known = save_known(self._parameters.newest())
                 self._parameters.forget()  # as the run does that goes on from what is saved
                 return known, self._parameters.save_counts(payload)[0]
-        raise ValueError(f"parameter server {self._spec.index} cannot answer {kind!r} from {sender}")
+        raise ValueError(f"parameter server {self._spec.number} cannot answer {kind!r} from {sender}")
 
     def _report(self) -> Report:
         return Report(dataclasses.asdict(self._recorder.counters), 0)

@@ -95,3 +95,19 @@ class Worked(NamedTuple):
     seconds: float
     spans: list[Span]
     metrics: dict[str, Any]
+
+
+class Evaluate(NamedTuple):
+    """A version that is to be evaluated.
+
+    Attributes:
+        number: of the evaluation, one more than that of the one before.
+        params: parameters.
+        state: what else the model keeps.
+        outputs: whether the outputs themselves are wanted, not what is reported of them.
+    """
+
+    number: int
+    params: Tree
+    state: Tree
+    outputs: bool

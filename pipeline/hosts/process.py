@@ -7,6 +7,7 @@ error is the driver's, who puts its name before each line.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -53,16 +54,16 @@ class Failure:
     """What a host says of the error that ends it.
 
     Attributes:
-        place: where it happened (`note_place`); None where only the host is known.
         text: what happened, in one line.
+        place: where it happened (`note_place`); None where only the host is known.
         user_error: see `HostError`.
-        frames: the traceback.
+        frames: the traceback; None where there was no exception.
     """
 
-    place: str | None
     text: str
-    user_error: bool
-    frames: str
+    place: str | None = None
+    user_error: bool = False
+    frames: str | None = None
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
@@ -70,27 +71,30 @@ class Failure:
         ours = isinstance(error, DorylaxError)
         text = " ".join(str(error).split())
         return cls(
-            place_of(error),
             text if ours else f"{type(error).__name__}: {text}",
+            place_of(error),
             bool(getattr(error, "user_error", ours and isinstance(error, ValueError))),
             "".join(traceback.format_exception(error)),
         )
 
-    def error(self, name: str) -> HostError:
+    def error(self, name: str, where: str = "") -> HostError:
         """For the driver.
 
         Args:
             name: of the host.
+            where: it lives, " on node 10.0.0.1", say.
         """
-        return HostError(f"{self.place or name}: {self.text}", user_error=self.user_error, frames=self.frames)
+        place = self.place or name
+        return HostError(f"{place}{where}: {self.text}", user_error=self.user_error, frames=self.frames)
 
 
-def live(content: bytes, ready: Callable[[str], None]) -> None:
+def live(content: bytes, ready: Callable[[str], None], *, host: str | None = None) -> None:
     """The life of a host, wherever it is.
 
     Args:
         content: what `HostSpec.to_bytes` gave.
         ready: told of its endpoint when it listens.
+        host: of tcp: the address to listen on, where that is another one than the driver's.
     """
     # Late: these take a second to import, and the end of the driver must be seen meanwhile.
     from dorylax.clock import RealClock
@@ -105,17 +109,19 @@ def live(content: bytes, ready: Callable[[str], None]) -> None:
 
         async def life() -> None:
             run = spec.run
-            transport = ZeroMqTransport(run.keys, run.transport, host=run.host, codec=run.codec(), spawn=clock.spawn)
-            member: Member | None = None
-            try:
-                kind = GraphMember if spec.role == "graph" else ParameterMember
-                member = kind(spec, clock, transport)
+            transport = ZeroMqTransport(
+                run.keys, run.transport, host=host or run.host, codec=run.codec(), spawn=clock.spawn
+            )
+            with contextlib.ExitStack() as cleanup:
+                cleanup.callback(transport.close)
+                members: list[Member] = []
+                for one in spec.members:
+                    kind = GraphMember if one.role == "graph" else ParameterMember
+                    members.append(kind(one, run, clock, transport))
+                    cleanup.callback(members[-1].close)
                 ready(transport.endpoint)
-                await member.ended
-            finally:
-                if member is not None:
-                    member.close()
-                transport.close()
+                for member in members:
+                    await member.ended
 
         clock.run(life())
 

@@ -23,11 +23,18 @@ _PATIENCE_SECONDS = 5.0  # for a process that was told to end
 
 @final
 class ProcessLauncher:
-    """See `Launcher`."""
+    """See `Launcher`.
+
+    Args:
+        threads: that XLA computes with in each host: each would have as many as the machine has cores, which all share.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
 
     async def launch(self, names: Sequence[str], specs: Sequence[bytes]) -> Processes:
         """See `Launcher`."""
-        launched = Processes(names)
+        launched = Processes(names, self._threads)
         try:
             await launched.start(specs)
         except BaseException:
@@ -40,9 +47,10 @@ class ProcessLauncher:
 class Processes:
     """See `Launched`."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], threads: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._names = names
+        self._environment = {"NPROC": str(threads), **os.environ}  # XLA reads it; whoever has set it knows better
         self._processes: list[subprocess.Popen[bytes]] = []
         self._relays: list[threading.Thread] = []
         self._said: list[bytes] = [b""] * len(names)
@@ -63,6 +71,7 @@ class Processes:
                     stderr=subprocess.PIPE,
                     bufsize=0,
                     start_new_session=True,
+                    env=self._environment,
                 )
             except OSError as error:
                 raise HostError(f"{self._names[number]} cannot be started: {error}") from error

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
-from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
+import itertools
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar, final
 
+import numpy as np
+
 from dorylax.clock import Clock
-from dorylax.graph.shard import Shard
-from dorylax.graph.shard_files import write_shard
 from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.evaluation import Evaluated
 from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.launcher import Launched, Launcher
 from dorylax.pipeline.hosts.members import host_address
-from dorylax.pipeline.hosts.messages import Beginning, Report, Weights, Worked
+from dorylax.pipeline.hosts.messages import Beginning, Evaluate, Report, Weights, Worked
 from dorylax.pipeline.hosts.news import LEDGER
-from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
+from dorylax.pipeline.hosts.spec import HostSpec, RunSpec, spread
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+from dorylax.program.model.base import Tree
 from dorylax.runs.servers import ServerMetrics, from_dict
 
 T = TypeVar("T")
@@ -39,7 +40,6 @@ class HostsRun(PipelineRun):
 
     Args:
         spec: what all hosts know.
-        shards: files of the graph servers' shards, in order.
         start: what training begins with.
         launcher: where hosts live.
         trace: called with the spans of tasks, epoch after epoch.
@@ -53,7 +53,6 @@ class HostsRun(PipelineRun):
     def __init__(
         self,
         spec: RunSpec,
-        shards: Sequence[Path],
         start: Beginnings,
         launcher: Launcher,
         *,
@@ -65,11 +64,15 @@ class HostsRun(PipelineRun):
         super().__init__(clock=clock, begun=0.0, seconds_before=0.0, **others)  # as `_start` finds them
         self._trace, self._cleanup = trace, cleanup
         self._barriers: list[int] = []
-        servers, parameter_servers = spec.config.servers, spec.config.parameter_servers
-        specs = [HostSpec(spec, "graph", server, shard) for server, shard in enumerate(shards)]
-        specs += [HostSpec(spec, "parameter", server) for server in range(parameter_servers)]
-        self._hosts = [host_address(one.role, one.index, servers) for one in specs]
-        self._graph, self._parameters = self._hosts[:servers], self._hosts[servers:]
+        config = spec.config
+        hosts = spread(config.servers, config.parameter_servers, config.num_hosts)
+        specs = [HostSpec(spec, members) for members in hosts]
+        self._graph = [host_address("graph", server, config.servers) for server in range(config.servers)]
+        self._parameters = [
+            host_address("parameter", server, config.servers) for server in range(config.parameter_servers)
+        ]
+        self._hosts = [*self._graph, *self._parameters]
+        self._evaluations = itertools.count()
         self._clocks = {address: RemoteClock() for address in self._hosts}
         self._before = Counters()
         if start.saved is not None:
@@ -82,16 +85,20 @@ class HostsRun(PipelineRun):
             raise
 
     async def _start(self, spec: RunSpec, specs: Sequence[HostSpec], start: Beginnings, launcher: Launcher) -> None:
-        names = [f"{one.role} server {one.index}" for one in specs]
         self._transport = ZeroMqTransport(
             spec.keys, spec.transport, host=spec.host, codec=spec.codec(), spawn=self._clock.spawn
         )
         self._cleanup.callback(self._transport.close)
-        launched = self._launched = await launcher.launch(names, [one.to_bytes() for one in specs])
+        launched = self._launched = await launcher.launch(
+            [one.name for one in specs], [one.to_bytes() for one in specs]
+        )
         self._cleanup.callback(launched.close)
-        peers = dict(zip(self._hosts, launched.endpoints, strict=True))
+        peers: dict[Address, str] = {}
         for one, endpoint in zip(specs, launched.endpoints, strict=True):
-            peers[Address(one.role, one.index)] = endpoint
+            for role, index in one.members:
+                peers[Address(role, index)] = peers[host_address(role, index, spec.config.servers)] = endpoint
+                if role == "graph":
+                    peers[Address("evaluation", index)] = endpoint
         peers[LEDGER] = peers[self._parameters[0]]
         self._transport.connect(peers)
         book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
@@ -173,6 +180,24 @@ class HostsRun(PipelineRun):
             total.add(found)
         return total
 
+    def evaluate(self, params: Tree, state: Tree) -> Evaluated:
+        """What is reported of a version (`RunSpec.sums`), by all graph servers where their rows lie.
+
+        Args:
+            params: parameters.
+            state: the model's other state.
+        """
+        question = Evaluate(next(self._evaluations), params, state, outputs=False)
+        return Evaluated.of(self._run(self._ask_all(self._graph, "evaluate", question)))
+
+    def outputs(self, params: Tree, state: Tree) -> list[np.ndarray]:
+        """Leaves of the model's output of a version, `[V, …]` in the user's order; arguments as of `evaluate`."""
+        question = Evaluate(next(self._evaluations), params, state, outputs=True)
+        found = self._run(self._ask_all(self._graph, "evaluate", question))
+        place = np.argsort(np.concatenate([ids for ids, _ in found]), kind="stable")
+        leaves = zip(*(leaves for _, leaves in found), strict=True)
+        return [parts[0] if not parts[0].ndim else np.concatenate(parts)[place] for parts in leaves]
+
     def close(self) -> None:
         """See `PipelineRun`."""
         self._cleanup.close()
@@ -216,21 +241,3 @@ class HostsRun(PipelineRun):
 
     async def _ask(self, address: Address, kind: str, payload: Any = None) -> Any:
         return await self._transport.request(_DRIVER, address, kind, payload, num_bytes=0, order=())
-
-
-def write_shards(
-    pieces: Sequence[Shard], rows: Callable[[Shard], dict[str, Any]], cleanup: contextlib.ExitStack
-) -> list[Path]:
-    """Writes shards into a folder for this run alone.
-
-    Args:
-        pieces: the shards.
-        rows: of each, what lies beside it (`stored_rows`).
-        cleanup: removes the folder.
-    """
-    folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-shards-")))
-    paths = []
-    for shard in pieces:
-        paths.append(folder / f"server-{shard.server}.npz")
-        write_shard(paths[-1], shard, rows(shard))
-    return paths

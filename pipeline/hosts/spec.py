@@ -6,18 +6,19 @@ import dataclasses
 import logging
 import pickle
 import sys
-from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import cloudpickle
 import jax
 import optax
 
+from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts.messages import Beginning, News, Report, Told, Weights, Worked
+from dorylax.pipeline.evaluation import Evaluated, RowSums
+from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights, Worked
 from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
 from dorylax.pipeline.parameters.messages import Arrived, Complete, Pulled, Push, Update
-from dorylax.pipeline.prepare import Prepared, prepare
+from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
 from dorylax.pipeline.staleness import Allowance
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.codec import Codec
@@ -29,7 +30,7 @@ from dorylax.serverless.data.keys import RunKeys
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
     *(Pulled, Push, Complete, Arrived, Update),
-    *(News, Told, Allowance, Weights, Beginning, Report, Worked, Span),
+    *(News, Told, Allowance, Weights, Beginning, Report, Worked, Span, Evaluate, Evaluated),
 )
 
 
@@ -45,7 +46,8 @@ class RunSpec:
         optimizer: an optax transformation.
         config: how to run.
         seed: of dropout and latencies.
-        homes: the graph server of each interval.
+        shards: the files of graph servers.
+        sums: what evaluations report; None: nothing evaluates.
         sizes: rows of each call of a stage: vertices, edges.
         epoch: the first that is trained.
         fills_ghosts: whether that is a synchronous one, since no buffers are brought back.
@@ -62,7 +64,8 @@ class RunSpec:
     optimizer: optax.GradientTransformation
     config: PipelineConfig
     seed: int
-    homes: tuple[int, ...]
+    shards: ShardedData
+    sums: RowSums | None
     sizes: tuple[int, int]
     epoch: int
     fills_ghosts: bool
@@ -77,6 +80,10 @@ class RunSpec:
         config = self.config
         return prepare(self.parts, self.spec, config.passes, loss=self.loss, stale_price=config.expected_stale_price)
 
+    def prepare_evaluation(self) -> PreparedPlan:
+        """Traces, splits and plans its exact forward pass, as every graph server does."""
+        return prepare_evaluation(self.parts, self.spec, self.config.passes)
+
     def codec(self) -> Codec:
         """Of the messages between hosts."""
         params = jax.tree.structure(self.parts.params)
@@ -89,6 +96,23 @@ class RunSpec:
         return Codec(_TYPES, trees)
 
 
+class MemberSpec(NamedTuple):
+    """One server of a run.
+
+    Attributes:
+        role: what kind.
+        number: which of that kind.
+    """
+
+    role: Literal["graph", "parameter"]
+    number: int
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"{self.role} server {self.number}"
+
+
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostSpec:
@@ -96,15 +120,16 @@ class HostSpec:
 
     Attributes:
         run: what all know.
-        role: what kind of server.
-        index: which of that kind.
-        shard: of a graph server: the file of its shard.
+        members: the servers that live in it.
     """
 
     run: RunSpec
-    role: Literal["graph", "parameter"]
-    index: int
-    shard: Path | None = None
+    members: tuple[MemberSpec, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return ", ".join(member.name for member in self.members)
 
     def to_bytes(self) -> bytes:
         """For a private channel: it holds secrets, and whoever reads it runs its code."""
@@ -121,3 +146,18 @@ class HostSpec:
         spec = pickle.loads(inner)
         assert isinstance(spec, cls)
         return spec
+
+
+def spread(servers: int, parameter_servers: int, hosts: int | None) -> list[tuple[MemberSpec, ...]]:
+    """Which servers live in which host.
+
+    Args:
+        servers: graph servers.
+        parameter_servers: parameter servers.
+        hosts: how many hosts; None: one for each server of either kind. Otherwise both kinds are dealt to them in turn.
+    """
+    graph = [MemberSpec("graph", server) for server in range(servers)]
+    parameters = [MemberSpec("parameter", server) for server in range(parameter_servers)]
+    if hosts is None:
+        return [(member,) for member in (*graph, *parameters)]
+    return [(*graph[host::hosts], *parameters[host::hosts]) for host in range(hosts)]

@@ -7,6 +7,8 @@ from typing import Any, Literal, Protocol, final, runtime_checkable
 
 import jax
 
+Role = Literal["graph", "evaluation", "parameter", "ledger", "host", "driver"]
+
 
 @final
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -18,7 +20,7 @@ class Address:
         index: which of that kind, from 0.
     """
 
-    role: Literal["graph", "parameter", "ledger", "host", "driver"]
+    role: Role
     index: int
 
 

@@ -1,33 +1,29 @@
 """The transport between processes: requests over ZeroMQ, encrypted by the run's keys where they leave the machine.
 
-Every process has one socket that answers (ROUTER) and one for each process that it asks (DEALER). A message is
-
-    number of the request, 8 bytes | JSON: what is asked, of whom, and the shapes of its arrays | array …
-
-and so is its reply. What is lost on a broken connection is asked again, with the same number, which the receiver does not
-begin twice. Sockets are served by the loop of the clock: a message that has come waits for no other thread.
+Every process has one socket that answers (ROUTER) and one for each process that it asks (DEALER); `frames` has what
+travels. What is lost on a broken connection is asked again, with the same number, which the receiver does not begin twice.
+Answers that say nothing are acknowledgements: those of one turn of the loop travel together. Sockets are served by the loop
+of the clock: a message that has come waits for no other thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import json
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
-import numpy as np
 import zmq
 
+from dorylax.pipeline.transport import frames
 from dorylax.pipeline.transport.base import Address, RequestHandler
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
-from dorylax.serverless.wire.tensors import TensorSpec, bytes_of, spec_of, travelling
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 """Makes a task of a coroutine, and stops the run if it fails: `Clock.spawn`."""
@@ -38,8 +34,15 @@ ASK_AGAIN_SECONDS = 20.0
 """After which a request without an answer is sent again: it, or its answer, may have gone down with a connection."""
 
 _HEARTBEAT_MS = 5_000
-_NUMBER_BYTES = 8
-_COPIED_BYTES = 1 << 16  # below this ZeroMQ copies an array: cheaper than keeping it alive
+# As numbers: combining and looking up members of enumerations costs more than the calls.
+_NOBLOCK, _MORE, _EVENTS, _POLLIN = (int(one) for one in (zmq.NOBLOCK, zmq.SNDMORE, zmq.EVENTS, zmq.POLLIN))
+
+
+class Traffic(NamedTuple):
+    """What a process has sent: messages, and bytes of their frames."""
+
+    messages: int
+    bytes: int
 
 
 @final
@@ -58,6 +61,7 @@ class ZeroMqTransport:
     Attributes:
         endpoint: where others reach this process.
         bytes_sent: of arrays, in requests and replies.
+        sent: by kind of request what left this process; "answer" for replies.
     """
 
     def __init__(
@@ -68,9 +72,11 @@ class ZeroMqTransport:
         self._handlers: dict[Address, RequestHandler] = {}
         self._peers: dict[Address, _Peer] = {}
         self._by_endpoint: dict[str, _Peer] = {}
-        self._answering: set[tuple[bytes, bytes]] = set()
+        self._answering: set[tuple[bytes, int]] = set()
+        self._done: dict[bytes, list[int]] = {}  # requests that will be acknowledged at the end of this turn
         self._readers: dict[Socket, Callable[[], None]] = {}
         self.bytes_sent = 0
+        self.sent: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
         self._folder: Path | None = make_socket_folder() if kind == "ipc" else None
         self._context: zmq.Context[Socket] = zmq.Context()
         self._door = self._context.socket(zmq.ROUTER)
@@ -81,6 +87,7 @@ class ZeroMqTransport:
         self.endpoint = str(self._router.get_string(zmq.LAST_ENDPOINT))
         self._listen(self._door, self._admit)
         self._listen(self._router, self._answer)
+        self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def register(self, address: Address, handler: RequestHandler) -> None:
         """See `Transport`."""
@@ -121,22 +128,20 @@ class ZeroMqTransport:
                 f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}"
             ) from None
         document, arrays = self._codec.encode(payload)
-        who = [kind, sender.role, sender.index, receiver.role, receiver.index]
-        message = self._frames(who, document, arrays)
-        number = next(peer.numbers).to_bytes(_NUMBER_BYTES, "big")
-        answer: asyncio.Future[list[zmq.Frame]] = self._loop.create_future()
-        peer.waiting[number] = answer
+        who = (kind, sender.role, sender.index, receiver.role, receiver.index)
+        number = next(peer.numbers)
+        message = self._message(kind, number, who, document, arrays)
+        waiting = peer.waiting[number] = _Waiting(self._loop.create_future(), message, self._loop.time())
         try:
-            while not answer.done():
-                self._send(peer.socket, [number, *message])
-                await asyncio.wait([answer], timeout=ASK_AGAIN_SECONDS)
+            self._send(peer.socket, message)
+            answer = await waiting.answer
         finally:
             del peer.waiting[number]
-        _, document, found = _opened(answer.result())
-        return self._codec.decode(document, found)
+        return self._codec.decode(answer.document, answer.arrays)
 
     def close(self) -> None:
         """Closes all sockets; what was not sent is lost. A second call does nothing."""
+        self._again.cancel()
         for socket in (self._router, self._door, *(peer.socket for peer in self._by_endpoint.values())):
             if not socket.closed:
                 if not self._loop.is_closed():
@@ -163,49 +168,88 @@ class ZeroMqTransport:
         """Has the loop call `take` with every message. ZeroMQ's descriptor tells of changes alone, so all are read."""
 
         def read() -> None:
-            with contextlib.suppress(zmq.Again):
-                while not socket.closed:
-                    take(socket.recv_multipart(zmq.NOBLOCK, copy=False))
+            while not socket.closed and int(socket.getsockopt(_EVENTS)) & _POLLIN:
+                found = [socket.recv(_NOBLOCK, copy=False)]
+                while found[-1].more:
+                    found.append(socket.recv(_NOBLOCK, copy=False))
+                take(found)
 
         self._loop.add_reader(socket.fileno(), read)
         self._readers[socket] = read
         self._loop.call_soon(read)
 
-    def _send(self, socket: Socket, frames: Sequence[Any]) -> None:
-        last = len(frames) - 1
-        with contextlib.suppress(zmq.Again):  # nobody is connected: it is asked again
-            for place, frame in enumerate(frames):
-                more = 0 if place == last else zmq.SNDMORE
-                socket.send(frame, zmq.NOBLOCK | more, copy=len(frame) < _COPIED_BYTES)
+    def _send(self, socket: Socket, parts: Sequence[Any]) -> None:
+        last = len(parts) - 1
+        for place, frame in enumerate(parts):
+            more = 0 if place == last else _MORE
+            # To whoever is gone, ZeroMQ drops it: it is asked again.
+            socket.send(frame, _NOBLOCK | more, copy=len(frame) < frames.COPIED_BYTES)
         # Sending may have swallowed the change that the descriptor would have told of.
-        if int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        if int(socket.getsockopt(_EVENTS)) & _POLLIN:
             self._loop.call_soon(self._readers[socket])
 
-    def _frames(self, who: Sequence[Any], document: Any, arrays: Sequence[np.ndarray]) -> list[Any]:
-        specs = [spec_of(array) for array in arrays]
+    def _message(self, kind: str, number: int, who: Sequence[Any], document: Any, arrays: Sequence[Any]) -> list[Any]:
+        message = frames.message(number, who, document, arrays)
         self.bytes_sent += sum(array.nbytes for array in arrays)
-        header = json.dumps([who, document, [[spec.dtype, spec.shape] for spec in specs]]).encode()
-        return [header, *(bytes_of(travelling(array)) for array in arrays)]
+        self._count(kind, message)
+        return message
 
-    def _admit(self, frames: list[zmq.Frame]) -> None:
-        reply, _ = admission.answer([frame.bytes for frame in frames], self._keys)
+    def _count(self, kind: str, message: Sequence[Any]) -> None:
+        messages, num_bytes = self.sent[kind]
+        self.sent[kind] = Traffic(messages + 1, num_bytes + sum(map(len, message)))
+
+    def _ask_again(self) -> None:
+        now = self._loop.time()
+        for peer in self._by_endpoint.values():
+            for number, waiting in peer.waiting.items():
+                if now - waiting.since >= ASK_AGAIN_SECONDS:
+                    peer.waiting[number] = waiting._replace(since=now)
+                    self._send(peer.socket, waiting.message)
+        self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
+
+    def _admit(self, found: list[zmq.Frame]) -> None:
+        reply, _ = admission.answer([frame.bytes for frame in found], self._keys)
         self._door.send_multipart(reply)
 
-    def _answer(self, frames: list[zmq.Frame]) -> None:
-        peer, number = frames[0].bytes, frames[1].bytes
+    def _answer(self, found: list[zmq.Frame]) -> None:
+        peer, message = found[0].bytes, frames.opened(found[1:])
+        (number,) = message.numbers
         if (peer, number) not in self._answering:  # else it is asked again while it is being answered
             self._answering.add((peer, number))
-            self._spawn(self._handle(peer, number, frames[1:]))
+            self._spawn(self._handle(peer, number, message))
 
-    async def _handle(self, peer: bytes, number: bytes, frames: list[zmq.Frame]) -> None:
+    async def _handle(self, peer: bytes, number: int, message: frames.Message) -> None:
         try:
-            who, document, arrays = _opened(frames)
-            sender, receiver = Address(who[1], who[2]), Address(who[3], who[4])
-            payload = self._codec.decode(document, arrays)
-            reply = await self._handlers[receiver].handle(who[0], payload, sender)
-            self._send(self._router, [peer, number, *self._frames([], *self._codec.encode(reply))])
+            kind, *addresses = message.who
+            sender, receiver = Address(*addresses[:2]), Address(*addresses[2:])
+            payload = self._codec.decode(message.document, message.arrays)
+            reply = await self._handlers[receiver].handle(kind, payload, sender)
         finally:
             self._answering.discard((peer, number))
+        if reply is not None:
+            document, arrays = self._codec.encode(reply)
+            self._send(self._router, [peer, *self._message("answer", number, (), document, arrays)])
+            return
+        if not self._done:
+            self._loop.call_soon(self._acknowledge)
+        self._done.setdefault(peer, []).append(number)
+
+    def _acknowledge(self) -> None:
+        done, self._done = self._done, {}
+        if self._router.closed:
+            return
+        for peer, numbers in done.items():
+            message = [frames.acknowledgement(numbers)]
+            self._count("answer", message)
+            self._send(self._router, [peer, *message])
+
+
+class _Waiting(NamedTuple):
+    """A request: who waits for its answer, its frames, and when it was sent last."""
+
+    answer: asyncio.Future[frames.Message]
+    message: Sequence[Any]
+    since: float
 
 
 @final
@@ -215,25 +259,17 @@ class _Peer:
     Attributes:
         socket: to it.
         numbers: of requests.
-        waiting: who waits for which answer.
+        waiting: what it has not answered, by number.
     """
 
     def __init__(self, socket: Socket) -> None:
         self.socket = socket
         self.numbers = itertools.count()
-        self.waiting: dict[bytes, asyncio.Future[list[zmq.Frame]]] = {}
+        self.waiting: dict[int, _Waiting] = {}
 
-    def take(self, frames: list[zmq.Frame]) -> None:
-        answer = self.waiting.get(frames[0].bytes)
-        if answer is not None and not answer.done():  # else it was answered twice
-            answer.set_result(frames)
-
-
-def _opened(frames: Sequence[zmq.Frame]) -> tuple[list[Any], Any, list[np.ndarray]]:
-    """Who asks whom for what, the document, and its arrays, of a message."""
-    who, document, specs = json.loads(frames[1].bytes)
-    arrays = []
-    for (dtype, shape), frame in zip(specs, frames[2:], strict=True):
-        spec = TensorSpec(dtype, tuple(shape))
-        arrays.append(np.frombuffer(frame.buffer, np.uint8).view(spec.numpy).reshape(spec.shape))
-    return who, document, arrays
+    def take(self, found: list[zmq.Frame]) -> None:
+        message = frames.opened(found)
+        for number in message.numbers:
+            waiting = self.waiting.get(number)
+            if waiting is not None and not waiting.answer.done():  # else it was answered twice
+                waiting.answer.set_result(message)

@@ -25,11 +25,26 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
     Raises:
         ValueError: no thread.
     """
+    # Or a `json.py` in the working directory would hide Python's own.
+    environment = {**parent, **computing_environment(threads), "PYTHONSAFEPATH": "1"}
+    root = Path(version.__file__).parents[1]
+    # An installed package is found anyway; at the front its neighbours would hide modules of the standard library.
+    if str(root) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        path = parent.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{root}{os.pathsep}{path}" if path else str(root)
+    return environment
+
+
+def computing_environment(threads: int) -> dict[str, str]:
+    """The variables by which a process computes on so many threads, of XLA and of NumPy's BLAS.
+
+    Raises:
+        ValueError: no thread.
+    """
     if threads < 1:
         raise ValueError(f"threads must be ≥ 1, got {threads}")
     count = str(threads)
-    environment = {
-        **parent,
+    return {
         "JAX_PLATFORMS": "cpu",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         # The size of XLA's pools on CPUs; nothing else sets it (openxla: xla/pjrt/utils.cc, DefaultThreadPoolSize).
@@ -37,15 +52,7 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
         "OMP_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
         "MKL_NUM_THREADS": count,
-        # Or a `json.py` in the working directory would hide Python's own.
-        "PYTHONSAFEPATH": "1",
     }
-    root = Path(version.__file__).parents[1]
-    # An installed package is found anyway; at the front its neighbours would hide modules of the standard library.
-    if str(root) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
-        path = parent.get("PYTHONPATH")
-        environment["PYTHONPATH"] = f"{root}{os.pathsep}{path}" if path else str(root)
-    return environment
 
 
 def jax_settings() -> dict[str, JaxSetting]:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
-from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.clients import Clients, in_time, unless
 from dorylax.serverless.deploy.errors import DeployError
@@ -32,6 +31,7 @@ from dorylax.serverless.deploy.state import (
     read_function,
     read_repository_policy,
 )
+from dorylax.storage.location import Location
 
 _WAITER = {"Delay": 2, "MaxAttempts": 150}
 _INTERFACE_SECONDS = 25 * 60.0

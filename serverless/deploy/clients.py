@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar, final
 
-from dorylax.serverless.backends.aws.clients import region_of
 from dorylax.serverless.deploy.errors import DeployError
+from dorylax.storage.aws_clients import region_of
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy.names import TAG, Names
+from dorylax.storage.location import Location
 
 Policy = dict[str, Any]
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, final
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from dorylax.near_matches import did_you_mean
-from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy.image.base import is_base
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Section
+from dorylax.storage.location import Location
 
 Architecture = Literal["x86_64", "arm64"]
 
@@ -77,10 +77,7 @@ def _base(address: str) -> str:
 
 
 def _artefacts(text: str) -> str:
-    try:
-        Location.of(text)
-    except ConfigError:
-        raise ValueError(f"must be s3://bucket/prefix, got {text!r}") from None
+    Location.of(text)
     return text
 
 

@@ -28,6 +28,7 @@ OWN_PROCESS = ("generate", "mutation")
 PRINTS = {
     "arxiv_recipe": r"one machine, split +losses .* parameters \S+e-0\d",
     "billion": r"`dorylax info` said \d.* of what it was",
+    "cluster": r"(?s)by Program.cost\(\) .*tiny on 4 servers: .* GiB, the largest .*weak async +2 ",
     "controller": r"8, throttled +200 ",
     "faults": r"all +\d",
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.partition.locality import MOST_FOR_METIS
 from dorylax.machine import Limit
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes, machine_gibibytes
 from dorylax.memory.phases import Compiled, Phase, Process, XlaBytes, held, phases
-from dorylax.memory.shapes import DataShape
 
 _GIB = 2**30
 

@@ -11,11 +11,11 @@ import pytest
 import dorylax
 from dorylax.config.schema import DataConfig
 from dorylax.graph.compressed import SelfLoops
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.graph.npz import write_npz
 from dorylax.graph.validate import GraphError
-from dorylax.memory.shapes import DataShape
 from dorylax.memory.sources import shape_of
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy.apply import Applier
 from dorylax.serverless.deploy.clients import Clients
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.plan import Wanted, plan_deploy, plan_teardown
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.state import read
+from dorylax.storage.location import Location
 from support.escalations import ADMINISTRATOR
 from support.mocked_aws import REGION, MockedAws
 

@@ -22,6 +22,7 @@ from dorylax.layers import Dropout, registry
 from dorylax.pipeline import engine
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.saved import Saved
@@ -29,6 +30,7 @@ from dorylax.pipeline.stages import StageSizes
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import put_back, take_apart
 from dorylax.trainer import Trainer
+from dorylax.trainer.step.objective import CLASSES
 from support.graphs import messy_graph
 from support.summing_models import SUMMING
 
@@ -158,6 +160,15 @@ def make_pipeline(
     return Pipeline.of(parts, in_dtype(data, dtype), optimizer(), config, seed=seed), parts
 
 
+def make_hosts_pipeline(
+    name: str, data: Dataset, config: PipelineConfig, *, dtype: str = "float32", seed: int = 0
+) -> tuple[HostsPipeline, ModelParts]:
+    """The same where hosts are elsewhere, and evaluate."""
+    parts = take_apart(make_model(name, data, dtype, seed))
+    made = HostsPipeline.of(parts, in_dtype(data, dtype), optimizer(), config, seed=seed, sums=CLASSES.sums)
+    return made, parts
+
+
 @contextlib.contextmanager
 def running(
     name: str,
@@ -172,7 +183,10 @@ def running(
     trace: Trace | None = None,
 ) -> Iterator[PipelineRun]:
     """One that is started, from the model's own parameters unless others are given, and closed in the end."""
-    pipeline, parts = make_pipeline(name, data, config, dtype=dtype, seed=seed)
+    if config.hosts == "inline":
+        pipeline, parts = make_pipeline(name, data, config, dtype=dtype, seed=seed)
+    else:
+        pipeline, parts = make_hosts_pipeline(name, data, config, dtype=dtype, seed=seed)
     run = pipeline.start(*(trees or (parts.params, None, parts.state)), epoch=epoch, saved=saved, trace=trace)
     try:
         yield run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import final
 
@@ -62,11 +63,12 @@ class Partition:
                 f"of its rows: {told}"
             )
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+    def save(self, folder: str | os.PathLike[str], beside: Callable[[Path], object] | None = None) -> None:
         """Saves the partition, whole or not at all; see `files` for what lies in the folder.
 
         Args:
             folder: a new or empty one, or one that holds a saved partition and nothing else, which is then replaced.
+            beside: writes the shards that were cut by it into the folder that it is given.
 
         Raises:
             PartitionError: there is something else at the path.
@@ -74,7 +76,7 @@ class Partition:
         """
         fields = dataclasses.asdict(self)
         del fields["folder"]
-        write(Path(folder), fields.pop("parts"), fields)
+        write(Path(folder), fields.pop("parts"), fields, beside)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Partition:

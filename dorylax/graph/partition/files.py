@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import numpy as np
 from dorylax.durable import leftover_of, make_folder, write_folder
 from dorylax.graph.npz import NPY_DAMAGE
 from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.shard_names import is_of_shards
 
 FORMAT = "dorylax-partition"
 VERSION = 2
@@ -51,18 +52,22 @@ def check_free(folder: Path) -> None:
         return
     except NotADirectoryError:
         raise PartitionError(f"{folder} is a file: choose a new folder for the partition") from None
-    if names and (_RECORD not in names or names - {_RECORD, _PARTS}):
-        other = ", ".join(sorted(names - {_RECORD, _PARTS})[:3]) or _PARTS
+    others = {name for name in names - {_RECORD, _PARTS} if not is_of_shards(name)}
+    if names and (_RECORD not in names or others):
+        other = ", ".join(sorted(others)[:3]) or _PARTS
         raise PartitionError(f"{folder} holds something other than a partition ({other}): choose a new folder")
 
 
-def write(folder: Path, parts: np.ndarray, fields: Mapping[str, Any]) -> None:
+def write(
+    folder: Path, parts: np.ndarray, fields: Mapping[str, Any], beside: Callable[[Path], object] | None = None
+) -> None:
     """Saves `parts` and the fields of a partition beside it.
 
     Args:
         folder: a free one (`check_free`); parents are made.
         parts: int32 `[V]`.
         fields: the values of partition.json that say how it was made.
+        beside: writes shards into the folder that it is given.
 
     Raises:
         PartitionError: as `check_free`.
@@ -72,6 +77,8 @@ def write(folder: Path, parts: np.ndarray, fields: Mapping[str, Any]) -> None:
     make_folder(folder.parent)
 
     def fill(new: Path) -> None:
+        if beside is not None:
+            beside(new)
         content = io.BytesIO()
         np.save(content, parts, allow_pickle=False)
         (new / _PARTS).write_bytes(content.getbuffer())

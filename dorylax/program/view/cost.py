@@ -1,4 +1,4 @@
-"""What a program costs on a graph of a given size: arithmetic, bytes read along edges, bytes shipped to workers.
+"""What a program costs on a graph of a given size: arithmetic, bytes read along edges, bytes shipped and exchanged.
 
 Estimates from shapes alone, to compare programs and tasks with each other; nothing is run.
 """
@@ -6,17 +6,21 @@ Estimates from shapes alone, to compare programs and tasks with each other; noth
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
-from dorylax.jax_internals import Var
+from dorylax.jax_internals import Var, variables
+from dorylax.ops.primitives.structure import Direction
 from dorylax.program.jaxpr.flops import equation_flops
 from dorylax.program.jaxpr.graph_operators import gathered_bytes, operator_of
 from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import GraphArray, Rows
+from dorylax.program.tasks.exchange import exchanges
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
+
+_ONE_ROW = {SYMBOLS["vertex"]: 1, SYMBOLS["edge"]: 1}
 
 
 @final
@@ -73,6 +77,9 @@ class ProgramCost:
         tasks: of each task, in the order of the program.
         once: sum over the tasks that run once, before training.
         epoch: sum over the tasks that run in every epoch.
+        exchanged_once: bytes that graph servers send each other before training: boundary rows, sums for ghosts, parts of
+            sums over all rows.
+        exchanged_epoch: likewise, in every epoch.
     """
 
     num_vertices: int
@@ -81,6 +88,8 @@ class ProgramCost:
     tasks: tuple[TaskCost, ...]
     once: Totals
     epoch: Totals
+    exchanged_once: int
+    exchanged_epoch: int
 
 
 def cost(
@@ -90,6 +99,7 @@ def cost(
     *,
     intervals: int = 1,
     workers: int | None = None,
+    ghosts: Mapping[Direction, Sequence[int]] | None = None,
 ) -> ProgramCost:
     """Estimates what a program costs.
 
@@ -100,6 +110,8 @@ def cost(
         intervals: into how many intervals rows are cut: a worker gets the parameters with each.
         workers: how many workers keep the model's parameters for an epoch, and so fetch all of them once each
             (`dorylax.serverless.handler`); None: every call fetches those that it reads.
+        ghosts: of each graph server, how many ghosts it has over in-edges and over out-edges (`graph.partition.report`);
+            None: one server, which exchanges nothing.
 
     Raises:
         ValueError: a size is neither given nor known, or is negative; fewer than 1 interval or worker.
@@ -121,7 +133,23 @@ def cost(
     if workers is not None:
         fetched = workers * sum(value_bytes(var.aval, sizes) for var in parameters)
         epoch = dataclasses.replace(epoch, shipped_bytes=epoch.shipped_bytes + fetched)
-    return ProgramCost(vertices, edges, intervals, costs, once, epoch)
+    before, every = _exchanged(program, intervals, ghosts or {"in": (0,), "out": (0,)})
+    return ProgramCost(vertices, edges, intervals, costs, once, epoch, before, every)
+
+
+def _exchanged(program: SplitModel, intervals: int, ghosts: Mapping[Direction, Sequence[int]]) -> tuple[int, int]:
+    """Bytes that graph servers send each other before training, and in every epoch."""
+    before = every = 0
+    for var, direction, constant in exchanges(program):
+        sent = sum(ghosts[direction]) * value_bytes(var.aval, _ONE_ROW)
+        before, every = (before + sent, every) if constant else (before, every + sent)
+    others = len(ghosts["in"]) - 1
+    for task in program.tasks:
+        if task.kind == "sum":
+            parts = [var for equation in task.equations for var in variables(equation.invars)]
+            sent = intervals * others * sum(value_bytes(var.aval, _ONE_ROW) for var in parts)
+            before, every = (before + sent, every) if task.when == "once" else (before, every + sent)
+    return before, every
 
 
 def is_gather(task: Task) -> bool:

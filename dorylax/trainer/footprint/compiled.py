@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.machine import resident_bytes
 from dorylax.memory.phases import Compiled, XlaBytes
-from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.program.model.base import ModelParts
 from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays

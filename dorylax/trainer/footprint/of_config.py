@@ -10,12 +10,12 @@ from typing import Any
 
 from dorylax.config.resolve import RunConfig
 from dorylax.graph.abstract import AbstractData
+from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
 from dorylax.memory.phases import Process, phases
-from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.memory.sources import shape_of
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
 from dorylax.memory.phases import Process, held, phases
-from dorylax.memory.shapes import DataShape
 from dorylax.program.model.base import ModelParts
 from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
 from dorylax.trainer.step.functions import StepFunctions

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from dorylax.program.model.base import Tree
 from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
 from dorylax.trainer.step.arrays import TrainingArrays
+
+Evaluate = Callable[[Tree, Tree], tuple[np.ndarray, bool]]
+"""`(params, state) -> (sums, nan)`: `Objective.sums` on the three masks, and whether any output is NaN."""
 
 
 class RanEpoch(NamedTuple):
@@ -43,13 +49,18 @@ class EpochRunner(ABC):
     def reads_features(self) -> bool:
         """Whether epochs read the features of the data set that it was started with."""
 
+    @property
     @abstractmethod
-    def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
+    def evaluate(self) -> Evaluate | None:
+        """What evaluates a version, once it is started; None: one machine does, on the whole data set."""
+
+    @abstractmethod
+    def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:
         """Gets ready for the epochs from `loop.epochs` on.
 
         Args:
             loop: the state to go on from; its timings are charged.
-            arrays: the data set on the device, as evaluations take it.
+            arrays: the data set on the device, as evaluations take it; None where `evaluate` is not.
         """
 
     @abstractmethod

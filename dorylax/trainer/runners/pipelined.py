@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+import jax
+import numpy as np
 import optax
 
 from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.program.model.base import ModelParts
-from dorylax.program.model.loss import RowFunction
+from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import EpochRecord
 from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
-from dorylax.trainer.runners.base import EpochRunner, RanEpoch
+from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import TrainingArrays
+from dorylax.trainer.step.objective import Objective
 
 if TYPE_CHECKING:
+    from dorylax.pipeline.engine import Pipeline
+    from dorylax.pipeline.hosts.pipeline import HostsPipeline
     from dorylax.pipeline.run import PipelineRun
     from dorylax.pipeline.trace import TraceWriter
 
@@ -32,11 +38,11 @@ class PipelineRunner(EpochRunner):
 
     Args:
         parts: the model.
-        data: the data set, in the order in which it was given.
+        data: the data set, in the order in which it was given, or where its shards are.
         optimizer: an optax transformation.
         config: of the pipeline.
         train: its settings of training.
-        loss: `(output, labels) -> [V]`.
+        objective: what is minimised and reported.
         trace: the file that shows what every task did; None: nothing does.
 
     Raises:
@@ -47,18 +53,16 @@ class PipelineRunner(EpochRunner):
     def __init__(
         self,
         parts: ModelParts,
-        data: Dataset,
+        data: Dataset | ShardedData,
         optimizer: optax.GradientTransformation,
         config: PipelineConfig,
         train: TrainConfig,
         *,
-        loss: RowFunction,
+        objective: Objective,
         trace: Path | None,
     ) -> None:
-        from dorylax.pipeline.engine import Pipeline  # late: runs on one machine need none of it
-
         begin = time.perf_counter()
-        self._pipeline = Pipeline.of(parts, data, optimizer, config, loss=loss, seed=train.seed)
+        self._pipeline = _pipeline(parts, data, optimizer, config, objective=objective, seed=train.seed)
         self._build_seconds = time.perf_counter() - begin
         self._config = config
         self._train = train
@@ -83,7 +87,12 @@ class PipelineRunner(EpochRunner):
         """Servers may read them where they lie."""
         return True
 
-    def start(self, loop: LoopState, arrays: TrainingArrays) -> None:  # noqa: ARG002
+    @property
+    def evaluate(self) -> Evaluate | None:
+        """Hosts in other processes do, where their rows lie."""
+        return None if self._config.hosts == "inline" else self._evaluate
+
+    def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:  # noqa: ARG002
         """Starts the pipeline where the state stands."""
         from dorylax.pipeline.saved import Saved  # late, as the engine
         from dorylax.pipeline.trace import TraceWriter
@@ -114,6 +123,25 @@ class PipelineRunner(EpochRunner):
             self._trace.flush(epoch.epoch + 1)
         bill = run.bill()
         return RanEpoch(float(epoch.loss), float(epoch.seconds), None if bill is None else bill.total)
+
+    def outputs(self, params: Tree, state: Tree) -> Any:
+        """The model's outputs of a version, by hosts that are started for it and ended: as `Trainer.predict` gives them.
+
+        Args:
+            params: parameters.
+            state: the model's other state.
+        """
+        from dorylax.pipeline.hosts.pipeline import HostsPipeline  # late, as the engine
+
+        pipeline = self._pipeline
+        assert isinstance(pipeline, HostsPipeline)
+        assert pipeline.evaluation is not None
+        version = to_host(params), to_host(state)
+        with contextlib.closing(pipeline.start(version[0], None, version[1])) as run:
+            leaves = run.outputs(*version)
+        floats = (np.issubdtype(leaf.dtype, np.floating) for leaf in leaves)
+        shown = [leaf.astype(np.float32) if real else leaf for leaf, real in zip(leaves, floats, strict=True)]
+        return jax.tree.unflatten(pipeline.evaluation.plan.program.traced.trees["output"], shown)
 
     @property
     def servers(self) -> Sequence[ServerMetrics]:
@@ -158,6 +186,14 @@ class PipelineRunner(EpochRunner):
         if self._run is not None:
             self._run.close()
 
+    def _evaluate(self, params: Tree, state: Tree) -> tuple[np.ndarray, bool]:
+        from dorylax.pipeline.hosts.run import HostsRun  # late, as the engine
+
+        run = self._started()
+        assert isinstance(run, HostsRun)
+        found = run.evaluate(to_host(params), to_host(state))
+        return found.sums, found.nan
+
     def _started(self) -> PipelineRun:
         if self._run is None:
             raise RuntimeError("the pipeline is not started: call start() first")
@@ -185,3 +221,23 @@ def _bill(run: PipelineRun) -> dict[str, Any] | None:
         "dollars": bill.total,
         "value": bill.value(run.seconds),
     }
+
+
+def _pipeline(
+    parts: ModelParts,
+    data: Dataset | ShardedData,
+    optimizer: optax.GradientTransformation,
+    config: PipelineConfig,
+    *,
+    objective: Objective,
+    seed: int,
+) -> Pipeline | HostsPipeline:
+    """What is to be trained; imports late, since runs on one machine need none of it."""
+    if config.hosts != "inline":
+        from dorylax.pipeline.hosts.pipeline import HostsPipeline
+
+        return HostsPipeline.of(parts, data, optimizer, config, loss=objective.rows, sums=objective.sums, seed=seed)
+    from dorylax.pipeline.engine import Pipeline
+
+    assert isinstance(data, Dataset)
+    return Pipeline.of(parts, data, optimizer, config, loss=objective.rows, seed=seed)

@@ -10,7 +10,7 @@ import numpy as np
 from dorylax.program.model.base import Tree
 from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
-from dorylax.trainer.runners.base import EpochRunner, RanEpoch
+from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.gradient import Gradient
@@ -54,8 +54,14 @@ class SingleRunner(EpochRunner):
         """Not where all that an epoch needs of them was computed once."""
         return self._gradient.reads_features
 
-    def start(self, loop: LoopState, arrays: TrainingArrays) -> None:
+    @property
+    def evaluate(self) -> Evaluate | None:
+        """One machine does."""
+        return None
+
+    def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:
         """Compiles, and computes what is the same in every epoch."""
+        assert arrays is not None
         kept = self._gradient.keep(arrays)
         self._inputs = EpochInputs(self._streams, kept.arrays, arrays, np.uint32(self._seed), np.uint32(0))
         carry = (loop.params, loop.opt_state, loop.state)

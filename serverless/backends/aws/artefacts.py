@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 import base64
-import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
-from dorylax.serverless.backends.aws.errors import AwsError
 from dorylax.serverless.backends.aws.replies import problem_of
 from dorylax.settings.errors import ConfigError
+from dorylax.storage.aws_errors import AwsError
+from dorylax.storage.location import Location
 
 _VALID_SECONDS = 3600
 _AGAIN_SECONDS = 300.0
 """After which a URL is signed again. It expires with the temporary credentials that signed it, and boto3 renews those when
 they have about a quarter of an hour left: so any URL that is handed out is good for minutes."""
-
-_LOCATION = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[!-~]*))?")
-
-
-class Location(NamedTuple):
-    """Where artefacts lie.
-
-    Attributes:
-        bucket: its name.
-        prefix: what keys begin with, without a slash at its end; "" for none.
-    """
-
-    bucket: str
-    prefix: str
-
-    @classmethod
-    def of(cls, text: str) -> Location:
-        """From `s3://bucket/prefix`.
-
-        Raises:
-            ConfigError: it is not one.
-        """
-        found = _LOCATION.fullmatch(text)
-        if found is None:
-            raise ConfigError.of("tensor.artefacts", f"must be s3://bucket/prefix, got {text!r}")
-        return cls(found["bucket"], (found["prefix"] or "").strip("/"))
-
-    def key(self, sha256: str) -> str:
-        """Of an artefact."""
-        return f"{self.prefix}/{sha256}" if self.prefix else sha256
 
 
 @final
@@ -53,7 +23,7 @@ class S3Artefacts:
     """A folder of artefacts in S3, which runs may share: equal hashes are equal artefacts.
 
     Args:
-        client: boto3's of S3 (`clients.s3_client`).
+        client: boto3's of S3 (`aws_clients.s3_client`).
         location: `s3://bucket/prefix`.
         now: the time, in seconds.
 
@@ -63,7 +33,10 @@ class S3Artefacts:
 
     def __init__(self, client: Any, location: str, *, now: Callable[[], float] = time.monotonic) -> None:
         self._client, self._now = client, now
-        self._location = Location.of(location)
+        try:
+            self._location = Location.of(location)
+        except ValueError as error:
+            raise ConfigError.of("tensor.artefacts", str(error)) from None
         self._urls: dict[str, tuple[str, float]] = {}
 
     def upload(self, artefacts: Mapping[str, bytes]) -> int:
@@ -135,4 +108,4 @@ class S3Artefacts:
         code = getattr(error, "response", {}).get("Error", {}).get("Code")
         if code == "NoSuchBucket":
             return AwsError(f"there is no bucket {self._location.bucket}: make one, or change tensor.artefacts")
-        return AwsError(f"artefacts cannot be put to s3://{'/'.join(self._location).rstrip('/')}: {problem_of(error)}")
+        return AwsError(f"artefacts cannot be put to {self._location}: {problem_of(error)}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from dorylax.serverless.backends.aws.errors import AwsError
 from dorylax.settings.errors import ConfigError
+from dorylax.storage.aws_errors import AwsError
 
 _LEAST_MEMORY = 512
 """MB; JAX alone takes 200 to 300."""

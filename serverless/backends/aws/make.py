@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.backends.aws.checks import FunctionName
-from dorylax.serverless.backends.aws.clients import lambda_client, s3_client
+from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.config import LONGEST_CALL, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
+from dorylax.storage.aws_clients import s3_client
 
 
 def make_functions(
@@ -23,7 +24,7 @@ def make_functions(
     Args:
         keys: of the run.
         function: a name, name:alias, or an ARN.
-        region: where it is; None: the ARN's, or as boto3 finds it (`clients.region_of`).
+        region: where it is; None: the ARN's, or as boto3 finds it (`aws_clients.region_of`).
         calls: at a time, of all graph servers together, ≥ 1.
         deadline: seconds that a call may take; None: as long as the function allows.
 
@@ -48,7 +49,7 @@ def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: 
     Args:
         artefacts: contents, by SHA-256.
         location: `s3://bucket/prefix`.
-        region: of the bucket; None: as boto3 finds it (`clients.region_of`).
+        region: of the bucket; None: as boto3 finds it (`aws_clients.region_of`).
 
     Returns:
         The URL of each by its SHA-256, for `RemoteBackend`.

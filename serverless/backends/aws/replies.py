@@ -13,10 +13,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dorylax.serverless.backends.aws.errors import AwsError
+from dorylax.serverless.backends.aws.clients import REGION_SETTING
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.function.invocation import read_response
 from dorylax.serverless.wire.errors import WireError
+from dorylax.storage.aws_errors import AwsError, class_names, lasting_problem
 
 _SHOWN = 500  # characters of a text of AWS's that an error shows
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
@@ -63,14 +64,6 @@ _NOT_NOW = frozenset(
         *("RequestTimeout", "RequestTimeoutException", "PriorRequestNotComplete"),
     }
 )
-_CREDENTIALS = frozenset(
-    {
-        *("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException", "SignatureDoesNotMatch"),
-        *("ExpiredTokenException", "ExpiredToken", "MissingAuthenticationToken", "MissingAuthenticationTokenException"),
-        *("IncompleteSignature", "IncompleteSignatureException", "InvalidAccessKeyId", "InvalidToken", "OptInRequired"),
-        *("RequestExpired", "AuthFailure", "NotAuthorized"),
-    }
-)
 _ADVICE = {
     "ResourceNotFoundException": f"there is no such function in this region: {_DEPLOY}, or set tensor.function",
     "AccessDeniedException": _POLICY,
@@ -84,8 +77,6 @@ _ADVICE = {
     "KMSInvalidStateException": "the key that encrypts the function's settings cannot be used",
     "KMSNotFoundException": "the key that encrypts the function's settings is gone",
 }
-_GET_CREDENTIALS = "get valid credentials (aws configure, aws sso login, or the machine's role), then run again"
-
 # Classes of botocore's errors that never reached the service; the first that matches counts.
 _CONNECTION: tuple[tuple[str, InvokeReason, str], ...] = (
     ("ReadTimeoutError", "timeout", "the function has not answered in time"),
@@ -96,13 +87,6 @@ _CONNECTION: tuple[tuple[str, InvokeReason, str], ...] = (
     ("ResponseStreamingError", "died", "the connection broke in the middle of the answer"),
     ("IncompleteReadError", "died", "the connection ended in the middle of the answer"),
     ("HTTPClientError", "died", "the connection broke"),
-)
-_NO_CREDENTIALS = frozenset(
-    {
-        *("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "NoAuthTokenError"),
-        *("TokenRetrievalError", "SSOError", "LoginError", "UnknownCredentialError", "RefreshWithMFAUnsupportedError"),
-        *("MetadataRetrievalError", "ProfileNotFound"),
-    }
 )
 
 
@@ -127,20 +111,12 @@ def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
 
 def problem_of(error: Exception) -> InvokeError | AwsError:
     """What an exception of a request to AWS means."""
+    if (lasting := lasting_problem(error, region=REGION_SETTING)) is not None:
+        return lasting
     response = getattr(error, "response", None)
     if isinstance(response, Mapping) and "Error" in response:
         return _of_service(response)
-    names = [kind.__name__ for kind in type(error).__mro__]
-    if "NoRegionError" in names:
-        return AwsError("AWS needs a region: set tensor.region or AWS_REGION, or one in the profile (aws configure)")
-    if "InvalidRegionError" in names:
-        return AwsError("AWS has no region of this name: change tensor.region, or AWS_REGION")
-    if not _NO_CREDENTIALS.isdisjoint(names):
-        return AwsError(f"AWS needs credentials ({names[0]}): {_GET_CREDENTIALS}")
-    if "SSLError" in names:
-        return AwsError(
-            "AWS shows no certificate that this machine trusts: look at its clock, its proxy, AWS_CA_BUNDLE"
-        )
+    names = class_names(error)
     for name, reason, text in _CONNECTION:
         if name in names:
             return InvokeError(reason, text)
@@ -175,8 +151,6 @@ def _of_service(response: Mapping[str, Any]) -> InvokeError | AwsError:
     code = str(response["Error"].get("Code", "unknown"))
     text = str(response["Error"].get("Message", ""))[:_SHOWN]
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code in _CREDENTIALS:
-        return AwsError(f"AWS does not accept the credentials ({code}): {_GET_CREDENTIALS}")
     if code in _ADVICE:
         return AwsError(f"AWS refuses ({code}: {text}): {_ADVICE[code]}")
     if code in _THROTTLED or status == _TOO_MANY_REQUESTS:

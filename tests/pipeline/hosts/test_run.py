@@ -10,21 +10,35 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.in_hosts import fail_at, first_in_hosts, refuse
 from support.leftovers import children, sockets
-from support.pipelines import farthest, make_model, messy_data, optimizer, running, train_pipeline, train_single
+from support.pipelines import (
+    farthest,
+    in_dtype,
+    make_model,
+    messy_data,
+    optimizer,
+    running,
+    train_pipeline,
+    train_single,
+)
 
-from dorylax.cli.app import main
+from dorylax.cli import main
+from dorylax.config import RunConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.timeline import Span
+from dorylax.program.model.flax_nnx import take_apart
 from dorylax.runs.servers import GraphServerMetrics, read
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer import Trainer
+from dorylax.trainer.step.objective import CLASSES
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -122,8 +136,34 @@ def test_a_host_that_dies_ends_the_run_and_is_named() -> None:
             train(run, 3)
 
 
+@pytest.mark.parametrize(("model", "hosts"), [("gat", None), ("drifting", 2)])
+def test_hosts_evaluate_a_version_where_their_rows_lie(model: str, hosts: int | None) -> None:
+    """While intervals of later epochs train: exactly the version that they are given, in the user's order of rows."""
+    jax.config.update("jax_enable_x64", True)
+    data = in_dtype(DATA, "float64")
+    masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
+    parts = take_apart(make_model(model, DATA, "float64"))
+    forward = jax.jit(
+        lambda params, state: parts.structure.apply_evaluate(
+            params, parts.streams, state, data.graph, jnp.asarray(data.features)
+        )
+    )
+    with running(model, DATA, config(mode="async", servers=3, num_hosts=hosts), dtype="float64") as run:
+        assert isinstance(run, HostsRun)
+        for _ in range(3):
+            epoch = run.run_epoch()
+            wanted = np.asarray(forward(epoch.params, epoch.state))
+            found = run.evaluate(epoch.params, epoch.state)
+            assert found.sums == pytest.approx(np.asarray(jax.jit(CLASSES.sums)(wanted, data.labels, masks)), abs=0)
+            assert not found.nan
+            (outputs,) = run.outputs(epoch.params, epoch.state)
+            np.testing.assert_allclose(outputs, wanted, rtol=1e-9, atol=1e-12)
+        broken = jax.tree.map(lambda leaf: np.full_like(leaf, np.nan), epoch.params)
+        assert run.evaluate(broken, epoch.state).nan
+
+
 def test_what_goes_wrong_in_a_host_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dorylax.pipeline.engine.stored_rows", lambda traced, values: {})  # no features
+    monkeypatch.setattr("dorylax.pipeline.shard_writing.LaidOut.own_rows", lambda *args: {})  # no features
     with pytest.raises(HostError, match=r"graph server \d: KeyError"), running("gcn", DATA, config()):
         pass
 
@@ -240,3 +280,24 @@ def test_spans_of_all_hosts_have_the_clock_of_the_run() -> None:
     assert {span.epoch for span in spans} == {3, -1}  # an optimizer step, but nothing that is computed once
     assert {span.name for span in spans if span.epoch < 0} == {"WU"}
     assert min(span.start for span in spans) >= saved.record["clock"] - error
+
+
+def test_where_hosts_have_shards_the_driver_loads_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"data.name": "communities", "data.size": "tiny", "model.name": "gcn", "train.epochs": 2}
+    values |= {"pipeline.servers": 2, "pipeline.intervals": 2, "pipeline.partition": str(tmp_path / "part")}
+    arguments = ["--data", "communities", "--set", "data.size=tiny", "--servers", "2", "--intervals", "2"]
+    assert main(["partition", *arguments, "--out", str(tmp_path / "part")]) == 0
+    here = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run")
+    result = here.fit()
+
+    monkeypatch.setattr("dorylax.trainer.from_config.prepare_data", None)
+    values |= {"pipeline.hosts": "processes", "pipeline.num_hosts": 1, "train.epochs": 3}
+    trainer = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run", resume=True)
+    np.testing.assert_allclose(trainer.predict("last"), here.predict("last"), rtol=1e-5, atol=1e-6)
+    found = trainer.fit()
+    assert found.first_epoch == 2
+    assert [record.val_accuracy for record in found.history[:2]] == [record.val_accuracy for record in result.history]
+    assert found.history[-1].test_accuracy is not None
+    for wrong, key in (({"pipeline.servers": 1}, "servers"), ({"data.split_seed": 1}, "partition")):
+        with pytest.raises(ConfigError, match=rf"^pipeline\.{key}"):
+            Trainer.from_config(RunConfig.resolve(values | wrong)).fit()

@@ -11,6 +11,7 @@ from flax import nnx
 
 from dorylax.layers import GAT, GCN
 from dorylax.ops import gather
+from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.program.view.cost import ProgramCost, cost, is_gather
@@ -128,3 +129,17 @@ def test_stages_of_graph_servers_ship_nothing() -> None:
     program = trace(GAT(5, 4, 3, heads=2, rngs=nnx.Rngs(0)), SPEC)
     for task, one in zip(program.tasks, program.cost().tasks, strict=True):
         assert (one.shipped_bytes > 0) == (task.place == "worker")
+
+
+def test_what_servers_exchange_by_their_ghosts() -> None:
+    """Rows of width 4 and 3 over in-edges, and of their cotangents over out-edges; features are read by no gather."""
+    program = trace(GCN(5, 4, 3, rngs=nnx.Rngs(0)), SPEC)
+    assert (program.cost().exchanged_once, program.cost().exchanged_epoch) == (0, 0)
+    found = program.cost(ghosts={"in": (2, 5), "out": (1, 3)})
+    assert (found.exchanged_once, found.exchanged_epoch) == (0, (7 + 4) * (4 + 3) * 4)
+
+
+def test_features_that_are_gathered_are_exchanged_once() -> None:
+    program = optimise(trace(GCN(5, 4, 3, rngs=nnx.Rngs(0)), SPEC))
+    found = program.cost(ghosts={"in": (2, 5), "out": (1, 3)})
+    assert (found.exchanged_once, found.exchanged_epoch) == (7 * 4 * 4, (7 + 4) * 3 * 4)

@@ -10,7 +10,6 @@ import pytest
 from support.manual_clock import ManualClock
 from support.mocked_aws import REGION, MockedAws, mocked_aws
 
-from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.apply import Applier
 from dorylax.serverless.deploy.clients import Clients, in_plain_words
@@ -20,6 +19,7 @@ from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.plan import Action, Wanted, plan_deploy, plan_teardown
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.state import read
+from dorylax.storage.location import Location
 
 NAMES = Names("gnn", "123456789012", REGION)
 

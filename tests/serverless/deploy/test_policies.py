@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.mocked_aws import READS
 
-from dorylax.serverless.backends.aws.artefacts import Location
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.names import Names
+from dorylax.storage.location import Location
 
 NAMES = Names("gnn", "123456789012", "eu-west-1")
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:gnn"

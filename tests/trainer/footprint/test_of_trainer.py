@@ -8,9 +8,9 @@ import pytest
 
 import dorylax
 from dorylax.config import RunConfig
+from dorylax.graph.data_shape import DataShape
 from dorylax.memory.estimate import MemoryLimitError
 from dorylax.memory.phases import held, phases
-from dorylax.memory.shapes import DataShape
 from dorylax.trainer import Trainer
 from dorylax.trainer import from_config as from_config_module
 from dorylax.trainer.footprint import compiled, of_trainer

@@ -10,12 +10,12 @@ import pytest
 from support.aws import Cloud, cloud
 from support.manual_clock import ManualClock
 
-from dorylax.serverless.backends.aws.artefacts import Location, S3Artefacts
-from dorylax.serverless.backends.aws.clients import s3_client
-from dorylax.serverless.backends.aws.errors import AwsError
+from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.handler.download import download
 from dorylax.settings.errors import ConfigError
+from dorylax.storage.aws_clients import s3_client
+from dorylax.storage.aws_errors import AwsError
 
 ONE, TWO = b"one stage", b"\x00another\xff" * 100
 
@@ -38,7 +38,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def artefacts(aws: Cloud, clock: ManualClock) -> Iterator[S3Artefacts]:
-    made = S3Artefacts(s3_client(None), f"s3://{aws.bucket}/runs/stages", now=clock.now)
+    made = S3Artefacts(s3_client(), f"s3://{aws.bucket}/runs/stages", now=clock.now)
     yield made
     made.close()
     bucket = boto3.resource("s3").Bucket(aws.bucket)
@@ -98,7 +98,7 @@ def test_urls_are_signed_anew_after_some_minutes(artefacts: S3Artefacts, clock: 
 
 
 def test_a_bucket_that_is_not_there(aws: Cloud) -> None:
-    found = S3Artefacts(s3_client(None), "s3://nobodys-bucket/stages")
+    found = S3Artefacts(s3_client(), "s3://nobodys-bucket/stages")
     with pytest.raises(AwsError, match=r"there is no bucket nobodys-bucket: make one, or change tensor\.artefacts"):
         found.upload({sha256(ONE): ONE})
     found.close()
@@ -107,7 +107,7 @@ def test_a_bucket_that_is_not_there(aws: Cloud) -> None:
 def test_without_credentials_nothing_is_signed(aws: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    found = S3Artefacts(s3_client(None), f"s3://{aws.bucket}")
+    found = S3Artefacts(s3_client(), f"s3://{aws.bucket}")
     with pytest.raises(AwsError, match="AWS needs credentials"):
         found.url(sha256(ONE))
     with pytest.raises(AwsError, match=f"put to s3://{aws.bucket}: AWS needs credentials"):
@@ -115,21 +115,6 @@ def test_without_credentials_nothing_is_signed(aws: Cloud, monkeypatch: pytest.M
     found.close()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("s3://bucket", ("bucket", "")),
-        ("s3://bucket/", ("bucket", "")),
-        ("s3://a.b-c/x/y/", ("a.b-c", "x/y")),
-    ],
-)
-def test_locations(text: str, expected: tuple[str, str]) -> None:
-    found = Location.of(text)
-    assert found == expected
-    assert found.key("ab") == "/".join(part for part in (expected[1], "ab") if part)
-
-
-@pytest.mark.parametrize("text", ["", "bucket/x", "https://bucket/x", "s3://", "s3://B/x", "s3://a/x y", "s3://ab"])
-def test_what_is_no_location(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^tensor\.artefacts must be s3://bucket/prefix, got"):
-        Location.of(text)
+def test_what_is_no_location() -> None:
+    with pytest.raises(ConfigError, match=r"^tensor\.artefacts must be s3://bucket/prefix, got 'bucket/x'"):
+        S3Artefacts(None, "bucket/x")

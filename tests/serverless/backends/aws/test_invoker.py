@@ -21,13 +21,13 @@ from support.rie import Reply
 
 from dorylax.serverless.backends.aws import clients, invoker
 from dorylax.serverless.backends.aws.clients import lambda_client
-from dorylax.serverless.backends.aws.errors import AwsError
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.function.invocation import Invocation, response
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
+from dorylax.storage.aws_errors import AwsError
 
 KEYS = RunKeys.make()
 SETTINGS = SandboxSettings(KEYS)

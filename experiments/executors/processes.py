@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
 from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.runner import USUAL, DataCache, RunOptions, fail, run_one
+from dorylax.experiments.runner import DataCache, RunOptions, fail, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
 from dorylax.parent_death import end_with_parent
@@ -41,32 +41,30 @@ _GRACE_SECONDS = 60.0
 """For a run that was asked to stop: it finishes its epoch and writes a checkpoint."""
 
 
-def execute_side_by_side(
-    runs: Sequence[Run], folder: Path, jobs: int, watcher: Watcher, options: RunOptions = USUAL
-) -> Generator[RunOutcome, None, None]:
-    """As `runner.execute`, in several processes.
+@final
+class Processes:
+    """See `Executor`; the sweep has a folder.
 
     Args:
-        runs: what is to be done.
-        folder: of the sweep.
         jobs: how many at a time, ≥ 1.
-        watcher: told of what happens, in this process.
-        options: what else runs leave.
-
-    Yields:
-        An outcome after each run, in the order in which they end.
-
-    Raises:
-        OSError: a run has failed, and the file system refuses to record why.
     """
-    todo = deque(runs)
-    with _Pool(folder, min(jobs, len(todo)), options) as pool:
-        while todo or pool.busy:
-            while todo and pool.has_room:
-                run = todo.popleft()
-                watcher.begins(run)
-                pool.give(run)
-            yield from pool.listen(watcher)
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+
+    def execute(
+        self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
+    ) -> Generator[RunOutcome, None, None]:
+        """See `Executor`."""
+        assert folder is not None
+        todo = deque(runs)
+        with _Pool(folder, min(self._jobs, len(todo)), options) as pool:
+            while todo or pool.busy:
+                while todo and pool.has_room:
+                    run = todo.popleft()
+                    watcher.begins(run)
+                    pool.give(run)
+                yield from pool.listen(watcher)
 
 
 @final

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from support.leftovers import children
 
-from dorylax.experiments import jobs
-from dorylax.experiments.jobs import execute_side_by_side
+from dorylax.experiments.executors import processes as jobs
+from dorylax.experiments.executors.processes import Processes
 from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.runner import error_file, inspect
+from dorylax.experiments.runner import USUAL, error_file, inspect
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
 from dorylax.trainer import EpochRecord
@@ -90,7 +90,7 @@ def test_a_process_that_dies_takes_its_run_along_and_nothing_else(tmp_path: Path
     runs = _runs(1, _FOREVER, 2)
     watcher = _Watcher(kill)
     outcomes = []
-    for outcome in execute_side_by_side(runs, tmp_path, 1, watcher):
+    for outcome in Processes(1).execute(runs, tmp_path, watcher, USUAL):
         outcomes.append(outcome)
         if len(outcomes) == 1:
             kill()
@@ -110,7 +110,7 @@ def test_a_failure_that_cannot_be_recorded_ends_the_sweep_in_one_error(
     for name in ("runs", "errors"):  # where folders should be
         (tmp_path / name).touch()
     with pytest.raises(FileExistsError) as caught:
-        list(execute_side_by_side(_runs(1, 2), tmp_path, 1, _Watcher(lambda _: None)))
+        list(Processes(1).execute(_runs(1, 2), tmp_path, _Watcher(lambda _: None), USUAL))
     assert caught.value.filename == str(tmp_path / "errors")
     assert capfd.readouterr().err == ""
 
@@ -119,7 +119,7 @@ def test_processes_that_die_while_they_start(tmp_path: Path, others: set[int], m
     assert children() == others
     monkeypatch.setattr(multiprocessing.spawn, "_python_exe", b"/bin/false")
     runs = _runs(1, 2, 3)
-    outcomes = list(execute_side_by_side(runs, tmp_path, 2, _Watcher(lambda _: None)))
+    outcomes = list(Processes(2).execute(runs, tmp_path, _Watcher(lambda _: None), USUAL))
     assert sorted(outcome.run.key for outcome in outcomes) == sorted(run.key for run in runs)
     assert {outcome.error for outcome in outcomes} == {"the process that ran it ended with exit code 1"}
 
@@ -132,7 +132,7 @@ def test_processes_find_no_module_in_the_working_directory(
     (theirs / "multiprocessing.py").write_text("import pathlib\n\npathlib.Path(__file__).with_name('ran').touch()\n")
     monkeypatch.chdir(theirs)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    (outcome,) = execute_side_by_side(_runs(1), tmp_path / "runs", 1, _Watcher(lambda _: None))
+    (outcome,) = Processes(1).execute(_runs(1), tmp_path / "runs", _Watcher(lambda _: None), USUAL)
     assert outcome.status == "done"
     assert not (theirs / "ran").exists()
     assert "PYTHONSAFEPATH" not in os.environ
@@ -155,7 +155,7 @@ def test_a_process_that_does_not_stop_is_made_to(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(execute_side_by_side(_runs(_FOREVER), tmp_path, 1, _Watcher(interrupt)))
+        list(Processes(1).execute(_runs(_FOREVER), tmp_path, _Watcher(interrupt), USUAL))
     ended = time.monotonic()
     for timer in timers:
         timer.join()

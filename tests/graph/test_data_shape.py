@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import dorylax
+from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
-from dorylax.memory.shapes import DataShape, abstract_data
 from dorylax.program.model.base import signature
 from dorylax.program.tracing.spec import DataSpec
 

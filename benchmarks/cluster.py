@@ -1,0 +1,194 @@
+"""Servers as processes of their own: what they cost, what they send, what they hold, and how far they scale.
+
+    python benchmarks/cluster.py                                           # all, 25 minutes on two cores
+    python benchmarks/cluster.py --only overhead --servers 2 4
+    python benchmarks/cluster.py --only memory --size reddit-large         # an hour, 20 GB of disk
+    python benchmarks/cluster.py --only scaling --out scaling              # 8 minutes; scaling.svg
+
+**overhead**: `pipeline.hosts=processes` beside as many servers in one process, on the graph of the flagship study and on
+one of 10 million edges (width 128). Both train the same GCN with dropout, some epochs each in turn; medians of seconds per
+epoch, and of seconds of processor time of all processes. In the same turns, the same boundary rows are handed over by the
+same transport between as many processes that compute nothing: the same bytes in the same number of messages. Beside that:
+what left the sockets of hosts in messages between graph servers, frames and headers, and what `Program.cost()` says they
+send.
+
+**memory**: the peak of each host and of the driver, sampled (PSS: of a page that processes share each counts its share),
+beside that of the same run with all servers in one process. Hosts map a partition that `dorylax partition --out` has saved,
+and the driver holds no graph.
+
+**scaling**: epochs on 1 to 64 servers in virtual time (`pipeline.clock=virtual`), on one graph (strong), and on graphs with
+as many vertices for each server (weak); synchronous, and with S = 1. The bottleneck is what most of the critical path was
+on: graph threads, tensor workers, messages, or parameter servers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.command_line import parsed, parser_of, write_json
+from harness.hand_over import HandOver
+from harness.host_memory import command, peaks
+from harness.server_scaling import RESOURCES, measure, plot
+from harness.side_by_side import Side
+
+_GIB = 2**30
+_MODES: dict[str, dict[str, Any]] = {"pipe": {"mode": "pipe"}, "async": {"mode": "async", "staleness": 1}}
+
+
+def overhead(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Hosts beside servers that share a process."""
+    from dorylax.graph.datasets import load
+
+    edges, vertices = arguments.edges, arguments.edges // 100
+    large = load("communities", size="medium", num_vertices=vertices, num_edges=edges)
+    graphs = {
+        "flagship": (load("communities", size=arguments.flagship), 16, 4, arguments.epochs),
+        f"{edges:,} edges": (large, arguments.hidden, 8, max(1, arguments.epochs // 5)),
+    }
+    rows = []
+    for name, (data, hidden, intervals, epochs) in graphs.items():
+        for servers in arguments.servers:
+            with contextlib.ExitStack() as stack:
+                options = {"servers": servers, "intervals": intervals}
+                inline = Side(data, hidden, **options)
+                stack.callback(inline.run.close)
+                hosts = Side(data, hidden, hosts="processes", **options)
+                stack.callback(hosts.run.close)
+                messages = inline.boundary_rows()
+                bare = HandOver(servers, messages)
+                stack.callback(bare.close)
+                inline.turn(epochs, counts=False)
+                hosts.turn(epochs, counts=False)
+                before = _between_graph_servers(hosts, servers)
+                handed = []
+                for _ in range(arguments.rounds):
+                    inline.turn(epochs, counts=True)
+                    hosts.turn(epochs, counts=True)
+                    handed += [bare.turn() for _ in range(epochs)]
+                sent = (_between_graph_servers(hosts, servers) - before) / (arguments.rounds * epochs)
+                row = {
+                    "graph": name,
+                    "servers": servers,
+                    "start": [side.start_seconds for side in (inline, hosts)],
+                    "wall": [[turn.wall for turn in side.turns] for side in (inline, hosts)],
+                    "cpu": [[turn.cpu for turn in side.turns] for side in (inline, hosts)],
+                    "bare": handed,
+                    "messages": len(messages),
+                    "row_bytes": sum(size for _, _, size in messages),
+                    "sent_bytes": sent,
+                    "expected_bytes": inline.expected(),
+                }
+            rows.append(row)
+            _print_overhead(row)
+    return rows
+
+
+def _between_graph_servers(side: Side, servers: int) -> int:
+    kinds = ("rows", "sums", "parts")
+    return sum(host[kind][1] for host in side.sent()[:servers] for kind in kinds if kind in host)
+
+
+def _print_overhead(row: dict[str, Any]) -> None:
+    (inline, hosts), (inline_cpu, hosts_cpu) = (map(statistics.median, row[key]) for key in ("wall", "cpu"))
+    pairs = statistics.median(b / a for a, b in zip(*row["wall"], strict=True))
+    print(
+        f"{row['graph']}, {row['servers']} servers: {1e3 * inline:.1f} ms per epoch in one process, {1e3 * hosts:.1f} ms on "
+        f"hosts: {hosts / inline:.2f} × (pairs {pairs:.2f} ×; fastest {min(row['wall'][1]) / min(row['wall'][0]):.2f} ×)\n"
+        f"    processor time {1e3 * inline_cpu:.0f} and {1e3 * hosts_cpu:.0f} ms; "
+        f"ready after {row['start'][0]:.1f} and {row['start'][1]:.1f} s\n"
+        f"    bare hand-over of {row['messages']} messages, {row['row_bytes'] / 1e6:.2f} MB: "
+        f"{1e3 * statistics.median(row['bare']):.1f} ms\n"
+        f"    from sockets {row['sent_bytes'] / 1e6:.3f} MB per epoch, by Program.cost() {row['expected_bytes'] / 1e6:.3f} "
+        f"MB: {row['sent_bytes'] / max(1, row['expected_bytes']):.4f} ×",
+        flush=True,
+    )
+
+
+def memory(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Peaks of hosts and of the driver beside those of one process."""
+    with contextlib.ExitStack() as stack:
+        folder = arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-cluster-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        partition, data = folder / f"{arguments.size}-on-4", ["--data", "communities"]
+        settings = [f"data.size={arguments.size}", f"model.hidden_features={arguments.hidden}", "model.dropout=0"]
+        if not partition.exists():
+            sized = ["--set", settings[0]]
+            command("partition", *data, *sized, "--servers", "4", "--method", arguments.method, "--out", str(partition))
+        settings += ["pipeline.servers=4", f"pipeline.partition={partition}", "train.eval_every=2"]
+        words = [*data, "--model", "gcn", "--epochs", "2"]
+        for setting in settings:
+            words += ["--set", setting]
+        inline = peaks(words)
+        hosts = peaks([*words, "--set", "pipeline.hosts=processes"])
+    graph = hosts.hosts[:4]
+    print(
+        f"{arguments.size} on 4 servers: {inline.driver / _GIB:.2f} GiB in one process; hosts "
+        f"{', '.join(f'{host / _GIB:.2f}' for host in graph)} GiB, the largest {max(graph) / inline.driver:.3f} of it (aim: "
+        f"≤ 0.35); driver {hosts.driver / _GIB:.2f} GiB (aim: ≤ 1); "
+        f"others {', '.join(f'{host / _GIB:.2f}' for host in hosts.hosts[4:])} GiB",
+        flush=True,
+    )
+    return {"size": arguments.size, "inline": inline.driver, "hosts": hosts.hosts, "driver": hosts.driver}
+
+
+def scaling(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """Virtual epochs on more and more servers."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    print(f"{'':<14}{'servers':>7}{'vertices':>10}  s per epoch  ratio  {'MB sent':>8}  critical path", flush=True)
+    for kind in ("strong", "weak"):
+        for mode, options in _MODES.items():
+            rows = found[f"{kind} {mode}"] = []
+            for servers in arguments.scaling_servers:
+                share = servers if kind == "weak" else max(arguments.scaling_servers)
+                vertices = share * arguments.scaling_vertices
+                row = measure(vertices, 20 * vertices, 64, epochs=3, servers=servers, intervals=4, **options)
+                rows.append(row)
+                path = ", ".join(f"{name} {row['path'][name]:4.0%}" for name in RESOURCES)
+                print(
+                    f"{kind + ' ' + mode:<14}{servers:>7}{vertices:>10,}  {row['epoch_seconds']:>11.3f}  "
+                    f"{rows[0]['epoch_seconds'] / row['epoch_seconds']:>5.2f}  {row['message_bytes'] / 1e6:>8.1f}  {path}: "
+                    f"{row['bottleneck']}",
+                    flush=True,
+                )
+    if arguments.out:
+        plot(arguments.out / "scaling.svg", found)
+    return found
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {"overhead": overhead, "memory": memory, "scaling": scaling}
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
+    parser.add_argument("--out", type=Path, help="folder for cluster.json and scaling.svg")
+    group = parser.add_argument_group("overhead")
+    group.add_argument("--servers", type=int, nargs="+", default=[2, 4])
+    group.add_argument("--flagship", default="small", help="size of the flagship's graph")
+    group.add_argument("--edges", type=int, default=10_000_000, help="of the other graph, a hundred for each vertex")
+    group.add_argument("--hidden", type=int, default=128, help="its width, and that of the model of --only memory")
+    group.add_argument("--epochs", type=int, default=10, help="in a turn; a fifth on the other graph")
+    group.add_argument("--rounds", type=int, default=7)
+    group = parser.add_argument_group("memory")
+    group.add_argument("--size", default="reddit-small", help="of `communities`")
+    group.add_argument("--method", default="range", help="of the partition")
+    group.add_argument("--folder", type=Path, help="where the partition is kept; a temporary one by default")
+    group = parser.add_argument_group("scaling")
+    group.add_argument("--scaling-servers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
+    group.add_argument("--scaling-vertices", type=int, default=800, help="for each server of the largest number")
+    tiny = {"servers": [2], "flagship": "tiny", "edges": 4000, "hidden": 8, "epochs": 1, "rounds": 1, "size": "tiny"}
+    arguments = parsed(parser, **tiny, scaling_servers=[1, 2], scaling_vertices=100)
+    if arguments.out:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    found = {name: PARTS[name](arguments) for name in arguments.only}
+    write_json(arguments.out and arguments.out / "cluster.json", {"schema": 1} | found)
+
+
+if __name__ == "__main__":
+    main()

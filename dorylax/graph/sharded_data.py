@@ -1,0 +1,240 @@
+"""A data set that lies in the files of servers: what is known of it without an array.
+
+    shards.json     this summary
+    server-0.npz    one for each server (`dorylax.graph.shard_files`)
+
+They lie beside the partition by which they were cut (`dorylax.graph.partition.files`). Each file carries the identity of
+its summary, so that files of two partitions are never taken for those of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, final
+
+import jax
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from dorylax.graph.abstract import AbstractData
+from dorylax.graph.cache import cache_directory
+from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.npz import MASKS
+from dorylax.graph.shard import Shard
+from dorylax.graph.shard_files import read_shard
+from dorylax.graph.shard_names import SUMMARY
+from dorylax.graph.validate import GraphError
+from dorylax.storage.base import Content
+from dorylax.storage.choose import open_storage
+from dorylax.storage.copies import local_copy
+from dorylax.storage.local import LocalStorage
+
+_DIGEST = "sha256"
+Masks = tuple[int, int, int]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ShardEntry:
+    """What is known of a server's shard without its file.
+
+    Attributes:
+        file: its name.
+        num_bytes: of the file.
+        sha256: of the file; empty where nobody else will read it.
+        bounds: its intervals in rows, 0 … n; k + 1 numbers.
+        edge_bounds: their in-edges; k + 1 numbers.
+        ghosts: how many over in-edges, and over out-edges.
+    """
+
+    file: str
+    num_bytes: int
+    sha256: str
+    bounds: tuple[int, ...]
+    edge_bounds: tuple[int, ...]
+    ghosts: tuple[int, int]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ShardsSummary:
+    """The content of shards.json.
+
+    Attributes:
+        name: of the data set.
+        shape: its sizes.
+        features: dtype of the features.
+        masks: how many vertices train, validate and test.
+        description: of the data set (`describe_data`).
+        settings: the section `data` of the configuration that loaded it; None where a program has made it.
+        graph_digest: of the graph that was partitioned.
+        intervals: of each server.
+        edge_ids: whether the files hold edge ids.
+        shards: of each server.
+    """
+
+    name: str
+    shape: DataShape
+    features: str
+    masks: Masks
+    description: dict[str, Any]
+    settings: dict[str, Any] | None
+    graph_digest: str
+    intervals: int
+    edge_ids: bool
+    shards: tuple[ShardEntry, ...] = ()
+    format: Literal["dorylax-shards"] = "dorylax-shards"
+    version: Literal[1] = 1
+
+    @property
+    def identity(self) -> str:
+        """What the files carry: 32 hexadecimal digits of everything but themselves."""
+        fields = dataclasses.asdict(self)
+        del fields["shards"]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:32]
+
+    def to_json(self) -> str:
+        """The text of the file, with its own digest."""
+        fields = dataclasses.asdict(self)
+        return json.dumps({**fields, _DIGEST: _digest(fields)}, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, origin: str) -> ShardsSummary:
+        """What `to_json` gave.
+
+        Args:
+            text: of the file.
+            origin: what it is called in errors.
+
+        Raises:
+            GraphError: it is damaged, or of another version.
+        """
+        again = "make the partition again (dorylax partition)"
+        try:
+            fields = json.loads(text)
+            version = fields["version"]
+            if version != cls.version:
+                raise GraphError(f"{origin} has version {version!r}, this dorylax reads version {cls.version}: {again}")
+            if fields.pop(_DIGEST) != _digest(fields):
+                raise GraphError(f"{origin} is not what was written: its SHA-256 is another: {again}")
+            return _READER.validate_json(json.dumps(fields), strict=True)
+        except GraphError:
+            raise
+        except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
+            what = str(error).splitlines()[0]
+            raise GraphError(f"{origin} is damaged ({type(error).__name__}: {what}): {again}") from error
+
+
+_READER = TypeAdapter(ShardsSummary)
+
+
+@final
+class ShardedData:
+    """In the place of a `Dataset` whose arrays are in the files of servers.
+
+    Args:
+        folder: where the files lie: a path or an `s3://` URL.
+        summary: of them.
+
+        verify: whether memory-mapped arrays are compared with their checksums the first time that they are loaded.
+
+    Attributes:
+        folder, summary: as given.
+    """
+
+    def __init__(self, folder: str, summary: ShardsSummary, *, verify: bool = True) -> None:
+        self.folder, self.summary, self._verify = folder, summary, verify
+
+    @classmethod
+    def find(cls, folder: str | os.PathLike[str], *, verify: bool = True) -> ShardedData | None:
+        """The data set whose shards lie in a folder of this machine or below `s3://…`; None where there are none.
+
+        Args:
+            folder: where to look.
+            verify: as above.
+
+        Raises:
+            GraphError: their summary is damaged.
+            ValueError: it is neither a path nor `s3://bucket/prefix`.
+            OSError: it cannot be read.
+        """
+        with contextlib.closing(open_storage(os.fspath(folder))) as storage:
+            try:
+                text = storage.read(SUMMARY).decode()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            except UnicodeDecodeError as error:
+                again = "make the partition again (dorylax partition)"
+                raise GraphError(f"{SUMMARY} in {storage.url} is damaged ({error}): {again}") from None
+            return cls(storage.url, ShardsSummary.from_json(text, f"{SUMMARY} in {storage.url}"), verify=verify)
+
+    def shard(self, server: int) -> tuple[Shard, dict[str, np.ndarray]]:
+        """A server's shard, memory-mapped, and the rows beside it.
+
+        Those in S3 are copied into the cache first, and compared with the SHA-256 in the summary.
+
+        Args:
+            server: which.
+
+        Raises:
+            GraphError: it is damaged, or of another partition.
+            OSError: it cannot be read, or copied.
+        """
+        entry = self.summary.shards[server]
+        with contextlib.closing(open_storage(self.folder)) as storage:
+            if isinstance(storage, LocalStorage):
+                path = storage.path(entry.file)  # checked block by block as it is read
+            else:
+                content = Content(entry.num_bytes, entry.sha256)
+                path = local_copy(storage, entry.file, content, cache_directory() / "shards")
+        return read_shard(path, identity=self.summary.identity, verify=self._verify)
+
+    @cached_property
+    def abstract(self) -> AbstractData:
+        """Shapes in the place of arrays."""
+        found = abstract_data(self.summary.shape)
+        return found._replace(features=jax.ShapeDtypeStruct(found.features.shape, self.summary.features))
+
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+        return self.summary.name
+
+    @property
+    def num_servers(self) -> int:
+        """How many shards there are."""
+        return len(self.summary.shards)
+
+    @property
+    def homes(self) -> tuple[int, ...]:
+        """The server of each interval of the whole graph."""
+        return homes_of(self.summary.shards)
+
+
+def shapes_of(data: Dataset | ShardedData) -> Dataset | AbstractData:
+    """For whoever asks for shapes alone."""
+    return data.abstract if isinstance(data, ShardedData) else data
+
+
+def mask_counts(data: Dataset | ShardedData) -> Masks:
+    """How many vertices of a data set train, validate and test."""
+    if isinstance(data, ShardedData):
+        return data.summary.masks
+    train, val, test = (int(np.count_nonzero(getattr(data, name))) for name in MASKS)
+    return train, val, test
+
+
+def homes_of(shards: Sequence[Any]) -> tuple[int, ...]:
+    """The server of each interval of the whole graph, from what has `bounds` (a shard, or its entry), in order."""
+    return tuple(server for server, shard in enumerate(shards) for _ in shard.bounds[1:])
+
+
+def _digest(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, allow_nan=False).encode()).hexdigest()

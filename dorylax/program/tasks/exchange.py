@@ -1,0 +1,69 @@
+"""What graph servers send each other: the values that a graph operator reads, or sums, across edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dorylax.jax_internals import JaxprEqn, Var
+from dorylax.ops.primitives.operator import Role
+from dorylax.ops.primitives.structure import Direction
+from dorylax.ops.row_operators import operator_on_rows
+from dorylax.program.tasks.split_model import SplitModel
+
+
+class Exchange(NamedTuple):
+    """A value of which a server sends one row to every server that has the row's vertex as a ghost, or to its owner.
+
+    Attributes:
+        var: the value, rows of vertices.
+        direction: over which edges the ghosts are that it is sent for.
+        constant: whether it is sent once, before training.
+    """
+
+    var: Var
+    direction: Direction
+    constant: bool
+
+
+def exchanges(program: SplitModel) -> Iterator[Exchange]:
+    """All exchanges of a program: of rows that are read through edges, and of sums per source for their owners."""
+    inputs = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
+    constants = {var for var, entry in inputs if entry.of_data}
+    for task, interface in zip(program.tasks, program.interfaces, strict=True):
+        if task.when == "once":
+            constants.update(interface.writes)
+    read: set[tuple[Var, Direction]] = set()
+    for task in program.tasks:
+        if task.kind != "graph":
+            continue
+        equation = task.equations[0]
+        side, through = read_along(equation)
+        for var, role in dense_operands(equation):
+            if role == through and (var, side) not in read:
+                read.add((var, side))
+                yield Exchange(var, side, var in constants)
+        if is_push(equation):
+            (summed,) = equation.outvars
+            assert isinstance(summed, Var)
+            yield Exchange(summed, "in", task.when == "once")
+
+
+def is_push(equation: JaxprEqn) -> bool:
+    """Whether an operator sums per source what lies with the destinations, whose servers sum first."""
+    return operator_on_rows(equation.primitive.name).is_push(equation.params)
+
+
+def read_along(equation: JaxprEqn) -> tuple[Direction, Role]:
+    """Along which edges an operator reads rows of others, and by which of its operands.
+
+    Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
+    """
+    operator = operator_on_rows(equation.primitive.name)
+    return ("in", "own") if is_push(equation) else (operator.side(equation.params), "neighbour")
+
+
+def dense_operands(equation: JaxprEqn) -> list[tuple[Var, Role]]:
+    """The operands of an operator that are no part of the graph, and whose row an entry reads of each."""
+    found = operator_on_rows(equation.primitive.name).roles(equation.params)
+    return [(atom, role) for atom, role in zip(equation.invars, found, strict=False) if isinstance(atom, Var)]

@@ -1,0 +1,67 @@
+"""Which Ray cluster is used, and what is asked of it: the section `ray` of a configuration. Read without Ray."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, final
+
+from annotated_types import Unit
+from pydantic import Field, model_validator
+
+from dorylax.settings.errors import ConfigError
+from dorylax.settings.section import Count, Positive, Section, Text
+
+LOCAL = "local"
+"""The address of a cluster that this process starts, and ends, for itself."""
+
+
+@final
+class RayConfig(Section):
+    """Where on a Ray cluster hosts and workers live. Nothing of it changes what is computed.
+
+    Raises:
+        ConfigError: a value out of range; names the key.
+    """
+
+    section: ClassVar[str] = "ray"
+
+    address: Text | None = Field(
+        default=None,
+        description="the cluster: HOST:PORT of its head; local: one on this machine that lives as long as the run; null: "
+        "what the environment variable RAY_ADDRESS says, or the cluster that runs on this machine",
+    )
+    hosts_per_node: Count | None = Field(
+        default=None,
+        description="how many servers, graph and parameter servers together, share a node; null: as few as Ray can spread "
+        "them to",
+    )
+    cpus: Count | None = Field(
+        default=None,
+        description="CPUs that Ray reserves for each server, which are the cores that it computes on; null: as many as all "
+        "servers can have on the nodes that there are",
+    )
+    memory: Annotated[Count, Unit("bytes")] | None = Field(
+        default=None, description="bytes of memory that Ray reserves for each server; null: none"
+    )
+    resource: Text | None = Field(
+        default=None,
+        description="a custom resource of Ray, of which each server takes 1, so that only nodes that have it get servers; "
+        "null: none",
+    )
+    worker_cpus: Annotated[float, Field(ge=0)] = Field(
+        default=1.0, description="CPUs that Ray reserves for each worker of `tensor.backend=ray`"
+    )
+    timeout: Annotated[Positive, Unit("seconds")] = Field(
+        default=60.0,
+        description="seconds after which a cluster that does not answer, or has no room for what is asked, is an error",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> RayConfig:
+        if self.address is None or self.address == LOCAL:
+            return self
+        host, colon, port = self.address.rpartition(":")
+        if not (host and colon and port.isascii() and port.isdigit()) or "/" in self.address:
+            raise ConfigError.of(
+                "ray.address", f"must be HOST:PORT of the cluster's head, or {LOCAL}, got {self.address!r}"
+            )
+        return self

@@ -1,0 +1,36 @@
+"""Runs of a sweep one after the other, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import final
+
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.runner import DataCache, RunOptions, run_one
+from dorylax.experiments.sweep import Run
+from dorylax.experiments.watcher import RunObserver, Watcher
+
+
+@final
+class InProcess:
+    """See `Executor`.
+
+    Args:
+        cache: may hold data that are loaded already.
+    """
+
+    def __init__(self, cache: DataCache | None = None) -> None:
+        self._cache = DataCache() if cache is None else cache
+
+    def execute(
+        self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
+    ) -> Generator[RunOutcome, None, None]:
+        """See `Executor`."""
+        for index, run in enumerate(runs):
+            watcher.begins(run)
+            outcome = run_one(run, folder, RunObserver(watcher, run), self._cache, options)
+            yield outcome
+            if outcome.status == "open":
+                return
+            self._cache.keep_only([later.config.data for later in runs[index + 1 :]])

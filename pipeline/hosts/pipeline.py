@@ -1,0 +1,229 @@
+"""`HostsPipeline`: what `Pipeline` is where servers live in other processes, and this one holds no graph."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import tempfile
+from pathlib import Path
+from typing import Literal, final
+
+import optax
+
+from dorylax.clock import RealClock
+from dorylax.cost import Cluster
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.sharded_data import ShardedData, shapes_of
+from dorylax.jax_internals import thread_settings
+from dorylax.machine import cores
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.evaluation import RowSums, check_outputs
+from dorylax.pipeline.hosts.launcher import Launcher
+from dorylax.pipeline.hosts.processes import ProcessLauncher
+from dorylax.pipeline.hosts.ray import RayLauncher
+from dorylax.pipeline.hosts.run import HostsRun
+from dorylax.pipeline.hosts.spec import RunSpec
+from dorylax.pipeline.interval_data import reads_edge_ids
+from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
+from dorylax.pipeline.recorder import Trace
+from dorylax.pipeline.saved import Saved
+from dorylax.pipeline.setup import Beginnings, check_counts, check_optimizer, layout_for, prices_for
+from dorylax.pipeline.shard_writing import write_shards
+from dorylax.pipeline.stages import stage_sizes
+from dorylax.program.model.base import ModelParts, Tree
+from dorylax.program.model.loss import RowFunction, cross_entropy
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.ray_cluster.connection import connected
+from dorylax.serverless.backends.environment import jax_settings
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.settings.errors import ConfigError
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class HostsPipeline:
+    """What is to be trained, and on which hosts; nothing in it changes.
+
+    Attributes:
+        prepared: the plan and its functions.
+        evaluation: the plan of evaluations; None: hosts do not evaluate.
+        parts: the model.
+        loss: `(output, labels) -> [V]`.
+        sums: what evaluations report.
+        data: the data set, or where its shards are.
+        optimizer: an optax transformation.
+        config: how to run.
+        prices: what runs are billed as; None where they cost nothing.
+        seed: of dropout and of the partition.
+    """
+
+    prepared: Prepared
+    evaluation: PreparedPlan | None
+    parts: ModelParts
+    loss: RowFunction
+    sums: RowSums | None
+    data: Dataset | ShardedData
+    optimizer: optax.GradientTransformation
+    config: PipelineConfig
+    prices: Cluster | None
+    seed: int
+
+    @classmethod
+    def of(
+        cls,
+        parts: ModelParts,
+        data: Dataset | ShardedData,
+        optimizer: optax.GradientTransformation,
+        config: PipelineConfig,
+        *,
+        loss: RowFunction = cross_entropy,
+        sums: RowSums | None = None,
+        seed: int = 0,
+    ) -> HostsPipeline:
+        """Traces and splits the model, and checks that all fits; nothing is started.
+
+        Args:
+            parts: the model.
+            data: the data set, whose shards are then written for each run, or where they are.
+            optimizer: any optax transformation that does not evaluate the loss itself.
+            config: how to run.
+            loss: `(output, labels) -> [V]`.
+            sums: what evaluations report; None: hosts do not evaluate.
+            seed: of dropout and of the partition.
+
+        Raises:
+            ConfigError: the configuration does not fit the data or the optimizer; names the key.
+            SplitError: the model cannot be split, or not evaluated row by row.
+        """
+        shapes = shapes_of(data)
+        check_counts(config, shapes.graph.num_vertices)
+        check_optimizer(optimizer, parts.params, config)
+        spec = DataSpec.of(shapes, parts.keywords)
+        prepared = prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
+        evaluation = None
+        if sums is not None:
+            evaluation = prepare_evaluation(parts, spec, config.passes)
+            check_outputs(evaluation.plan)
+        if isinstance(data, ShardedData):
+            plans = [prepared, *([] if evaluation is None else [evaluation])]
+            check_shards(data, config, reads_ids=any(map(reads_edge_ids, plans)))
+        return cls(
+            prepared=prepared,
+            evaluation=evaluation,
+            parts=parts,
+            loss=loss,
+            sums=sums,
+            data=data,
+            optimizer=optimizer,
+            config=config,
+            prices=prices_for(config),
+            seed=seed,
+        )
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """Those of the program."""
+        return self.prepared.plan.program.passes
+
+    def start(
+        self,
+        params: Tree,
+        opt_state: Tree,
+        state: Tree,
+        *,
+        epoch: int = 0,
+        saved: Saved | None = None,
+        trace: Trace | None = None,
+    ) -> HostsRun:
+        """Starts the hosts, which compute what is computed once; arguments as of `Pipeline.start`.
+
+        Raises:
+            HostError: a host could not be started.
+            ConfigError: the graph cannot be divided as asked for, or there is no such Ray cluster.
+            OSError: shards cannot be written.
+        """
+        config = self.config
+        with contextlib.ExitStack() as unfinished:
+            launcher, transport, host = self._place(unfinished)
+            shards = self._shards(unfinished)
+            sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
+            spec = RunSpec(
+                parts=self.parts,
+                loss=self.loss,
+                spec=self.prepared.plan.program.traced.spec,
+                optimizer=self.optimizer,
+                config=config,
+                seed=self.seed,
+                shards=shards,
+                sums=self.sums,
+                sizes=(sizes.vertices, sizes.edges),
+                epoch=epoch,
+                fills_ghosts=saved is None or not saved.arrays,
+                jax=jax_settings(),
+                keys=RunKeys.make(),
+                transport=transport,
+                host=host,
+                log_level=logging.getLogger("dorylax").getEffectiveLevel(),
+            )
+            clock = unfinished.enter_context(RealClock(thread_settings()))
+            return HostsRun(
+                spec,
+                Beginnings(params, opt_state, state, saved, epoch),
+                launcher,
+                clock=clock,
+                trace=trace,
+                config=config,
+                prices=self.prices,
+                epoch=epoch,
+                cleanup=unfinished.pop_all(),
+            )
+
+    def _place(self, cleanup: contextlib.ExitStack) -> tuple[Launcher, Literal["ipc", "tcp"], str]:
+        """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
+        config = self.config
+        if config.hosts != "ray":
+            graph_hosts = min(config.servers, config.num_hosts or config.servers)
+            return ProcessLauncher(max(1, cores() // graph_hosts)), "ipc", ""
+        ray = cleanup.enter_context(connected(config.ray))
+        workers = config.tensor.workers or 1
+        of_workers = workers * config.ray.worker_cpus if config.tensor.backend == "ray" else 0.0
+        return RayLauncher(ray, config.ray, of_workers), "tcp", ray.util.get_node_ip_address()
+
+    def _shards(self, cleanup: contextlib.ExitStack) -> ShardedData:
+        """Those that are there, or such as are written into a folder for this run alone."""
+        if isinstance(self.data, ShardedData):
+            return self.data
+        layout = layout_for(self.data.graph, self.config, self.seed)
+        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-shards-")))
+        plans = [self.prepared, *([] if self.evaluation is None else [self.evaluation])]
+        return write_shards(folder, self.data, layout, ids=any(map(reads_edge_ids, plans)), digests=False)
+
+
+def check_shards(data: ShardedData, config: PipelineConfig, *, reads_ids: bool) -> None:
+    """Passes where shards are as a run needs them.
+
+    Args:
+        data: where they are.
+        config: of the run.
+        reads_ids: whether its model reads ids of edges.
+
+    Raises:
+        ConfigError: they are for other servers or intervals; names the key.
+    """
+    for key, wanted, found in (
+        ("servers", config.servers, data.num_servers),
+        ("intervals", config.intervals, data.summary.intervals),
+    ):
+        if wanted != found:
+            raise ConfigError.of(
+                f"pipeline.{key}",
+                f"= {wanted}, but the shards in {data.folder} are for {found}: give {found}, or make others "
+                f"(dorylax partition --{key} {wanted})",
+            )
+    if reads_ids and not data.summary.edge_ids:
+        raise ConfigError.of(
+            "pipeline.partition",
+            f"= {data.folder} has shards without edge ids, which the model reads (it draws or takes values per edge): make "
+            "them again (dorylax partition --edge-ids)",
+        )

@@ -1,0 +1,102 @@
+"""How hosts share the nodes of a Ray cluster: what is asked of Ray for them, and how it is put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dorylax.ray_cluster.config import RayConfig
+
+
+class Node(NamedTuple):
+    """A node of a cluster.
+
+    Attributes:
+        address: by which others find it.
+        resources: that it has, by name.
+    """
+
+    address: str
+    resources: Mapping[str, float]
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Node:
+        """One of `ray.nodes()`."""
+        return cls(found["NodeManagerAddress"], found["Resources"])
+
+    @property
+    def cpus(self) -> int:
+        """Its CPUs."""
+        return int(self.resources.get("CPU", 0))
+
+    def __str__(self) -> str:
+        """Its address, CPUs and memory, and resources of the user's own."""
+        own = [
+            name for name in self.resources if name not in ("CPU", "memory", "object_store_memory") and ":" not in name
+        ]
+        memory = self.resources.get("memory", 0) / 2**30
+        return ", ".join([f"{self.address} with {self.cpus} CPUs", f"{memory:.1f} GiB", *own])
+
+
+class Ask(NamedTuple):
+    """What is asked of Ray.
+
+    Attributes:
+        bundles: what is reserved together on one node each.
+        strategy: of their placement.
+        places: the bundle of each host.
+        of_each: what a host takes of its bundle, as options of an actor.
+        text: all of it in words.
+    """
+
+    bundles: list[dict[str, float]]
+    strategy: str
+    places: list[int]
+    of_each: dict[str, Any]
+    text: str
+
+
+def asked(config: RayConfig, hosts: int, cores: int) -> Ask:
+    """What is asked for so many hosts with so many cores each.
+
+    Hosts that follow each other lie on different nodes, so that graph servers are spread before parameter servers.
+    """
+    one: dict[str, float] = {"CPU": cores}
+    options: dict[str, Any] = {"num_cpus": cores}
+    words = [f"{cores} CPU{'s' * (cores > 1)}"]
+    if config.memory is not None:
+        one["memory"] = options["memory"] = config.memory
+        words.append(f"{config.memory / 2**30:.1f} GiB of memory")
+    if config.resource is not None:
+        one[config.resource] = 1
+        options["resources"] = {config.resource: 1}
+        words.append(f"1 {config.resource}")
+    count = hosts if config.hosts_per_node is None else -(-hosts // config.hosts_per_node)
+    places = [host % count for host in range(hosts)]
+    bundles = [{name: value * places.count(place) for name, value in one.items()} for place in range(count)]
+    text = f"each needs {' and '.join(words)}"
+    if config.hosts_per_node is None:
+        return Ask(bundles, "SPREAD", places, options, text)
+    return Ask(bundles, "STRICT_SPREAD", places, options, f"{text}, on {count} nodes (ray.hosts_per_node)")
+
+
+def cores_of_each(nodes: Sequence[Node], hosts: int, hosts_per_node: int | None, workers: float) -> int:
+    """The most cores that every host can have, ≥ 1, whether or not there is room for them.
+
+    Args:
+        nodes: of the cluster.
+        hosts: how many.
+        hosts_per_node: as of `RayConfig`.
+        workers: CPUs that are to be left.
+    """
+    every = [node.cpus for node in nodes]
+    for cores in range(max(every, default=1), 1, -1):
+        room = sum(min(cpus // cores, hosts_per_node or hosts) for cpus in every)
+        if room >= hosts and sum(every) - hosts * cores >= workers:
+            return cores
+    return 1
+
+
+def described(nodes: Sequence[Node]) -> str:
+    """What a cluster has, in words."""
+    return f"it has {'; '.join(map(str, nodes))}" if nodes else "it has no node"
