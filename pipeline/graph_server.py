@@ -24,6 +24,7 @@ from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.messages import HEADER_BYTES, PartsMessage, RowsMessage, SumsMessage
 from dorylax.pipeline.operators import Piece, pieces, row_shape
 from dorylax.pipeline.parameters import ParameterClient
+from dorylax.pipeline.places import note_place
 from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction
@@ -362,7 +363,12 @@ class GraphServer:
         kind, label = _KINDS[type(message)]
         num_bytes = payload_bytes(message.rows) + HEADER_BYTES
         receiver = Address(self.context.role, peer)
-        await deliver(self.context.transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)
+        transport = self.context.transport
+        try:
+            await deliver(transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)
+        except Exception as error:
+            note_place(error, visit.place(self.shard.server, f"{label} → {peer}"))
+            raise
         times = (begin, clock.now())
         self.recorder.message(f"{label} → {peer}", self.shard.server, visit, times=times, num_bytes=num_bytes)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -17,10 +18,13 @@ from dorylax.jax_internals import Var
 from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.messages import Started, Walked
+from dorylax.pipeline.places import note_place
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.steps import RUN
 from dorylax.pipeline.visit import Visit
 from dorylax.program.rows.types import Free, Summed
+
+_LOG = logging.getLogger(__name__)
 
 
 class Intervals:
@@ -71,11 +75,15 @@ class Intervals:
 
         Boundary rows and gradients are on their way when it returns (`Visit.background`).
         """
-        await RUN[step.kind](self.server, step, visit)
-        for number in step.publishes:
-            await self.server.publish(number, visit)
-        if step.sums and visit.epoch >= 0:
-            await self.server.push(step, visit)
+        try:
+            await RUN[step.kind](self.server, step, visit)
+            for number in step.publishes:
+                await self.server.publish(number, visit)
+            if step.sums and visit.epoch >= 0:
+                await self.server.push(step, visit)
+        except Exception as error:
+            note_place(error, visit.place(self.server.shard.server, step.label))
+            raise
         for var in step.forget:
             visit.values.pop(var, None)
 
@@ -119,6 +127,7 @@ class GraphHost(Intervals):
         return dataclasses.asdict(counts)
 
     async def _live(self, interval: int, number: int, driver: Driver, epoch: int) -> None:
+        server = self.server.shard.server
         while True:
             await self._enter(number, epoch)
             begin = self._clock.now()
@@ -128,6 +137,7 @@ class GraphHost(Intervals):
             weights = tuple(jax.tree.leaves(pulled.params))
             constants = self._constants[interval]
             visit = Visit(interval, number, epoch, pulled.version, weights, values, constants, ahead=pulled.ahead)
+            _LOG.debug("%s", visit.place(server, f"with weights of version {pulled.version}"))
             for step in self._plan.epoch:
                 await self._run(step, visit)
             await self.server.finish(visit)

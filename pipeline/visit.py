@@ -41,6 +41,11 @@ class Visit:
     background: list[asyncio.Task[None]] = dataclasses.field(default_factory=list)
     ahead: int = 0
 
+    def place(self, server: int, what: str) -> str:
+        """Where something is done for it, for errors and logs."""
+        when = f"epoch {self.epoch}" if self.epoch >= 0 else "before training"
+        return f"graph server {server}, interval {self.number}, {when}, {what}"
+
     def value(self, var: Var) -> Any:
         """A value that a step reads."""
         for place in (self.values, self.constants):

@@ -34,6 +34,7 @@ LAZY = {
     "dorylax.cli": "help and wrong options are answered without JAX",
     "dorylax.experiments": "as above, and `load` without Matplotlib",
     "dorylax.pipeline.config": "settings are checked without JAX",
+    "dorylax.pipeline.hosts.ray": "an actor's class travels by value and loads nothing before it is told its paths",
     "dorylax.pipeline.hosts.process": "as with workers: the end of the driver must be seen while JAX is loaded",
     "dorylax.pipeline.tensor_calls": "only some backends need ZeroMQ or boto3",
     "dorylax.runs.checkpoint": "Orbax takes seconds to load, and only checkpoints need it",

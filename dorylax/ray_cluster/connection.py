@@ -142,7 +142,7 @@ def _within(seconds: float, connect: Callable[[], object], address: str) -> None
 @contextlib.contextmanager
 def _loopback_kept(address: str) -> Iterator[None]:
     """Has Ray go to 127.0.0.1 where it is told to, which it takes for another interface's address on Linux."""
-    constants = importlib.import_module("ray._private.ray_constants")
+    constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = before and address.rpartition(":")[0] not in _LOOPBACK
     try:

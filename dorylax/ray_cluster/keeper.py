@@ -1,8 +1,8 @@
 """The process that keeps a local cluster: `python -m dorylax.ray_cluster.keeper`, started by `local`.
 
 It holds the lock of the record's folder for as long as the cluster runs, so that there is never a second one, and whether
-one runs needs no guessing from process ids. It starts the nodes, writes the record, says so in a line on its standard output,
-and waits for SIGTERM, or for the end of the head. Then it kills everything below it: orphans become its own children.
+one runs needs no guessing from process ids. It starts the nodes, writes the record, says so in a line on its standard
+output, and waits for SIGTERM, or for the end of the head. Then it kills everything below it: orphans become its own children.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _keep(folder: Path, asked: dict[str, Any], requests: BinaryIO, say: Callable
         say(address=record.address)
         nodes = cluster.list_all_nodes()
         # Each is asked, so that what has ended of it is no zombie.
-        while [node.remaining_processes_alive() for node in nodes][0]:
+        while [node.remaining_processes_alive() for node in nodes][0]:  # noqa: RUF015
             time.sleep(1.0)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -128,9 +128,9 @@ def _start(record: Record, asked: dict[str, Any]) -> tuple[Any, Record]:
     from ray.cluster_utils import Cluster  # late: it takes seconds, in which the end of the input must be seen
 
     cluster = Cluster(shutdown_at_exit=True)
-    usual = {"node_ip_address": _LOOPBACK, "object_store_memory": _OBJECT_STORE_BYTES}
+    usual: dict[str, Any] = {"node_ip_address": _LOOPBACK, "object_store_memory": _OBJECT_STORE_BYTES}
     cluster.add_node(num_cpus=0, gcs_server_port=asked["port"], include_dashboard=False, no_monitor=True, **usual)
-    nodes = [cluster.head_node]
+    nodes: list[Any] = [cluster.head_node]
     for _ in range(asked["nodes"]):
         nodes.append(cluster.add_node(num_cpus=asked["cpus_per_node"], **usual))
     kept = [KeptNode(node.node_id, node.all_processes["raylet"][0].process.pid) for node in nodes]

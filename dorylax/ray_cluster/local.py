@@ -180,8 +180,9 @@ def status(timeout: float) -> Status | None:
         from ray._private import state
 
         listed = {node["NodeID"]: node for node in ray.nodes()}
-        free = state.available_resources_per_node()
-        jobs = tuple(_job(one) for one in state.jobs() if not one["IsDead"] and one["DriverPid"] != os.getpid())
+        free = state.available_resources_per_node()  # type: ignore[no-untyped-call]
+        known = state.jobs()  # type: ignore[no-untyped-call]
+        jobs = tuple(_job(one) for one in known if not one["IsDead"] and one["DriverPid"] != os.getpid())
     nodes = []
     for number, (node, process) in enumerate(record.nodes):
         found = listed.get(node, {"Alive": False, "Resources": {}})

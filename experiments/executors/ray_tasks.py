@@ -239,14 +239,15 @@ class _Work:
         end = time.monotonic() + _GRACE_SECONDS
         while tasks and time.monotonic() < end:
             for name, came in self._heard():
-                if name is not None and (one := tasks.pop(name, None)) and isinstance(came, Answer) and came.directory:
+                one = None if name not in tasks else tasks.pop(name)
+                if one is not None and isinstance(came, Answer) and came.directory:
                     self._install(one.run, came.directory)
         self._ray.kill(self._news)
 
     # What comes from elsewhere.
 
     def _hear(self, name: str | None, reference: Any) -> None:
-        """Puts what becomes of a task, or the news, into the queue. (`ray.wait` swallows what handlers of signals raise.)"""
+        """Puts what becomes of a task, or the news, into the queue. `ray.wait` swallows what handlers of signals raise."""
         reference.future().add_done_callback(
             lambda future: self._came.put((name, future.exception() or future.result()))
         )
@@ -344,7 +345,7 @@ class _Work:
             self._room_seen, self._warned = now, False
         elif now - self._room_seen > _ROOM_SECONDS:
             raise ClusterLostError(
-                f"the cluster has had no node with {cpus} CPUs for {_ROOM_SECONDS:g} s: start one; the same command continues"
+                f"the cluster has had no node with {cpus} CPUs for {_ROOM_SECONDS:g} s: start one, and give the same command"
             )
         elif not self._warned:
             self._warned = True

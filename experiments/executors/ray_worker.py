@@ -1,7 +1,7 @@
 """What runs on the nodes: a run of a sweep as a task of Ray, and the actor that passes on what runs tell.
 
-A run writes into a temporary folder of its node, whose content goes back to the sweep's process, alone in writing the sweep's
-folder. So nodes need share no files; and a node that was given up for lost, and is not, can harm nothing.
+A run writes into a temporary folder of its node, whose content goes back to the sweep's process, alone in writing the
+sweep's folder. So nodes need share no files; and a node that was given up for lost, and is not, can harm nothing.
 """
 
 from __future__ import annotations

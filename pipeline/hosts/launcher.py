@@ -10,7 +10,19 @@ from dorylax.errors import DorylaxError
 
 
 class HostError(DorylaxError, RuntimeError):
-    """A host has ended that should not have."""
+    """A host has ended that should not have.
+
+    Args:
+        text: in one line: which host, at what, and why.
+        user_error: whether what was asked for cannot be, rather than that something failed.
+        frames: the traceback in the host; shown with this error's own where that is shown.
+    """
+
+    def __init__(self, text: str, *, user_error: bool = False, frames: str | None = None) -> None:
+        super().__init__(text)
+        self.user_error = user_error
+        if frames is not None:
+            self.add_note(f"\nIn the host:\n{frames}")
 
 
 @runtime_checkable

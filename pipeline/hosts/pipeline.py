@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import tempfile
 from pathlib import Path
 from typing import Literal, final
@@ -163,6 +164,7 @@ class HostsPipeline:
                 keys=RunKeys.make(),
                 transport=transport,
                 host=host,
+                log_level=logging.getLogger("dorylax").getEffectiveLevel(),
             )
             clock = unfinished.enter_context(RealClock(thread_settings()))
             return HostsRun(

@@ -1,22 +1,28 @@
 """A host's process: `python -m dorylax.pipeline.hosts.process`, started by `processes`.
 
 It reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends when the driver
-says so, with status 0. What goes wrong is another line. When its input ends, so does it: the driver is gone.
+says so, with status 0. What goes wrong is another line. When its input ends, so does it: the driver is gone. Its standard
+error is the driver's, who puts its name before each line.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import logging
 import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, final
 
+from dorylax.errors import DorylaxError
 from dorylax.parent_death import end_with_parent
+from dorylax.pipeline.hosts.launcher import HostError
+from dorylax.pipeline.places import place_of
 
 LENGTH_BYTES = 8
 """Of the number that says how long the spec is."""
@@ -37,10 +43,49 @@ def main() -> None:
     try:
         live(content, lambda endpoint: say(endpoint=endpoint))
     except BaseException as error:
-        traceback.print_exc()
-        say(error=f"{type(error).__name__}: {error}")
+        say(error=dataclasses.asdict(Failure.of(error)))
         os._exit(1)  # without waiting for threads, which may compute
     os._exit(0)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """What a host says of the error that ends it.
+
+    Attributes:
+        text: what happened, in one line.
+        place: where it happened (`note_place`); None where only the host is known.
+        user_error: see `HostError`.
+        frames: the traceback; None where there was no exception.
+    """
+
+    text: str
+    place: str | None = None
+    user_error: bool = False
+    frames: str | None = None
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Of an exception that nobody has caught."""
+        ours = isinstance(error, DorylaxError)
+        text = " ".join(str(error).split())
+        return cls(
+            text if ours else f"{type(error).__name__}: {text}",
+            place_of(error),
+            bool(getattr(error, "user_error", ours and isinstance(error, ValueError))),
+            "".join(traceback.format_exception(error)),
+        )
+
+    def error(self, name: str, where: str = "") -> HostError:
+        """For the driver.
+
+        Args:
+            name: of the host.
+            where: it lives, " on node 10.0.0.1", say.
+        """
+        place = self.place or name
+        return HostError(f"{place}{where}: {self.text}", user_error=self.user_error, frames=self.frames)
 
 
 def live(content: bytes, ready: Callable[[str], None], *, host: str | None = None) -> None:
@@ -58,6 +103,8 @@ def live(content: bytes, ready: Callable[[str], None], *, host: str | None = Non
     from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 
     spec = HostSpec.from_bytes(content)
+    logging.basicConfig()
+    logging.getLogger("dorylax").setLevel(spec.run.log_level)
     with RealClock() as clock:
 
         async def life() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
-from typing import Any, final
+from typing import IO, Any, final
 
 from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.pipeline.hosts.process import LENGTH_BYTES
+from dorylax.pipeline.hosts.process import LENGTH_BYTES, Failure
 
 _MODULE = "dorylax.pipeline.hosts.process"
 _READ_BYTES = 1 << 16
@@ -50,6 +52,7 @@ class Processes:
         self._names = names
         self._environment = {"NPROC": str(threads), **os.environ}  # XLA reads it; whoever has set it knows better
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._relays: list[threading.Thread] = []
         self._said: list[bytes] = [b""] * len(names)
         self._ready: list[asyncio.Future[str]] = [self._loop.create_future() for _ in names]
         self._closing = False
@@ -65,6 +68,7 @@ class Processes:
                     [sys.executable, "-m", _MODULE],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
                     bufsize=0,
                     start_new_session=True,
                     env=self._environment,
@@ -73,6 +77,12 @@ class Processes:
                 raise HostError(f"{self._names[number]} cannot be started: {error}") from error
             self._processes.append(process)
             assert process.stdout is not None
+            assert process.stderr is not None
+            relay = threading.Thread(
+                target=_relay, args=(self._names[number], process.stderr), name=self._names[number], daemon=True
+            )
+            relay.start()
+            self._relays.append(relay)
             os.set_blocking(process.stdout.fileno(), False)
             self._loop.add_reader(process.stdout.fileno(), self._hear, number)
         await asyncio.gather(*(asyncio.to_thread(self._give, number, spec) for number, spec in enumerate(specs)))
@@ -107,6 +117,8 @@ class Processes:
                 process.wait()
             assert process.stdout is not None
             process.stdout.close()
+        for relay in self._relays:
+            relay.join(_PATIENCE_SECONDS)
         self._processes.clear()
 
     def _give(self, number: int, spec: bytes) -> None:
@@ -127,12 +139,20 @@ class Processes:
             if "endpoint" in told:
                 self._ready[number].set_result(told["endpoint"])
             else:
-                self._fail(number, told["error"])
+                self._fail(Failure(**told["error"]).error(self._names[number]))
         if not content:
             self._loop.remove_reader(pipe.fileno())
             status = self._processes[number].wait()
-            self._fail(number, f"its process ended with status {status}")
+            self._fail(HostError(f"{self._names[number]}: its process ended with status {status}"))
 
-    def _fail(self, number: int, why: str) -> None:
+    def _fail(self, error: HostError) -> None:
         if not self._closing and not self.failed.done():
-            self.failed.set_exception(HostError(f"{self._names[number]}: {why}"))
+            self.failed.set_exception(error)
+
+
+def _relay(name: str, pipe: IO[bytes]) -> None:
+    """Passes on what a host writes to its standard error, line by line, with its name before it."""
+    with io.BufferedReader(pipe) as lines:  # type: ignore[type-var]
+        for line in lines:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+                print(f"{name}: {line.decode(errors='replace').rstrip()}", file=sys.stderr, flush=True)

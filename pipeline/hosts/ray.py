@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.machine import CORES
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.placement import Node, asked, cores_of_each, described
+from dorylax.pipeline.hosts.process import Failure
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.environment import computing_environment
 from dorylax.version import __version__
@@ -158,30 +159,31 @@ class Actors:
 
     def _take(self, number: int, future: asyncio.Future[Any]) -> None:
         if (error := future.exception()) is not None:
-            raise HostError(f"{self._named(number)}: {_cause(error)}")
+            raise self._error(number, {"text": _cause(error)})
         endpoint, node, pid, problem = future.result()
         self.begun[number] = Begun(endpoint, node, pid)
         if problem:
-            raise HostError(f"{self._named(number)}: {problem}")
+            raise self._error(number, problem)
 
     def _watch(self, number: int) -> Callable[[Any], None]:
         """What is called in a thread of Ray's when a host has ended."""
 
         def ended(future: Any) -> None:
             error = future.exception()
-            why = _cause(error) if error is not None else future.result() or "it ended"
+            why = {"text": _cause(error)} if error is not None else future.result() or {"text": "it ended"}
             with contextlib.suppress(RuntimeError):  # the run is over, and its loop too
                 self._loop.call_soon_threadsafe(self._fail, number, why)
 
         return ended
 
-    def _fail(self, number: int, why: str) -> None:
+    def _fail(self, number: int, why: Mapping[str, Any]) -> None:
         if not self._closing and not self.failed.done():
-            self.failed.set_exception(HostError(f"{self._named(number)}: {why}"))
+            self.failed.set_exception(self._error(number, why))
 
-    def _named(self, number: int) -> str:
+    def _error(self, number: int, why: Mapping[str, Any]) -> HostError:
+        """For the fields of a `Failure`."""
         begun = self.begun[number]
-        return self._names[number] if begun is None else f"{self._names[number]} on node {begun.node}"
+        return Failure(**why).error(self._names[number], "" if begun is None else f" on node {begun.node}")
 
 
 async def _answered(reference: Any, seconds: float) -> bool:
@@ -202,15 +204,15 @@ def _host_class() -> type:
     class Host:
         """A host: `begin` starts it, and `run` returns when it has ended, with what went wrong."""
 
-        def __init__(self, name: str, places: Sequence[str], version: str) -> None:
+        def __init__(self, name: str, places: Sequence[str], version: str) -> None:  # noqa: ARG002  (Ray shows it)
             import threading
 
             self._version = version
             self._ended = threading.Event()
-            self._problem: str | None = None
+            self._problem: dict[str, Any] | None = None
             sys.path.extend(place for place in places if place not in sys.path)
 
-        def begin(self, content: bytes) -> tuple[str, str, int, str | None]:
+        def begin(self, content: bytes) -> tuple[str, str, int, dict[str, Any] | None]:
             """Starts it; gives its endpoint, its node's address, its process id, and what went wrong."""
             import queue
             import threading
@@ -219,30 +221,29 @@ def _host_class() -> type:
 
             from dorylax.version import __version__ as version
 
-            node = ray.util.get_node_ip_address()
+            node: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
             if version != self._version:
                 problem = f"its node has dorylax {version}, the driver {self._version}: install the same"
-                return "", node, os.getpid(), problem
+                return "", node, os.getpid(), {"text": problem}
             told: queue.SimpleQueue[str] = queue.SimpleQueue()
 
             def life() -> None:
-                import traceback
+                import dataclasses
 
-                from dorylax.pipeline.hosts.process import live
+                from dorylax.pipeline.hosts.process import Failure, live
 
                 try:
                     live(content, told.put, host=node)
                 except BaseException as error:
-                    traceback.print_exc()
-                    self._problem = f"{type(error).__name__}: {error}"
+                    self._problem = dataclasses.asdict(Failure.of(error))
                 self._ended.set()
                 told.put("")
 
             threading.Thread(target=life, name="host", daemon=True).start()
             endpoint = told.get()
-            return endpoint, node, os.getpid(), None if endpoint else self._problem or "it ended"
+            return endpoint, node, os.getpid(), None if endpoint else self._problem or {"text": "it ended"}
 
-        def run(self) -> str | None:
+        def run(self) -> dict[str, Any] | None:
             """Waits until it has ended."""
             self._ended.wait()
             return self._problem

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import pickle
 import sys
 from typing import Any, Literal, NamedTuple, final
@@ -55,6 +56,7 @@ class RunSpec:
         keys: of the run, the servers' secret among them.
         transport: how hosts talk.
         host: of tcp: the address of the interface to listen on.
+        log_level: of the logger `dorylax`, as in the driver.
     """
 
     parts: ModelParts
@@ -72,6 +74,7 @@ class RunSpec:
     keys: RunKeys
     transport: Literal["ipc", "tcp"]
     host: str = "127.0.0.1"
+    log_level: int = logging.WARNING
 
     def prepare(self) -> Prepared:
         """Traces, splits and plans the model, as every host does."""

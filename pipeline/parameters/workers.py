@@ -7,6 +7,7 @@ from typing import TypeVar, final
 
 from dorylax.clock import Clock
 from dorylax.cost import TimeModel
+from dorylax.pipeline.places import note_place
 from dorylax.pipeline.recorder import Recorder
 
 T = TypeVar("T")
@@ -32,7 +33,12 @@ class ParameterWorkers:
     ) -> T:
         """See `endpoint.Compute`."""
         seconds = 0.0 if self._times is None else self._times.update((server, *order), bytes=num_bytes)
-        timed = await self._workers[server].run(work, seconds=seconds, order=order)
+        try:
+            timed = await self._workers[server].run(work, seconds=seconds, order=order)
+        except Exception as error:
+            of = f"interval {order[-1]}" if kind == "finish" else f"version {order[0]}"
+            note_place(error, f"parameter server {server}, {of}, epoch {epoch}, {kind}")
+            raise
         times = (timed.start, timed.end)
         if kind == "update":
             self._recorder.update(server, epoch, order[0], times)

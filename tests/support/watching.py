@@ -1,6 +1,6 @@
 """Hooks around a pipeline's servers that tell what happens as plain values: events, for a `support.witness.Witness`.
 
-In one process the witness takes them at once. In a host of its own (`watched_hosts`) they go into a file, with the time of
+In one process the witness takes them at once. In a host of its own (`watch`) they go into a file, with the time of
 the machine's monotonic clock, which all processes share: `told` gives those of all hosts in the order in which they came.
 """
 
@@ -10,14 +10,12 @@ import contextlib
 import contextvars
 import os
 import pickle
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import jax
 import numpy as np
 import pytest
@@ -319,17 +317,8 @@ def _leaves(tree: Any) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-class _Watched:
-    """A host's spec that installs hooks where it is unpickled, for as long as that process lives."""
-
-    def __init__(self, spec: bytes, folder: Path) -> None:
-        self._spec, self._folder = spec, folder
-
-    def __reduce__(self) -> Any:
-        return _watch, (self._spec, self._folder)
-
-
-def _watch(spec: bytes, folder: Path) -> Any:
+def watch(folder: Path) -> None:
+    """Has everything in this process tell a file in a folder, for as long as it lives."""
     from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 
     file, lock = (folder / f"{os.getpid()}.events").open("ab", buffering=0), threading.Lock()
@@ -352,21 +341,6 @@ def _watch(spec: bytes, folder: Path) -> Any:
     patch = pytest.MonkeyPatch()
     hooks.install(patch)
     patch.setattr(ZeroMqTransport, "request", requests)
-    return pickle.loads(spec)
-
-
-@contextlib.contextmanager
-def watched_hosts(folder: Path) -> Iterator[None]:
-    """All hosts that are started in it are watched: their events lie in this folder when they have ended."""
-    from dorylax.pipeline.hosts.spec import HostSpec
-
-    def to_bytes(spec: HostSpec) -> bytes:
-        inner = cloudpickle.dumps(_Watched(cloudpickle.dumps(spec), folder))
-        return bytes(cloudpickle.dumps((sys.path, spec.run.jax, inner)))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HostSpec, "to_bytes", to_bytes)
-        yield
 
 
 def told(folder: Path) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:

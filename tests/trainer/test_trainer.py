@@ -16,6 +16,7 @@ import pytest
 from flax import nnx
 
 from dorylax.folder_lock import LOCK
+from dorylax.graph.description import _digest
 from dorylax.graph.graph import Graph
 from dorylax.program.model.flax_nnx import NnxStructure
 from dorylax.runs import checkpoint, metrics
@@ -25,7 +26,6 @@ from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryE
 from dorylax.trainer import Trainer, TrainingError
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.runners.single import SingleRunner
-from dorylax.trainer.saving.description import _digest
 
 # A checkout without the built kernel says so once; that is not what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")

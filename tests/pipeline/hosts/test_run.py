@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.in_hosts import fail_at, first_in_hosts, refuse
 from support.leftovers import children, sockets
 from support.pipelines import (
     farthest,
@@ -171,6 +173,49 @@ def test_what_goes_wrong_in_a_host_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("dorylax.pipeline.shard_writing.LaidOut.own_rows", lambda *args: {})  # no features
     with pytest.raises(HostError, match=r"graph server \d: KeyError"), running("gcn", DATA, config()):
         pass
+
+
+def test_what_goes_wrong_in_an_interval_is_one_line_that_says_where(capfd: pytest.CaptureFixture[str]) -> None:
+    with first_in_hosts(fail_at, 2, 1), running("gcn", DATA, config()) as run:
+        run.run_epoch()
+        with pytest.raises(HostError) as caught:
+            train(run, 2)
+    assert str(caught.value) == "graph server 1, interval 2, epoch 1, GA: ArithmeticError: no such row"
+    (note,) = caught.value.__notes__
+    assert "in fails" in note  # the frames there
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_the_command_ends_with_that_line_and_what_is_not_possible_is_told_from_what_failed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = ["data.size=tiny", "pipeline.servers=2", "pipeline.hosts=processes"]
+    command = ["train", "--data", "communities", "--model", "gcn", "--epochs", "2", "--out", str(tmp_path / "out")]
+    command += [word for setting in settings for word in ("--set", setting)]
+    with first_in_hosts(fail_at, 0, 1):
+        assert main(command) == 1
+    *_, line = capfd.readouterr().err.splitlines()
+    assert line == "error: graph server 0, interval 0, epoch 1, GA: ArithmeticError: no such row"
+    with first_in_hosts(refuse):
+        assert main([*command, "--resume", "--traceback"]) == 2
+    errors = capfd.readouterr().err
+    assert "in refuses" in errors
+    server, _, text = errors.splitlines()[-1].partition(": tensor.host = ")
+    assert server in ("error: graph server 0", "error: graph server 1")
+    assert text == "192.0.2.1 must be an address of this machine"
+
+
+def test_hosts_log_as_much_as_the_driver_by_their_names(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for level, logs in ((logging.INFO, False), (logging.DEBUG, True)):
+        caplog.set_level(level, "dorylax")
+        with running("gcn", DATA, config()) as run:
+            run.run_epoch()
+        begins = (
+            "graph server 1: DEBUG:dorylax.pipeline.host:graph server 1, interval 3, epoch 0, with weights of version 0"
+        )
+        assert (begins in capfd.readouterr().err.splitlines()) == logs
 
 
 def test_a_trainer_trains_by_hosts(tmp_path: Path) -> None:
