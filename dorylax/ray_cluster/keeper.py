@@ -2,7 +2,8 @@
 
 It holds the lock of the record's folder for as long as the cluster runs, so that there is never a second one, and whether
 one runs needs no guessing from process ids. It starts the nodes, writes the record, says so in a line on its standard
-output, and waits for SIGTERM, or for the end of the head. Then it kills everything below it: orphans become its own children.
+output, and waits for SIGTERM, or for the end of the head. Then it kills everything below it: orphans become its own
+children.
 """
 
 from __future__ import annotations

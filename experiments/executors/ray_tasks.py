@@ -239,9 +239,9 @@ class _Work:
         end = time.monotonic() + _GRACE_SECONDS
         while tasks and time.monotonic() < end:
             for name, came in self._heard():
-                one = None if name not in tasks else tasks.pop(name)
-                if one is not None and isinstance(came, Answer) and came.directory:
-                    self._install(one.run, came.directory)
+                attempt = None if name is None else tasks.pop(name, None)  # type: ignore[arg-type]
+                if attempt is not None and isinstance(came, Answer) and came.directory:
+                    self._install(attempt.run, came.directory)
         self._ray.kill(self._news)
 
     # What comes from elsewhere.
