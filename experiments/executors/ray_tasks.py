@@ -239,7 +239,7 @@ class _Work:
         end = time.monotonic() + _GRACE_SECONDS
         while tasks and time.monotonic() < end:
             for name, came in self._heard():
-                attempt = None if name is None else tasks.pop(name, None)  # type: ignore[arg-type]
+                attempt = None if name is None else tasks.pop(name, None)
                 if attempt is not None and isinstance(came, Answer) and came.directory:
                     self._install(attempt.run, came.directory)
         self._ray.kill(self._news)

@@ -139,7 +139,7 @@ def test_a_path_becomes_text() -> None:
         ({"mode": "async", "interval_step_scaling": 1}, "interval_step_scaling must be true or false, got 1"),
         ({"sync_every": 0}, "sync_every must be ≥ 1, got 0"),
         ({"parameter_servers": 0}, "parameter_servers must be ≥ 1, got 0"),
-        ({"hosts": "process"}, "hosts must be one of inline, processes, got 'process' (did you mean processes?)"),
+        ({"hosts": "process"}, "hosts must be one of inline, processes, ray, got 'process' (did you mean processes?)"),
         (
             {"hosts": "processes", "clock": "virtual"},
             "hosts = processes needs pipeline.clock=real, got virtual, which simulates servers in one process: change one "
@@ -148,8 +148,8 @@ def test_a_path_becomes_text() -> None:
         ({"clock": "wall"}, "clock must be one of real, virtual, got 'wall'"),
         (
             {"cluster": "large"},
-            "cluster = large needs pipeline.clock=virtual, got real, or tensor.backend=local or emulator or aws, which "
-            "is billed by its prices: change one of them",
+            "cluster = large needs pipeline.clock=virtual, got real, or tensor.backend=local or emulator or aws or ray, "
+            "which is billed by its prices: change one of them",
         ),
         (
             {"partitioner": "metiss"},
