@@ -309,8 +309,8 @@ def test_a_run_that_dies_before_it_goes_on_is_not_taken_for_done(
     shutil.copytree(trained, folder)
     words = ("train", *TINY, "--seeds", "2", "--epochs", "3", "--resume", "--json", "--out", str(folder))
 
-    def dies(files: RunFiles, config: dict[str, object]) -> None:
-        start(files, config)
+    def dies(files: RunFiles, *args: object, **options: object) -> None:
+        start(files, *args, **options)
         raise KeyboardInterrupt
 
     start = RunFiles.start

@@ -55,6 +55,9 @@ class _Watcher:
             self._seen.add(run.key)
             self._at_epoch(run)
 
+    def again(self, run: Run, why: str) -> None:
+        raise AssertionError("only what nodes have lost runs again")
+
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         self.finished_epochs[run.key] = summary["epochs"]
 
