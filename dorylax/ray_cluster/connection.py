@@ -89,7 +89,9 @@ def _find(config: RayConfig) -> str:
         if named == LOCAL:
             raise ConfigError(f"{_ADDRESS} = {LOCAL} starts no cluster: give ray.address={LOCAL}", "ray.address")
         address, said = named, _ADDRESS
-    elif (kept := running()) is not None and kept.address is not None:
+    elif (kept := running()) is not None:
+        kept.check()
+        assert kept.address is not None
         address, said = kept.address, "the cluster of `dorylax cluster up`"
     else:
         services = importlib.import_module("ray._private.services")

@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -128,6 +129,10 @@ def _keep(folder: Path, asked: dict[str, Any], requests: BinaryIO, say: Callable
 def _start(record: Record, asked: dict[str, Any]) -> tuple[Any, Record]:
     from ray.cluster_utils import Cluster  # late: it takes seconds, in which the end of the input must be seen
 
+    if asked["port"]:
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection((_LOOPBACK, asked["port"]), timeout=1.0).close()
+            raise OSError(f"somebody listens at port {asked['port']} already: give another --port")
     cluster = Cluster(shutdown_at_exit=True)
     usual: dict[str, Any] = {"node_ip_address": _LOOPBACK, "object_store_memory": _OBJECT_STORE_BYTES}
     cluster.add_node(num_cpus=0, gcs_server_port=asked["port"], include_dashboard=False, no_monitor=True, **usual)

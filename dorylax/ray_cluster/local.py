@@ -151,7 +151,7 @@ def down() -> bool:
         if stale is not None:
             return found or stale
         record = Record.read(record_folder())
-        if record is not None and not found:
+        if record is not None and not found and record.kept:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(record.process, signal.SIGTERM)
             found = True
@@ -170,11 +170,13 @@ def status(timeout: float) -> Status | None:
         timeout: seconds to wait for its answer.
 
     Raises:
-        ConfigError: it does not answer.
+        ConfigError: it starts still, its files are gone, or it does not answer.
     """
     record = running()
-    if record is None or record.address is None:
+    if record is None:
         return None
+    record.check()
+    assert record.address is not None
     with connected(RayConfig(address=record.address, timeout=timeout)) as ray:
         # Not public, but so are all ways to ask that need no dashboard.
         from ray._private import state

@@ -17,8 +17,9 @@ from typing import Any, ClassVar, NamedTuple, final
 from dorylax.durable import remove_file, write_json
 from dorylax.folder_lock import FolderHeldError, locked
 from dorylax.graph.cache import cache_directory
+from dorylax.settings.errors import ConfigError
 
-TEMPORARY_PREFIX = "dx-ray-"
+TEMPORARY_PREFIX = "dorylax-ray-"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _GONE_SECONDS = 10.0
 
@@ -75,6 +76,25 @@ class Record:
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
+    def check(self) -> None:
+        """Whether the cluster can be used; Ray ends a process that connects to one whose files are gone.
+
+        Raises:
+            ConfigError: it starts still, or its files are gone.
+        """
+        if self.address is None:
+            raise ConfigError("the cluster of `dorylax cluster up` is only starting: wait for it")
+        if not any(Path(self.temporary).glob("ray/session_*/sockets/raylet")):
+            raise ConfigError(
+                f"the files of the cluster of `dorylax cluster up` are gone from {self.temporary}: start it anew "
+                "(`dorylax cluster down`, then up)"
+            )
+
+    @property
+    def kept(self) -> bool:
+        """Whether its keeper lives; the number of its process may be another one's by now."""
+        return self.boot == boot_id() and self.process in _left_of(self.process, self.since)
+
     def clear(self, folder: Path) -> None:
         """Ends and removes what a keeper that was killed has left. To be called by who holds the folder's lock.
 
@@ -95,7 +115,7 @@ class Record:
 
 def record_folder() -> Path:
     """Where the record of this user's cluster on this machine is; several machines may share the cache directory."""
-    return cache_directory() / "ray" / socket.gethostname()
+    return cache_directory().absolute() / "ray" / socket.gethostname()
 
 
 def running() -> Record | None:

@@ -1,0 +1,168 @@
+"""Sweeps over the nodes of a Ray cluster: the bytes of one machine, whatever is lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.leftovers import nothing_left
+from support.ray_cluster import CPUS, RayCluster
+
+from dorylax.experiments.execution import carry_out, known_outcomes
+from dorylax.experiments.executors.base import Executor
+from dorylax.experiments.executors.in_process import InProcess
+from dorylax.experiments.executors.processes import Processes
+from dorylax.experiments.executors.ray_tasks import named_files, ray_tasks
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.run import main
+from dorylax.experiments.runner import directory, error_file
+from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep_file import read
+from dorylax.runs.directory import RunDirectory
+from dorylax.settings.errors import ConfigError
+from dorylax.trainer import EpochRecord
+
+pytestmark = pytest.mark.timeout(120)
+
+_SWEEP = """\
+base: {data.size: tiny, model.name: gcn, pipeline.servers: 2, pipeline.intervals: 2, pipeline.clock: virtual}
+grid: {pipeline.mode: [pipe, async], train.epochs: [3]}
+seeds: 2
+"""
+_FOREVER = 1_000_000
+
+
+class _Watcher:
+    """Hears what is told, and calls back at the first epoch of each run."""
+
+    def __init__(self, at_epoch: Callable[[Run], None] = lambda _: None) -> None:
+        self.told: list[tuple[str, str]] = []
+        self._at_epoch = at_epoch
+        self._seen: set[str] = set()
+
+    def begins(self, run: Run) -> None:
+        self.told.append(("begins", run.key))
+
+    def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
+        if run.key not in self._seen:
+            self._seen.add(run.key)
+            self._at_epoch(run)
+
+    def epoch(self, run: Run, record: EpochRecord) -> None: ...
+
+    def again(self, run: Run, why: str) -> None:
+        self.told.append(("again", run.key))
+        assert why.startswith("its process or its node was lost")
+
+    def finished(self, run: Run, summary: Mapping[str, Any]) -> None: ...
+
+    def ends(self, outcome: RunOutcome) -> None:
+        self.told.append(("ends", outcome.run.key))
+
+
+def _results(folder: Path, executor: Executor, watcher: _Watcher) -> bytes:
+    sweep = read(_SWEEP, "s.yaml", "s")
+    outcomes, stopped = carry_out(known_outcomes(sweep, folder), folder, watcher, executor=executor)
+    assert stopped is None
+    assert {outcome.status for outcome in outcomes.values()} == {"done"}
+    return (folder / "results.csv").read_bytes()
+
+
+def test_results_are_those_of_one_machine(
+    ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the command line; a run that fails is told as there, too."""
+    monkeypatch.setenv("NPROC", "1")
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("def breaks(learning_rate):\n    raise ValueError('no such thing')\n")
+    text = _SWEEP.replace("grid: {", 'grid: {optimizer.name: [adam, "mine.py:breaks"], ')
+    Path("s.yaml").write_text(text.replace("[pipe, async]", "[async]").replace("seeds: 2", "seeds: 2"))
+    words = ["--sweep", "s.yaml", "--no-report"]
+    assert main([*words, "--out", "here", "--jobs", "2"]) == 1
+    there = ["--out", "there", "--hosts", "ray", "--address", ray_cluster.address, "--cpus-per-run", "1"]
+    assert main([*words, *there]) == 1
+    assert Path("there/results.csv").read_bytes() == Path("here/results.csv").read_bytes()
+    failed = read(text.replace("[pipe, async]", "[async]"), "s.yaml", "s").runs[-1]
+    last = [error_file(Path(folder), failed).read_text().splitlines()[-1] for folder in ("here", "there")]
+    assert last[0] == last[1] == "mine.py:2 (breaks): ValueError: no such thing"
+    assert sorted(path.name for path in Path("there").iterdir()) == sorted(path.name for path in Path("here").iterdir())
+
+
+def test_a_node_that_is_lost_changes_nothing(
+    ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only one that has room; another one comes instead."""
+    monkeypatch.setenv("NPROC", str(CPUS + 1))
+    nodes = [ray_cluster.add_node(CPUS + 1)]
+    lost: list[str] = []
+
+    def lose(run: Run) -> None:
+        if not lost and len(watcher.told) > 2:
+            lost.append(run.key)
+            ray_cluster.remove_node(nodes.pop())
+            nodes.append(ray_cluster.add_node(CPUS + 1))
+
+    watcher = _Watcher(lose)
+    try:
+        with nothing_left(), ray_tasks(ray_cluster.config(), _runs(), jobs=None, cpus=CPUS + 1) as executor:
+            assert executor.at_a_time == 1
+            there = _results(tmp_path / "there", executor, watcher)
+    finally:
+        ray_cluster.remove_node(nodes.pop())
+    assert [key for what, key in watcher.told if what == "again"] == lost
+    assert len([key for what, key in watcher.told if what == "begins"]) == 4
+    assert there == _results(tmp_path / "here", Processes(2), _Watcher())
+
+
+def test_what_is_stopped_has_been_saved(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    (run,) = read(f"base: {{data.size: tiny, model.name: mlp, train.epochs: {_FOREVER}}}\nseeds: 1\n", "s", "s").runs
+    sweep = read(f"base: {{data.size: tiny, model.name: mlp, train.epochs: {_FOREVER}}}\nseeds: 1\n", "s", "s")
+
+    def interrupt(_: Run) -> None:
+        raise KeyboardInterrupt
+
+    with ray_tasks(ray_cluster.config(), sweep.runs, jobs=None, cpus=1) as executor:
+        known = known_outcomes(sweep, tmp_path)
+        outcomes, stopped = carry_out(known, tmp_path, _Watcher(interrupt), executor=executor)
+    assert (stopped, outcomes[run.key].status) == ("interrupted", "open")
+    found = RunDirectory.open(directory(tmp_path, run))
+    assert found.summary is not None
+    assert found.summary["stopped"] == "signal"
+    assert len(list(found.checkpoints_path.iterdir())) == 1
+    assert not (found.path / ".lock").exists()
+
+
+def _runs(text: str = _SWEEP) -> tuple[Run, ...]:
+    return read(text, "s.yaml", "s").runs
+
+
+def test_what_cannot_be_is_said_before_anything_runs(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    def refusal(runs: tuple[Run, ...], cpus: int | None = 1) -> str:
+        with pytest.raises(ConfigError) as caught, ray_tasks(ray_cluster.config(), runs, jobs=None, cpus=cpus):
+            pass
+        return str(caught.value)
+
+    assert refusal(_runs(), 99) == "--cpus-per-run = 99, but no node of the cluster has more than 4 CPUs: give fewer"
+    for key in ("pipeline.hosts", "tensor.backend"):
+        text = _SWEEP.replace("virtual", "real").replace("grid:", f"zip: {{{key}: [ray]}}\ngrid:")
+        assert refusal(_runs(text)).startswith(f"{key} = ray asks for room on the cluster that --hosts ray has given")
+    runs = _runs(_SWEEP.replace("data.size: tiny", f"data.name: {tmp_path / 'gone.npz'}"))
+    assert f"has no {tmp_path / 'gone.npz'}, which the sweep names" in refusal(runs)
+
+
+def test_the_files_that_a_configuration_names(tmp_path: Path) -> None:
+    (run,) = _runs("base: {data.name: my.npz, pipeline.partition: parts, model.name: gcn}\nseeds: 1\n")
+    assert sorted(named_files(run.config)) == ["my.npz", "parts"]
+    assert named_files(_runs()[0].config) == []
+
+
+@pytest.mark.parametrize("option", [["--address", "h:1"], ["--cpus-per-run", "2"]])
+def test_options_of_ray_need_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    (tmp_path / "s.yaml").write_text(_SWEEP)
+    assert main(["--sweep", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), *option]) == 2
+    assert capsys.readouterr().err == f"error: {option[0]} needs --hosts ray\n"
+    assert InProcess is not None

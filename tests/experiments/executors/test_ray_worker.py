@@ -1,0 +1,52 @@
+"""What a node must have for a sweep, without a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dorylax.experiments.executors.ray_worker import NodeError, Surroundings
+from dorylax.version import __version__
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    return Surroundings(__version__, str(tmp_path), (), {}, 3)
+
+
+def test_the_folder_the_environment_and_the_threads_are_those_of_the_sweep(
+    surroundings: Surroundings, tmp_path: Path
+) -> None:
+    os.environ["DORYLAX_DATA"] = "/theirs"
+    (tmp_path / "mine.py").touch()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "mine.py").touch()
+    given = {"JAX_ENABLE_X64": "1", "DORYLAX_DATA": str(tmp_path / "nowhere"), "DORYLAX_CACHE": str(home)}
+    dataclasses.replace(surroundings, home=str(home), files=("mine.py",), environment=given).settle()
+    assert Path.cwd() == home
+    assert sys.path[-1] == str(home)
+    assert (os.environ["NPROC"], os.environ["JAX_ENABLE_X64"]) == ("3", "1")
+    # A folder that the node does not have is the node's to say.
+    assert (os.environ["DORYLAX_DATA"], os.environ["DORYLAX_CACHE"]) == ("/theirs", str(home))
+
+
+def test_a_node_without_the_folder_is_good_for_what_needs_no_files(
+    surroundings: Surroundings, tmp_path: Path
+) -> None:
+    dataclasses.replace(surroundings, home=str(tmp_path / "nowhere")).settle()
+    assert Path.cwd() == tmp_path
+
+
+def test_what_is_missing_is_said(surroundings: Surroundings, tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match=f"^node .* has no {tmp_path}/mine.npz, which the sweep names: put it there on"):
+        dataclasses.replace(surroundings, files=("mine.npz",)).settle()
+    with pytest.raises(NodeError, match=f"^node .* has dorylax {__version__}, the sweep's process 0.0: install the same"):
+        dataclasses.replace(surroundings, version="0.0").settle()
