@@ -184,8 +184,9 @@ class DataCache:
             MemoryLimitError: the run does not fit. (With data that are there already, `Trainer.fit` checks that.)
             ValueError, OSError: as `shards_for` and `prepare_data` do.
         """
+        from dorylax.trainer import prepare_data
         from dorylax.trainer.footprint.of_config import check_config
-        from dorylax.trainer.from_config import prepare_data, shards_for
+        from dorylax.trainer.from_config import shards_for
 
         if (shards := shards_for(config)) is not None:
             return shards

@@ -23,7 +23,6 @@ ClockKind = Literal["real", "virtual"]
 HostsKind = Literal["inline", "processes", "ray"]
 TraceKind = Literal["off", "sample", "full"]
 
-_OF_RAY_HOSTS = ("hosts_per_node", "cpus", "memory", "resource")
 
 ASYNC_DEFAULTS = {"staleness": 1, "freshness": 0.8, "predict_weights": "optimizer"}
 """What is filled in with `async`; in the other modes these settings say nothing and stay null."""
@@ -188,8 +187,8 @@ class PipelineConfig(Section):
 
     @property
     def on_ray(self) -> bool:
-        """Whether servers or workers live on a Ray cluster."""
-        return self.hosts == "ray" or self.tensor.backend == "ray"
+        """Whether servers live on a Ray cluster."""
+        return self.hosts == "ray"
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -321,14 +320,10 @@ class PipelineConfig(Section):
     def _check_ray(self) -> None:
         for name, field in self.ray.options().items():
             value = getattr(self.ray, name)
-            needs = {"pipeline.hosts": self.hosts, "tensor.backend": self.tensor.backend}
-            if name in _OF_RAY_HOSTS:
-                del needs["tensor.backend"]
-            elif name == "worker_cpus":
-                del needs["pipeline.hosts"]
-            if value != field.default and "ray" not in needs.values():
-                keys, got = " or ".join(f"{key}=ray" for key in needs), " and ".join(needs.values())
-                raise ConfigError.of(f"ray.{name}", f"= {value} needs {keys}, got {got}: change one of them")
+            if value != field.default and not self.on_ray:
+                raise ConfigError.of(
+                    f"ray.{name}", f"= {value} needs pipeline.hosts=ray, got {self.hosts}: change one of them"
+                )
 
     def _is_default(self, name: str) -> bool:
         return bool(getattr(self, name) == type(self).model_fields[name].default)

@@ -75,6 +75,8 @@ def reads_edge_ids(prepared: PreparedPlan) -> bool:
 
 MASKS = "masks"
 """The name of the rows of masks, bool `[3, n]`: training, validation, test."""
+ROWS = "rows"
+"""The name of the rows' numbers in the data set, int64 `[n]`; ids of vertices are others where it had been reordered."""
 
 
 def row_name(role: str, name: str) -> str:

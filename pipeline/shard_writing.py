@@ -23,13 +23,14 @@ from dorylax.graph.shard_names import SUMMARY, shard_name
 from dorylax.graph.sharded_data import ShardedData, ShardEntry, ShardsSummary, mask_counts
 from dorylax.ops.edge_order import to_slots
 from dorylax.ops.row_random import edge_ids, vertex_ids
-from dorylax.pipeline.interval_data import MASKS, row_name
+from dorylax.pipeline.interval_data import MASKS, ROWS, row_name
 
 
 class LaidOut(NamedTuple):
     """A data set in the order of a layout.
 
     Attributes:
+        rows: int64 `[V]`: which row of the data set each is.
         graph: the laid-out graph.
         features: `[V, F]`.
         labels: `[V, …]`.
@@ -38,6 +39,7 @@ class LaidOut(NamedTuple):
         edge_inputs: name → `[E, …]`, in order of edge ids.
     """
 
+    rows: np.ndarray
     graph: CompressedGraph
     features: np.ndarray
     labels: np.ndarray
@@ -50,6 +52,7 @@ class LaidOut(NamedTuple):
         """That of a data set."""
         order = layout.order
         return cls(
+            order,
             data.graph.reorder(order),
             rows_of(data.features, order),
             data.labels[order],
@@ -71,6 +74,7 @@ class LaidOut(NamedTuple):
             row_name("labels", "labels"): self.labels[vertices],
             row_name("ids", "vertex ids"): np.asarray(vertex_ids(self.graph))[vertices],
             MASKS: self.masks[:, vertices],
+            ROWS: self.rows[vertices],
         }
         rows |= {row_name("rows", name): array[vertices] for name, array in self.vertex_inputs.items()}
         return rows | {name: array[slots] for name, array in edges.items()}

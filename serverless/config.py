@@ -38,7 +38,7 @@ class TensorConfig(Section):
     )
     workers: Count | None = Field(
         default=None,
-        description="processes for local, sandboxes for emulator and aws, actors for ray; null: half the cores, 100 for aws",
+        description="processes for local, sandboxes for emulator and aws; null: half of the cores, 100 for aws",
     )
     slots: Count | None = Field(
         default=None,
@@ -80,11 +80,7 @@ class TensorConfig(Section):
     )
     function: Text = Field(default="dorylax", description="aws only: the function's name, name:alias or ARN")
     region: Text | None = Field(default=None, description="aws only: where the function is; null: as boto3 finds it")
-    host: Text | None = Field(
-        default=None,
-        description="aws and ray only: the address at which functions and workers reach this machine; null with ray: the "
-        "one by which Ray knows it",
-    )
+    host: Text | None = Field(default=None, description="aws only: the address at which functions reach this machine")
     artefacts: Text | None = Field(
         default=None, description="aws only: s3://bucket/prefix that holds the stages; null: graph servers serve them"
     )

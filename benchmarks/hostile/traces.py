@@ -27,11 +27,9 @@ from dorylax.experiments.report.timeline import one_epoch, read_trace, task_seco
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig, TraceKind
-from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.sampling import LIMIT
 from dorylax.pipeline.timeline import Resource, Span
 from dorylax.pipeline.trace import TraceWriter
-from dorylax.pipeline.visit import Visit
 from dorylax.runs.directory import RunDirectoryError
 from dorylax.runs.trace import TraceWarning, read
 from dorylax.trainer import Trainer
@@ -228,15 +226,13 @@ def _long_run(folder: Path, *, epochs: int) -> Line:
     path = folder / "trace.json"
     writer = TraceWriter.begin(path, "sample", epochs=0, continues=True)
     assert writer is not None
-    recorder = Recorder({}, writer.add)
     names: list[tuple[str, Resource]] = [("GA", "graph")] * 4 + [("AV", "tensor")] * 6 + [("SC → 1", "network")] * 12
     before = most = _resident()
     for epoch in range(epochs):
         for number in range(8 * 64):
-            visit = Visit(number % 64, number, epoch, 0, (), {}, {})
             for place, (name, resource) in enumerate(names):
                 start = epoch + (number // 64 + place) / 40
-                recorder.task(name, resource, number // 64, visit, times=(start, start + 1 / 80), task=place)
+                writer.add(Span(name, resource, number // 64, number, epoch, start, start + 1 / 80, place))
         writer.flush(epoch + 1)
         most = max(most, _resident())
     writer.close()

@@ -21,10 +21,7 @@ _ANSWER_SECONDS = 30.0
 
 @click.group(cls=Commands)
 def cluster() -> None:
-    """Start, inspect and end a Ray cluster of several nodes on this machine.
-
-    docs/cluster.md is the guide.
-    """
+    """Start, inspect and end a Ray cluster of several nodes on this machine."""
 
 
 @cluster.command()

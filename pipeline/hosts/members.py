@@ -25,7 +25,7 @@ from dorylax.pipeline.hosts.checkpoint_parts import read_buffers, seen, write_bu
 from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights, Worked
 from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
 from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
-from dorylax.pipeline.interval_data import MASKS, interval_data, row_name, stored_values
+from dorylax.pipeline.interval_data import MASKS, ROWS, interval_data, row_name, stored_values
 from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.parameters.messages import Applied
 from dorylax.pipeline.progress import Progress
@@ -60,7 +60,7 @@ class Member(ABC):
         transport: to the others.
 
     Attributes:
-        ended: done when the driver says that it may end.
+        ended: done when its host is to end.
     """
 
     def __init__(self, spec: MemberSpec, run: RunSpec, clock: Clock, transport: ZeroMqTransport) -> None:
@@ -112,10 +112,6 @@ class Member(ABC):
                     spans, self._spans[:] = list(self._spans), []
                     self._worked = payload, spans, to_dict(self._metrics(payload))
                 return Worked(self._clock.now(), *self._worked[1:])
-            case "end":
-                if not self.ended.done():
-                    self.ended.set_result(None)
-                return None
         return await self._handle(kind, payload, sender)
 
     def _forget(self, book: EpochCounts[Any], counts: Mapping[str, Any]) -> None:
@@ -156,6 +152,11 @@ class Member(ABC):
     async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
         """Answers what only this kind of host is asked."""
 
+    def end(self) -> None:
+        """Lets its host end. A second call does nothing."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
     def close(self) -> None:
         """Ends what it has started."""
         self._cleanup.close()
@@ -194,7 +195,7 @@ class GraphMember(Member):
         values = stored_values(self._prepared, rows, shard, num_training)
         intervals = interval_data(self._prepared, values, shard, self._context.sizes)
         self._host = GraphHost(self._server, intervals, self._reporter)
-        self._ids = rows[row_name("ids", "vertex ids")]
+        self._rows = rows[ROWS]
         self._evaluation: EvaluationHost | None = None
         if self._run.sums is not None:
             prepared = self._run.prepare_evaluation()
@@ -230,7 +231,7 @@ class GraphMember(Member):
                 assert self._evaluation is not None
                 version = payload.params, payload.state, payload.number
                 if payload.outputs:
-                    return self._ids, await self._evaluation.outputs(*version)
+                    return self._rows, await self._evaluation.outputs(*version)
                 return await self._evaluation.evaluate(*version)
             case "save":
                 return save_controller(self._server), self._host.save_counts(payload)

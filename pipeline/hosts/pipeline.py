@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Literal, final
@@ -37,6 +38,7 @@ from dorylax.program.tracing.spec import DataSpec
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.socket_folder import make_socket_folder
 from dorylax.settings.errors import ConfigError
 
 
@@ -147,6 +149,10 @@ class HostsPipeline:
         with contextlib.ExitStack() as unfinished:
             launcher, transport, host = self._place(unfinished)
             shards = self._shards(unfinished)
+            sockets = None
+            if transport == "ipc":
+                sockets = make_socket_folder()
+                unfinished.callback(shutil.rmtree, sockets, ignore_errors=True)
             sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
             spec = RunSpec(
                 parts=self.parts,
@@ -164,6 +170,7 @@ class HostsPipeline:
                 keys=RunKeys.make(),
                 transport=transport,
                 host=host,
+                sockets=sockets,
                 log_level=logging.getLogger("dorylax").getEffectiveLevel(),
             )
             clock = unfinished.enter_context(RealClock(thread_settings()))
@@ -186,9 +193,7 @@ class HostsPipeline:
             graph_hosts = min(config.servers, config.num_hosts or config.servers)
             return ProcessLauncher(max(1, cores() // graph_hosts)), "ipc", ""
         ray = cleanup.enter_context(connected(config.ray))
-        workers = config.tensor.workers or 1
-        of_workers = workers * config.ray.worker_cpus if config.tensor.backend == "ray" else 0.0
-        return RayLauncher(ray, config.ray, of_workers), "tcp", ray.util.get_node_ip_address()
+        return RayLauncher(ray, config.ray), "tcp", ray.util.get_node_ip_address()
 
     def _shards(self, cleanup: contextlib.ExitStack) -> ShardedData:
         """Those that are there, or such as are written into a folder for this run alone."""

@@ -80,19 +80,18 @@ def asked(config: RayConfig, hosts: int, cores: int) -> Ask:
     return Ask(bundles, "STRICT_SPREAD", places, options, f"{text}, on {count} nodes (ray.hosts_per_node)")
 
 
-def cores_of_each(nodes: Sequence[Node], hosts: int, hosts_per_node: int | None, workers: float) -> int:
+def cores_of_each(nodes: Sequence[Node], hosts: int, hosts_per_node: int | None) -> int:
     """The most cores that every host can have, ≥ 1, whether or not there is room for them.
 
     Args:
         nodes: of the cluster.
         hosts: how many.
         hosts_per_node: as of `RayConfig`.
-        workers: CPUs that are to be left.
     """
     every = [node.cpus for node in nodes]
     for cores in range(max(every, default=1), 1, -1):
         room = sum(min(cpus // cores, hosts_per_node or hosts) for cpus in every)
-        if room >= hosts and sum(every) - hosts * cores >= workers:
+        if room >= hosts:
             return cores
     return 1
 

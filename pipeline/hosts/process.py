@@ -1,12 +1,14 @@
 """A host's process: `python -m dorylax.pipeline.hosts.process`, started by `processes`.
 
 It reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends when the driver
-says so, with status 0. What goes wrong is another line. When its input ends, so does it: the driver is gone. Its standard
+says so, with status 0. What goes wrong is another line. When its input ends, so does it: the driver is gone, or has closed
+the run. It then has some seconds to remove what it has made, and ends, whatever it computes. Its standard
 error is the driver's, who puts its name before each line.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -15,14 +17,18 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, BinaryIO, final
 
 from dorylax.errors import DorylaxError
 from dorylax.parent_death import end_with_parent
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.places import place_of
+
+_LEAVING_SECONDS = 3.0  # less than whoever has started it waits for it
 
 LENGTH_BYTES = 8
 """Of the number that says how long the spec is."""
@@ -34,14 +40,15 @@ def main() -> None:
     end_with_parent()
     requests, answers = _private_streams()
     content = requests.read(int.from_bytes(requests.read(LENGTH_BYTES), "big"))
-    threading.Thread(target=_end_with, args=(requests,), name="driver", daemon=True).start()
+    gone: Future[None] = Future()
+    threading.Thread(target=_end_with, args=(requests, gone), name="driver", daemon=True).start()
 
     def say(**line: Any) -> None:
         answers.write(json.dumps(line).encode() + b"\n")
         answers.flush()
 
     try:
-        live(content, lambda endpoint: say(endpoint=endpoint))
+        live(content, lambda endpoint: say(endpoint=endpoint), gone=gone)
     except BaseException as error:
         say(error=dataclasses.asdict(Failure.of(error)))
         os._exit(1)  # without waiting for threads, which may compute
@@ -88,13 +95,16 @@ class Failure:
         return HostError(f"{place}{where}: {self.text}", user_error=self.user_error, frames=self.frames)
 
 
-def live(content: bytes, ready: Callable[[str], None], *, host: str | None = None) -> None:
+def live(
+    content: bytes, ready: Callable[[str], None], *, host: str | None = None, gone: Future[None] | None = None
+) -> None:
     """The life of a host, wherever it is.
 
     Args:
         content: what `HostSpec.to_bytes` gave.
         ready: told of its endpoint when it listens.
         host: of tcp: the address to listen on, where that is another one than the driver's.
+        gone: done when the driver is gone; None where something else ends the process then.
     """
     # Late: these take a second to import, and the end of the driver must be seen meanwhile.
     from dorylax.clock import RealClock
@@ -107,10 +117,19 @@ def live(content: bytes, ready: Callable[[str], None], *, host: str | None = Non
     logging.getLogger("dorylax").setLevel(spec.run.log_level)
     with RealClock() as clock:
 
+        def end(members: list[Member]) -> None:
+            for member in members:
+                member.end()
+
         async def life() -> None:
             run = spec.run
             transport = ZeroMqTransport(
-                run.keys, run.transport, host=host or run.host, codec=run.codec(), spawn=clock.spawn
+                run.keys,
+                run.transport,
+                host=host or run.host,
+                folder=run.sockets,
+                codec=run.codec(),
+                spawn=clock.spawn,
             )
             with contextlib.ExitStack() as cleanup:
                 cleanup.callback(transport.close)
@@ -119,6 +138,9 @@ def live(content: bytes, ready: Callable[[str], None], *, host: str | None = Non
                     kind = GraphMember if one.role == "graph" else ParameterMember
                     members.append(kind(one, run, clock, transport))
                     cleanup.callback(members[-1].close)
+                if gone is not None:
+                    loop = asyncio.get_running_loop()
+                    gone.add_done_callback(lambda _: loop.call_soon_threadsafe(end, members))
                 ready(transport.endpoint)
                 for member in members:
                     await member.ended
@@ -136,8 +158,11 @@ def _private_streams() -> tuple[BinaryIO, BinaryIO]:
     return requests, answers
 
 
-def _end_with(requests: BinaryIO) -> None:
+def _end_with(requests: BinaryIO, gone: Future[None]) -> None:
     requests.read()
+    with contextlib.suppress(RuntimeError):  # the loop has ended already
+        gone.set_result(None)
+    time.sleep(_LEAVING_SECONDS)
     os._exit(0)
 
 

@@ -42,17 +42,16 @@ class RayLauncher:
     Args:
         ray: the module, connected.
         config: what to ask the cluster for.
-        workers: CPUs that are to be left for workers.
     """
 
-    def __init__(self, ray: Any, config: RayConfig, workers: float = 0.0) -> None:
-        self._ray, self._config, self._workers = ray, config, workers
+    def __init__(self, ray: Any, config: RayConfig) -> None:
+        self._ray, self._config = ray, config
 
     async def launch(self, names: Sequence[str], specs: Sequence[bytes]) -> Actors:
         """See `Launcher`."""
         launched = Actors(self._ray, names)
         try:
-            await launched.place(self._config, self._workers)
+            await launched.place(self._config)
             await launched.start(specs, self._config.timeout)
         except BaseException:
             launched.close()
@@ -83,14 +82,14 @@ class Actors:
         self.endpoints: Sequence[str] = ()
         self.failed: asyncio.Future[None] = self._loop.create_future()
 
-    async def place(self, config: RayConfig, workers: float) -> None:
+    async def place(self, config: RayConfig) -> None:
         """Reserves what they need, and makes them there.
 
         Raises:
             HostError: the cluster has no room for them.
         """
         nodes = [Node.of(found) for found in self._ray.nodes() if found["Alive"]]
-        cores = config.cpus or cores_of_each(nodes, len(self._names), config.hosts_per_node, workers)
+        cores = config.cpus or cores_of_each(nodes, len(self._names), config.hosts_per_node)
         ask = asked(config, len(self._names), cores)
         self._group = self._ray.util.placement_group(ask.bundles, strategy=ask.strategy, name="dorylax")
         if not await _answered(self._group.ready(), config.timeout):

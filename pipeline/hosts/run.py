@@ -92,7 +92,12 @@ class HostsRun(PipelineRun):
 
     async def _start(self, spec: RunSpec, specs: Sequence[HostSpec], start: Beginnings, launcher: Launcher) -> None:
         self._transport = ZeroMqTransport(
-            spec.keys, spec.transport, host=spec.host, codec=spec.codec(), spawn=self._clock.spawn
+            spec.keys,
+            spec.transport,
+            host=spec.host,
+            folder=spec.sockets,
+            codec=spec.codec(),
+            spawn=self._clock.spawn,
         )
         self._cleanup.callback(self._transport.close)
         launched = self._launched = await launcher.launch(
@@ -230,10 +235,10 @@ class HostsRun(PipelineRun):
         return Evaluated.of(self._run(self._ask_all(self._graph, "evaluate", question)))
 
     def outputs(self, params: Tree, state: Tree) -> list[np.ndarray]:
-        """Leaves of the model's output of a version, `[V, …]` in the user's order; arguments as of `evaluate`."""
+        """Leaves of the model's output of a version, row i of the data set's row i; arguments as of `evaluate`."""
         question = Evaluate(next(self._evaluations), params, state, outputs=True)
         found = self._run(self._ask_all(self._graph, "evaluate", question))
-        place = np.argsort(np.concatenate([ids for ids, _ in found]), kind="stable")
+        place = np.argsort(np.concatenate([rows for rows, _ in found]), kind="stable")
         leaves = zip(*(leaves for _, leaves in found), strict=True)
         return [parts[0] if not parts[0].ndim else np.concatenate(parts)[place] for parts in leaves]
 

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import pickle
 import sys
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 import cloudpickle
@@ -56,6 +57,7 @@ class RunSpec:
         keys: of the run, the servers' secret among them.
         transport: how hosts talk.
         host: of tcp: the address of the interface to listen on.
+        sockets: of ipc: the folder of the sockets' files, which the driver removes, whatever becomes of hosts.
         log_level: of the logger `dorylax`, as in the driver.
     """
 
@@ -74,6 +76,7 @@ class RunSpec:
     keys: RunKeys
     transport: Literal["ipc", "tcp"]
     host: str = "127.0.0.1"
+    sockets: Path | None = None
     log_level: int = logging.WARNING
 
     def prepare(self) -> Prepared:

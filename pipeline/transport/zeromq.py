@@ -9,7 +9,9 @@ of the clock: a message that has come waits for no other thread.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -55,6 +57,8 @@ class ZeroMqTransport:
         keys: of the run; the servers' copy.
         kind: "ipc", between processes of this machine; "tcp", encrypted.
         host: of tcp: the address of the interface that is listened on, by which the others find this process.
+        folder: of ipc: where the socket's file comes, under a name of this process; removed by whoever has made it. None: a
+            new one, which `close` removes.
         codec: of payloads.
         spawn: makes tasks.
 
@@ -65,7 +69,14 @@ class ZeroMqTransport:
     """
 
     def __init__(
-        self, keys: RunKeys, kind: Literal["ipc", "tcp"], *, host: str = "127.0.0.1", codec: Codec, spawn: Spawn
+        self,
+        keys: RunKeys,
+        kind: Literal["ipc", "tcp"],
+        *,
+        host: str = "127.0.0.1",
+        folder: Path | None = None,
+        codec: Codec,
+        spawn: Spawn,
     ) -> None:
         self._keys, self._codec, self._spawn = keys, codec, spawn
         self._loop = asyncio.get_running_loop()
@@ -77,13 +88,13 @@ class ZeroMqTransport:
         self._readers: dict[Socket, Callable[[], None]] = {}
         self.bytes_sent = 0
         self.sent: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
-        self._folder: Path | None = make_socket_folder() if kind == "ipc" else None
+        self._folder: Path | None = make_socket_folder() if kind == "ipc" and folder is None else None
         self._context: zmq.Context[Socket] = zmq.Context()
         self._door = self._context.socket(zmq.ROUTER)
         self._door.bind(admission.ZAP_ADDRESS)
         self._router = self._socket(zmq.ROUTER)
         admission.protect(self._router, keys, kind)
-        self._router.bind(f"tcp://{host}:*" if kind == "tcp" else f"ipc://{self._folder}/0")
+        self._router.bind(f"tcp://{host}:*" if kind == "tcp" else f"ipc://{folder or self._folder}/{os.getpid():x}")
         self.endpoint = str(self._router.get_string(zmq.LAST_ENDPOINT))
         self._listen(self._door, self._admit)
         self._listen(self._router, self._answer)
@@ -180,10 +191,11 @@ class ZeroMqTransport:
 
     def _send(self, socket: Socket, parts: Sequence[Any]) -> None:
         last = len(parts) - 1
-        for place, frame in enumerate(parts):
-            more = 0 if place == last else _MORE
-            # To whoever is gone, ZeroMQ drops it: it is asked again.
-            socket.send(frame, _NOBLOCK | more, copy=len(frame) < frames.COPIED_BYTES)
+        # Nobody is connected, or no longer, in which case ZeroMQ drops it: it is asked again.
+        with contextlib.suppress(zmq.Again):
+            for place, frame in enumerate(parts):
+                more = 0 if place == last else _MORE
+                socket.send(frame, _NOBLOCK | more, copy=len(frame) < frames.COPIED_BYTES)
         # Sending may have swallowed the change that the descriptor would have told of.
         if int(socket.getsockopt(_EVENTS)) & _POLLIN:
             self._loop.call_soon(self._readers[socket])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-BackendName = Literal["inline", "local", "emulator", "aws", "ray"]
+BackendName = Literal["inline", "local", "emulator", "aws"]
 
 
 class BackendEntry(NamedTuple):
@@ -45,11 +45,6 @@ BACKENDS: Mapping[BackendName, BackendEntry] = {
         "in a function of AWS Lambda",
         "dorylax.serverless.backends.aws.make:of_settings",
         (*_SANDBOXES, "function", "region", "host", "artefacts"),
-    ),
-    "ray": BackendEntry(
-        "in actors on a Ray cluster",
-        "dorylax.serverless.backends.ray.pool:of_settings",
-        (*_SANDBOXES, "latency", "latency_sigma", "bandwidth", "cold_start", "host"),
     ),
 }
 ELSEWHERE: tuple[BackendName, ...] = tuple(name for name, entry in BACKENDS.items() if entry.invoker is not None)

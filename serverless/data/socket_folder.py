@@ -12,7 +12,7 @@ from dorylax.errors import DorylaxError
 
 # Tried after the temporary folder itself, which may be long (those of batch jobs are): $XDG_RUNTIME_DIR is its user's alone.
 _SHORT = ("/tmp", "/var/tmp")
-_LONGEST = zmq.IPC_PATH_MAX_LEN - len("/0000")
+_LONGEST = zmq.IPC_PATH_MAX_LEN - len("/3fffff")  # a process id
 
 
 class SocketFolderError(DorylaxError, OSError):

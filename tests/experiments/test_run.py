@@ -18,6 +18,7 @@ from support.leftovers import children
 
 from dorylax.experiments import execution, table
 from dorylax.experiments import run as run_module
+from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.folder import read_study
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
@@ -366,7 +367,7 @@ def test_nothing_runs_any_more_when_the_results_are_written(
     """Ctrl-C may come at any moment; a run that ended meanwhile is done."""
     events = []
 
-    def execute(runs: list[Run], folder: Path, *_: object) -> Iterator[RunOutcome]:
+    def execute(_: InProcess, runs: list[Run], folder: Path, *rest: object) -> Iterator[RunOutcome]:
         try:
             for run in runs:
                 error = error_file(folder, run)
@@ -381,7 +382,7 @@ def test_nothing_runs_any_more_when_the_results_are_written(
         if events == ["tables"]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(execution, "execute", execute)
+    monkeypatch.setattr(InProcess, "execute", execute)
     monkeypatch.setattr(execution, "write_tables", write_tables)
     assert _sweep(sweep, tmp_path / "out") == 130
     assert events == ["tables", "all stopped", "tables"]
@@ -397,7 +398,7 @@ def test_a_run_that_ended_while_it_was_stopped_is_done(
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(execution, "execute", execute)
+    monkeypatch.setattr(InProcess, "execute", execute)
     assert _sweep(sweep, out) == 130
     assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
 

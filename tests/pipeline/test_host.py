@@ -29,6 +29,7 @@ class Server:
     """Intervals 4 and 5; writes down what is asked of it. Everybody enters only epochs before `last`."""
 
     first_interval, num_intervals = 4, 2
+    shard = SimpleNamespace(server=1)
 
     def __init__(self, clock: VirtualClock, last: int = 2) -> None:
         self.log, self._last = list[tuple[Any, ...]](), last

@@ -24,7 +24,7 @@ from support.witness import Witness
 from dorylax.clock import Clock
 from dorylax.cost import DEFAULT_CLUSTER, Cluster, Variation
 from dorylax.graph.dataset import Dataset
-from dorylax.pipeline import engine, tensor_calls
+from dorylax.pipeline import engine, setup, tensor_calls
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.run import PipelineEpoch
@@ -238,7 +238,7 @@ def watching(patch: pytest.MonkeyPatch, case: Case, witness: Witness, faults: Fa
         return FaultyTransport(faults, hooks, clock, InProcessTransport(clock, seconds))
 
     hooks.install(patch)
-    patch.setattr(engine, "find_cluster", lambda name: case.cluster)
+    patch.setattr(setup, "find_cluster", lambda name: case.cluster)
     patch.setattr(engine, "InProcessTransport", transport)
     patch.setattr(
         tensor_calls,

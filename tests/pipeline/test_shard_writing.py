@@ -66,6 +66,7 @@ def test_a_server_reads_what_it_would_have_in_one_process(tmp_path: Path, model:
         wanted = data_values(prepared.plan.program.traced, whole)
         for piece in shards(graph, layout):
             read, rows = found.shard(piece.server)
+            np.testing.assert_array_equal(rows["rows"], layout.order[piece.first : piece.last])
             mine = stored_values(prepared, rows, read, mask_counts(data)[0])
             own = server_values(prepared.plan.program.traced, wanted, piece)
             one, other = (interval_data(prepared, values, piece, sizes) for values in (mine, own))

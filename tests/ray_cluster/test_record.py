@@ -83,5 +83,5 @@ def test_one_that_cannot_be_used_is_refused(folder: Path, tmp_path: Path) -> Non
     record = Record(1, boot_id(), time.time(), str(tmp_path))
     with pytest.raises(ConfigError, match="is only starting"):
         record.check()
-    with pytest.raises(ConfigError, match="are gone from .*: start it anew"):
+    with pytest.raises(ConfigError, match=r"are gone from .*: start it anew"):
         record.with_nodes("127.0.0.1:1", []).check()

@@ -595,10 +595,10 @@ def test_nothing_is_left_in_a_directory_of_others(trainer, tmp_path):
 def test_full_disk_keeps_the_checkpoint_before_and_the_parameters(trainer, tmp_path, monkeypatch, same):
     write = checkpoint._write
 
-    def full(folder, epochs, *rest):
+    def full(folder, epochs, *rest, **options):
         if epochs > 10:
             raise OSError(28, "No space left on device")
-        write(folder, epochs, *rest)
+        write(folder, epochs, *rest, **options)
 
     monkeypatch.setattr(checkpoint, "_write", full)
     runner = trainer(run_directory=tmp_path, checkpoint_every=5)

@@ -114,7 +114,8 @@ def cost(
             None: one server, which exchanges nothing.
 
     Raises:
-        ValueError: a size is neither given nor known, or is negative; fewer than 1 interval or worker.
+        ValueError: a size is neither given nor known, or is negative; fewer than 1 interval or worker; ghosts, where fused
+            operators run on a whole graph only.
     """
     spec = program.traced.spec
     vertices = _size("num_vertices", "V", num_vertices, spec.num_vertices)
@@ -133,7 +134,7 @@ def cost(
     if workers is not None:
         fetched = workers * sum(value_bytes(var.aval, sizes) for var in parameters)
         epoch = dataclasses.replace(epoch, shipped_bytes=epoch.shipped_bytes + fetched)
-    before, every = _exchanged(program, intervals, ghosts or {"in": (0,), "out": (0,)})
+    before, every = (0, 0) if ghosts is None else _exchanged(program, intervals, ghosts)
     return ProgramCost(vertices, edges, intervals, costs, once, epoch, before, every)
 
 

@@ -159,9 +159,7 @@ def test_the_files_that_a_configuration_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [["--address", "h:1"], ["--cpus-per-run", "2"]])
-def test_options_of_ray_need_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]
-) -> None:
+def test_options_of_ray_need_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     (tmp_path / "s.yaml").write_text(_SWEEP)
     assert main(["--sweep", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), *option]) == 2
     assert capsys.readouterr().err == f"error: {option[0]} needs --hosts ray\n"

@@ -38,9 +38,7 @@ def test_the_folder_the_environment_and_the_threads_are_those_of_the_sweep(
     assert (os.environ["DORYLAX_DATA"], os.environ["DORYLAX_CACHE"]) == ("/theirs", str(home))
 
 
-def test_a_node_without_the_folder_is_good_for_what_needs_no_files(
-    surroundings: Surroundings, tmp_path: Path
-) -> None:
+def test_a_node_without_the_folder_is_good_for_what_needs_no_files(surroundings: Surroundings, tmp_path: Path) -> None:
     dataclasses.replace(surroundings, home=str(tmp_path / "nowhere")).settle()
     assert Path.cwd() == tmp_path
 
@@ -48,5 +46,7 @@ def test_a_node_without_the_folder_is_good_for_what_needs_no_files(
 def test_what_is_missing_is_said(surroundings: Surroundings, tmp_path: Path) -> None:
     with pytest.raises(NodeError, match=f"^node .* has no {tmp_path}/mine.npz, which the sweep names: put it there on"):
         dataclasses.replace(surroundings, files=("mine.npz",)).settle()
-    with pytest.raises(NodeError, match=f"^node .* has dorylax {__version__}, the sweep's process 0.0: install the same"):
+    with pytest.raises(
+        NodeError, match=f"^node .* has dorylax {__version__}, the sweep's process 0.0: install the same"
+    ):
         dataclasses.replace(surroundings, version="0.0").settle()

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.in_hosts import first_in_hosts
 from support.pipelines import compiled_once, make_hosts_pipeline, messy_data
-from support.watching import told, watched_hosts
+from support.watching import told, watch
 from support.witness import Witness
 
 from dorylax.pipeline.config import PipelineConfig
@@ -52,7 +53,7 @@ def witnessed(
     given = {"servers": 2, "intervals": 3, "mode": "async", "tensor": TensorConfig(slots=2), "graph_threads": 2}
     config = PipelineConfig(hosts="processes", edge_chunk=40, **given | options)
     witness = Witness(config, EPOCHS, {barrier, EPOCHS})
-    with watched_hosts(folder), compiled_once(40, 40):
+    with first_in_hosts(watch, folder), compiled_once(40, 40):
         pipeline, parts = make_hosts_pipeline(model, messy_data(32, 120), config)
         run = pipeline.start(parts.params, None, parts.state)
         try:
