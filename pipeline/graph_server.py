@@ -29,7 +29,7 @@ from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction
 from dorylax.pipeline.stamps import Quorum, Stamps
-from dorylax.pipeline.transport import Address, payload_bytes
+from dorylax.pipeline.transport import Address, Waiting, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 from dorylax.pipeline.visit import Visit
 from dorylax.runs.servers import GraphServerMetrics
@@ -133,6 +133,7 @@ class GraphServer:
             for step in plan.steps
             if step.kind == "sum"
         }
+        self._last_push = (-1, *plan.stages_with_sums)[-1]
         self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
         context.transport.register(self.address, self)
 
@@ -182,7 +183,9 @@ class GraphServer:
     async def push(self, step: Step, visit: Visit) -> None:
         """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
         sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
-        await self._start(visit, self.parameters.push(visit.number, visit.epoch, step.index, sums))
+        # Without the last one the parameter server can do nothing with those before it.
+        waiting: Waiting = "sender" if self._turn is not None or step.index == self._last_push else "nobody"
+        await self._start(visit, self.parameters.push(visit.number, visit.epoch, step.index, sums, waiting))
 
     async def finish(self, visit: Visit) -> None:
         """Waits until all that the visit has sent is there."""
@@ -365,7 +368,12 @@ class GraphServer:
         receiver = Address(self.context.role, peer)
         transport = self.context.transport
         try:
-            await deliver(transport, self.address, receiver, kind, message, num_bytes=num_bytes, order=order)
+            await deliver(
+                *(transport, self.address, receiver, kind, message),
+                num_bytes=num_bytes,
+                order=order,
+                waiting="receiver" if self._turn is None else "sender",
+            )
         except Exception as error:
             note_place(error, visit.place(self.shard.server, f"{label} → {peer}"))
             raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar, final
@@ -71,7 +73,7 @@ class Member(ABC):
         self._address = host_address(spec.role, spec.number, config.servers)
         self._cleanup = contextlib.ExitStack()
         self._spans: list[Span] = []
-        self._worked: tuple[int, list[Span], dict[str, Any]] = (-1, [], {})
+        self._worked: tuple[int, str, dict[str, Any]] = (-1, "[]", {})
         labels = {step.index: step.label for step in self._prepared.plan.steps}
         self._recorder = Recorder(labels, None if config.trace == "off" else self._spans.append)
         self._context = HostContext(
@@ -100,7 +102,11 @@ class Member(ABC):
             case "build":
                 return self._build()
             case "begin":
-                return self._begin(payload)
+                self._begin(payload)
+                # What is there by now stays (modules, jaxprs); looking through it over and over would take the loop's time.
+                gc.collect()
+                gc.freeze()
+                return None
             case "report":
                 return self._report()
             case "traffic":
@@ -110,7 +116,7 @@ class Member(ABC):
             case "worked":
                 if payload > self._worked[0]:  # else it is asked again: the answer was lost
                     spans, self._spans[:] = list(self._spans), []
-                    self._worked = payload, spans, to_dict(self._metrics(payload))
+                    self._worked = payload, json.dumps(spans), to_dict(self._metrics(payload))
                 return Worked(self._clock.now(), *self._worked[1:])
         return await self._handle(kind, payload, sender)
 

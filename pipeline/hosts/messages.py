@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from dorylax.pipeline.parameters.messages import Tree
 from dorylax.pipeline.staleness import Allowance
-from dorylax.pipeline.timeline import Span
 
 
 class News(NamedTuple):
@@ -90,12 +89,13 @@ class Worked(NamedTuple):
 
     Attributes:
         seconds: of the host's clock, when it answered.
-        spans: of tasks since the epoch before was finished, by that clock.
+        spans: of tasks since the epoch before was finished, by that clock: JSON of a list of `Span`. They are as many as all
+            else in an epoch, and numbers and names alone.
         metrics: of the server in the epoch (`runs.servers.to_dict`).
     """
 
     seconds: float
-    spans: list[Span]
+    spans: str
     metrics: dict[str, Any]
 
 

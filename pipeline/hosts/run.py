@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, final
@@ -24,6 +25,7 @@ from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.saved import Saved, part_name
 from dorylax.pipeline.setup import Beginnings
+from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.program.model.base import Tree
@@ -151,8 +153,8 @@ class HostsRun(PipelineRun):
             servers.append(from_dict(worked.metrics))
             if self._trace is not None:
                 later = self._clocks[address].offset + self._seconds_before
-                for span in worked.spans:
-                    self._trace(span.later(later))
+                for span in json.loads(worked.spans):
+                    self._trace(Span(*span).later(later))
         return weights.loss, weights, servers
 
     def drain(self) -> int:

@@ -21,7 +21,6 @@ from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMe
 from dorylax.pipeline.parameters.messages import Arrived, Complete, Pulled, Push, Update
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
 from dorylax.pipeline.staleness import Allowance
-from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.loss import RowFunction
@@ -32,7 +31,7 @@ from dorylax.serverless.data.keys import RunKeys
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
     *(Pulled, Push, Complete, Arrived, Update),
-    *(News, Told, Allowance, Weights, Beginning, Report, Worked, Span, Evaluate, Evaluated, Part),
+    *(News, Told, Allowance, Weights, Beginning, Report, Worked, Evaluate, Evaluated, Part),
 )
 
 

@@ -6,7 +6,7 @@ from typing import final
 
 from dorylax.pipeline.parameters.endpoint import PULL, PUSH
 from dorylax.pipeline.parameters.messages import Pulled, Push, Sums
-from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
+from dorylax.pipeline.transport.base import Address, Transport, Waiting, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 
 
@@ -33,11 +33,11 @@ class ParameterClient:
             StashError: its gradient of that epoch is complete, or that of an earlier one is not.
             ConnectionError: the server cannot be reached.
         """
-        pulled = await self._ask(interval, "pull", (interval, epoch), 0, (epoch, PULL, interval))
+        pulled = await self._ask(interval, "pull", (interval, epoch), (epoch, PULL, interval))
         assert isinstance(pulled, Pulled)
         return pulled
 
-    async def push(self, interval: int, epoch: int, stage: int, sums: Sums) -> None:
+    async def push(self, interval: int, epoch: int, stage: int, sums: Sums, waiting: Waiting = "sender") -> None:
         """Gives what a stage of an interval adds to the gradient, and returns when it has come.
 
         Args:
@@ -45,6 +45,7 @@ class ParameterClient:
             epoch: of the interval.
             stage: one of those that push.
             sums: name → array; never written to afterwards.
+            waiting: for whom it is urgent.
 
         Raises:
             ValueError: a stage that pushes no gradient.
@@ -52,8 +53,20 @@ class ParameterClient:
             ConnectionError: the server cannot be reached.
         """
         push = Push(interval, epoch, stage, sums)
-        await self._ask(interval, "push", push, payload_bytes(dict(sums)), (epoch, PUSH, interval, stage))
+        order = (epoch, PUSH, interval, stage)
+        await self._ask(interval, "push", push, order, num_bytes=payload_bytes(dict(sums)), waiting=waiting)
 
-    async def _ask(self, interval: int, kind: str, payload: object, num_bytes: int, order: tuple[int, ...]) -> object:
+    async def _ask(
+        self,
+        interval: int,
+        kind: str,
+        payload: object,
+        order: tuple[int, ...],
+        *,
+        num_bytes: int = 0,
+        waiting: Waiting = "sender",
+    ) -> object:
         server = Address("parameter", interval % self._num_servers)
-        return await deliver(self._transport, self._home, server, kind, payload, num_bytes=num_bytes, order=order)
+        return await deliver(
+            self._transport, self._home, server, kind, payload, num_bytes=num_bytes, order=order, waiting=waiting
+        )

@@ -9,6 +9,11 @@ import jax
 
 Role = Literal["graph", "evaluation", "parameter", "ledger", "host", "driver"]
 
+Waiting = Literal["sender", "receiver", "nobody"]
+"""Who goes on when a request is there: "sender", for whom its answer is wanted at once; "receiver", who needs it at once,
+while an acknowledgement may take some milliseconds; "nobody": request and acknowledgement may both wait for others to
+travel with."""
+
 
 @final
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +59,15 @@ class Transport(Protocol):
         ...
 
     async def request(
-        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting = "sender",
     ) -> Any:
         """Delivers a request, at least once, and returns the reply.
 
@@ -66,6 +79,7 @@ class Transport(Protocol):
             num_bytes: how much is sent.
             order: the same for a repeat of the same request and unlike that of any other between the two: breaks ties
                 and seeds latencies on the virtual clock.
+            waiting: for whom it is urgent.
 
         Raises:
             LookupError: nobody is registered there.

@@ -11,6 +11,8 @@ import numpy as np
 from dorylax.errors import DorylaxError
 from dorylax.jax_internals import is_key
 
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
 
 @final
 class CodecError(DorylaxError, ValueError):
@@ -53,20 +55,26 @@ class Codec:
             raise CodecError(f"a message cannot be read: {type(error).__name__}: {error}") from error
 
     def _write(self, value: Any, arrays: list[np.ndarray]) -> Any:
-        if isinstance(value, np.ndarray | np.generic | jax.Array):  # first: np.float64 is a float
-            return self._write_array(value, arrays)
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
         kind = type(value)
+        if kind in _PLAIN:  # the very types: np.float64 is a float
+            return value
+        if kind is np.ndarray:
+            arrays.append(value)
+            return {"a": len(arrays) - 1}
         if self._types.get(kind.__name__) is kind:
-            fields = zip(kind._fields, value, strict=True)
-            return {"n": [kind.__name__, *(self._write_field(name, field, arrays) for name, field in fields)]}
-        if isinstance(value, list):
+            fields = [
+                field if type(field) in _PLAIN else self._write_field(name, field, arrays)
+                for name, field in zip(kind._fields, value, strict=True)
+            ]
+            return {"n": [kind.__name__, *fields]}
+        if kind is list:
             return [self._write(item, arrays) for item in value]
-        if type(value) is tuple:
+        if kind is tuple:
             return {"t": [self._write(item, arrays) for item in value]}
         if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
             return {"d": {key: self._write(item, arrays) for key, item in value.items()}}
+        if isinstance(value, np.generic | jax.Array):
+            return self._write_array(value, arrays)
         raise CodecError(f"{kind.__module__}.{kind.__qualname__} cannot travel between processes")
 
     def _write_field(self, name: str, value: Any, arrays: list[np.ndarray]) -> Any:

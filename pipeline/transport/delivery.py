@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from dorylax.pipeline.transport.base import Address, Transport
+from dorylax.pipeline.transport.base import Address, Transport, Waiting
 
 ATTEMPTS = 8
 
@@ -19,6 +19,7 @@ async def deliver(
     *,
     num_bytes: int,
     order: tuple[int, ...],
+    waiting: Waiting = "sender",
 ) -> Any:
     """Makes a request, and makes it again where it may not have been delivered; arguments as `Transport.request`.
 
@@ -29,5 +30,7 @@ async def deliver(
     """
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ConnectionError):
-            return await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
-    return await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+            return await transport.request(
+                sender, receiver, kind, payload, num_bytes=num_bytes, order=order, waiting=waiting
+            )
+    return await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order, waiting=waiting)

@@ -1,11 +1,12 @@
-"""A message of the transport between processes as frames of ZeroMQ, and back.
+"""Messages of the transport between processes as frames of ZeroMQ, and back.
 
-A message is
+What goes to a process at a time is a *parcel*: messages, one after another, each
 
     number of the request, 8 bytes | bytes of the header, 4 | header, JSON | each small array, from a multiple of 8 bytes on
 
-and a frame for each large array. Every frame costs a call of ZeroMQ, on either side, so small arrays are copied together;
-ZeroMQ sends large ones from where they lie. A message without a header acknowledges: its rest are numbers too.
+and, where requests are acknowledged, a last one without a header, whose rest are their numbers; after that a frame for each
+large array. Every frame costs a call of ZeroMQ, on either side, so what is small is copied together; ZeroMQ sends large
+arrays from where they lie.
 """
 
 from __future__ import annotations
@@ -26,70 +27,113 @@ COPIED_BYTES = 1 << 18
 
 _HEAD = struct.Struct("<QI")
 _ALIGNED = 8
+_TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class Letter(NamedTuple):
+    """A message that has not been sent.
+
+    Attributes:
+        head: number and header.
+        arrays: the small ones' bytes.
+        large: the others'.
+        num_bytes: of all.
+    """
+
+    head: bytes
+    arrays: list[memoryview]
+    large: list[memoryview]
+    num_bytes: int
 
 
 class Message(NamedTuple):
-    """What has come.
+    """A message that has come.
 
     Attributes:
-        numbers: of requests: the one that is asked or answered; several where they are acknowledged.
+        number: of the request that is made or answered.
         who: of a request, what is asked and of whom; of an answer, nothing.
-        document: see `Codec`; None where requests are acknowledged.
+        document: see `Codec`.
         arrays: what it counts.
     """
 
-    numbers: Sequence[int]
+    number: int
     who: list[Any]
     document: Any
     arrays: list[np.ndarray]
 
 
-def message(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.ndarray]) -> list[bytes | memoryview]:
-    """The frames of a request, or of its answer."""
+class Parcel(NamedTuple):
+    """What has come at a time.
+
+    Attributes:
+        messages: requests, or answers.
+        acknowledged: numbers of requests whose answer says nothing more.
+    """
+
+    messages: list[Message]
+    acknowledged: list[int]
+
+
+def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.ndarray]) -> Letter:
+    """A request, or an answer to one."""
     sent = [travelling(array) for array in arrays]
-    specs = [(_name(array.dtype), array.shape) for array in sent]
-    header = json.dumps([who, document, specs]).encode()
-    parts: list[bytes | memoryview] = [_HEAD.pack(number, len(header)), header]
-    large: list[bytes | memoryview] = []
-    end = _HEAD.size + len(header)
-    for array in sent:
-        if array.nbytes >= COPIED_BYTES:
-            large.append(bytes_of(array))
-        elif array.nbytes:
+    header = _TO_JSON([who, document, [(_name(array.dtype), array.shape) for array in sent]]).encode()
+    small = [bytes_of(array) for array in sent if 0 < array.nbytes < COPIED_BYTES]
+    large = [bytes_of(array) for array in sent if array.nbytes >= COPIED_BYTES]
+    num_bytes = _HEAD.size + len(header) + sum(len(one) for one in small) + sum(len(one) for one in large)
+    return Letter(_HEAD.pack(number, len(header)) + header, small, large, num_bytes)
+
+
+def parcel(letters: Sequence[Letter], acknowledged: Sequence[int]) -> list[bytes | memoryview]:
+    """The frames of some letters, and of an acknowledgement of these requests."""
+    parts: list[bytes | memoryview] = []
+    end = 0
+    for one in letters:
+        parts.append(one.head)
+        end += len(one.head)
+        for array in one.arrays:
             gap = -end % _ALIGNED
-            parts += (bytes(gap), bytes_of(array))
-            end += gap + array.nbytes
-    return [b"".join(parts), *large]
+            if gap:
+                parts.append(bytes(gap))
+            parts.append(array)
+            end += gap + len(array)
+    if acknowledged:
+        parts += (_HEAD.pack(acknowledged[0], 0), np.asarray(acknowledged[1:], "<u8").tobytes())
+    return [b"".join(parts), *(array for one in letters for array in one.large)]
 
 
-def acknowledgement(numbers: Sequence[int]) -> bytes:
-    """The only frame of what acknowledges these requests, one at least."""
-    return _HEAD.pack(numbers[0], 0) + np.asarray(numbers[1:], "<u8").tobytes()
+def acknowledgement_bytes(count: int) -> int:
+    """Of an acknowledgement of so many requests."""
+    return _HEAD.size + 8 * (count - 1)
 
 
-def opened(frames: Sequence[zmq.Frame]) -> Message:
-    """The message in its frames; its arrays are views of them."""
+def opened(frames: Sequence[zmq.Frame]) -> Parcel:
+    """What is in a parcel's frames; arrays are views of them."""
     first = frames[0].buffer
-    number, length = _HEAD.unpack_from(first)
-    end = _HEAD.size + length
-    if not length:
-        return Message([number, *np.frombuffer(first, "<u8", offset=end).tolist()], [], None, [])
-    who, document, specs = json.loads(bytes(first[_HEAD.size : end]))
     large = iter(frames[1:])
-    arrays = []
-    for dtype, shape in specs:
-        spec = _spec(dtype, tuple(shape))
-        size = spec.nbytes
-        if size >= COPIED_BYTES:
-            content = np.frombuffer(next(large).buffer, np.uint8)
-        elif size:
-            end += -end % _ALIGNED
-            content = np.frombuffer(first, np.uint8, size, end)
-            end += size
-        else:
-            content = np.empty(0, np.uint8)
-        arrays.append(content.view(spec.numpy).reshape(spec.shape))
-    return Message([number], who, document, arrays)
+    messages, end = [], 0
+    while end < len(first):
+        number, length = _HEAD.unpack_from(first, end)
+        end += _HEAD.size
+        if not length:
+            return Parcel(messages, [number, *np.frombuffer(first, "<u8", offset=end).tolist()])
+        who, document, specs = json.loads(bytes(first[end : end + length]))
+        end += length
+        arrays = []
+        for dtype, shape in specs:
+            spec = _spec(dtype, tuple(shape))
+            size = spec.nbytes
+            if size >= COPIED_BYTES:
+                content = np.frombuffer(next(large).buffer, np.uint8)
+            elif size:
+                end += -end % _ALIGNED
+                content = np.frombuffer(first, np.uint8, size, end)
+                end += size
+            else:
+                content = np.empty(0, np.uint8)
+            arrays.append(content.view(spec.numpy).reshape(spec.shape))
+        messages.append(Message(number, who, document, arrays))
+    return Parcel(messages, [])
 
 
 @functools.lru_cache(4096)

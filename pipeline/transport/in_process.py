@@ -7,7 +7,7 @@ from typing import Any, final
 
 from dorylax.clock import Clock
 from dorylax.cost import TimeModel
-from dorylax.pipeline.transport.base import Address, RequestHandler, payload_bytes
+from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting, payload_bytes
 
 Seconds = Callable[[Address, Address, int, tuple[int, ...]], float]
 """(sender, receiver, bytes, order) → seconds that a message takes."""
@@ -44,7 +44,15 @@ class InProcessTransport:
         self._handlers[address] = handler
 
     async def request(
-        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting = "sender",  # noqa: ARG002
     ) -> Any:
         """See `Transport`."""
         if receiver not in self._handlers:

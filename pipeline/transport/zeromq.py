@@ -2,8 +2,12 @@
 
 Every process has one socket that answers (ROUTER) and one for each process that it asks (DEALER); `frames` has what
 travels. What is lost on a broken connection is asked again, with the same number, which the receiver does not begin twice.
-Answers that say nothing are acknowledgements: those of one turn of the loop travel together. Sockets are served by the loop
-of the clock: a message that has come waits for no other thread.
+Sockets are served by the loop of the clock: a message that has come waits for no other thread.
+
+Sending something costs more than what is in it: three threads are woken, on either side and in ZeroMQ. So what nobody waits
+for (`base.Waiting`) is held back until something else goes to the same process, some milliseconds at most: small requests,
+and answers that say nothing, which become acknowledgements. Those travel with a request to the process that asked, if
+there is one, else by themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import Any, Literal, NamedTuple, final
 import zmq
 
 from dorylax.pipeline.transport import frames
-from dorylax.pipeline.transport.base import Address, RequestHandler
+from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
@@ -34,6 +38,9 @@ Socket = zmq.Socket[bytes]
 
 ASK_AGAIN_SECONDS = 20.0
 """After which a request without an answer is sent again: it, or its answer, may have gone down with a connection."""
+
+HELD_SECONDS = 0.002
+"""For which something is held back at most, where nobody waits for it."""
 
 _HEARTBEAT_MS = 5_000
 # As numbers: combining and looking up members of enumerations costs more than the calls.
@@ -83,8 +90,12 @@ class ZeroMqTransport:
         self._handlers: dict[Address, RequestHandler] = {}
         self._peers: dict[Address, _Peer] = {}
         self._by_endpoint: dict[str, _Peer] = {}
+        self._numbers = itertools.count()
+        self._waiting: dict[int, _Waiting] = {}  # requests that are not answered, by number
         self._answering: set[tuple[bytes, int]] = set()
-        self._done: dict[bytes, list[int]] = {}  # requests that will be acknowledged at the end of this turn
+        self._done: dict[bytes, list[int]] = {}  # requests that will be acknowledged, by the name of who has asked
+        self._hurried: list[bytes] = []  # names of those who get theirs at the end of this turn of the loop
+        self._held: asyncio.TimerHandle | None = None
         self._readers: dict[Socket, Callable[[], None]] = {}
         self.bytes_sent = 0
         self.sent: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
@@ -111,7 +122,7 @@ class ZeroMqTransport:
                 continue
             if endpoint not in self._by_endpoint:
                 self._by_endpoint[endpoint] = peer = _Peer(self._dealer(endpoint))
-                self._listen(peer.socket, peer.take)
+                self._listen(peer.socket, self._take)
             self._peers[address] = self._by_endpoint[endpoint]
 
     async def request(
@@ -123,6 +134,7 @@ class ZeroMqTransport:
         *,
         num_bytes: int,  # noqa: ARG002
         order: tuple[int, ...],  # noqa: ARG002
+        waiting: Waiting = "sender",
     ) -> Any:
         """See `Transport`. An answer is waited for as long as the run goes on: whether the peer lives is known elsewhere.
 
@@ -138,21 +150,26 @@ class ZeroMqTransport:
             raise LookupError(
                 f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}"
             ) from None
-        document, arrays = self._codec.encode(payload)
-        who = (kind, sender.role, sender.index, receiver.role, receiver.index)
-        number = next(peer.numbers)
-        message = self._message(kind, number, who, document, arrays)
-        waiting = peer.waiting[number] = _Waiting(self._loop.create_future(), message, self._loop.time())
+        number = next(self._numbers)
+        who = (kind, sender.role, sender.index, receiver.role, receiver.index, waiting == "sender")
+        letter = self._letter(kind, number, who, payload)
+        asked = self._waiting[number] = _Waiting(self._loop.create_future(), peer, letter, self._loop.time())
         try:
-            self._send(peer.socket, message)
-            answer = await waiting.answer
+            peer.letters.append(letter)
+            if waiting == "nobody" and letter.num_bytes < frames.COPIED_BYTES:
+                self._hold()
+            else:
+                self._send_letters(peer)
+            answer = await asked.answer
         finally:
-            del peer.waiting[number]
-        return self._codec.decode(answer.document, answer.arrays)
+            del self._waiting[number]
+        return None if answer is None else self._codec.decode(answer.document, answer.arrays)
 
     def close(self) -> None:
         """Closes all sockets; what was not sent is lost. A second call does nothing."""
         self._again.cancel()
+        if self._held is not None:
+            self._held.cancel()
         for socket in (self._router, self._door, *(peer.socket for peer in self._by_endpoint.values())):
             if not socket.closed:
                 if not self._loop.is_closed():
@@ -200,23 +217,57 @@ class ZeroMqTransport:
         if int(socket.getsockopt(_EVENTS)) & _POLLIN:
             self._loop.call_soon(self._readers[socket])
 
-    def _message(self, kind: str, number: int, who: Sequence[Any], document: Any, arrays: Sequence[Any]) -> list[Any]:
-        message = frames.message(number, who, document, arrays)
+    def _letter(self, kind: str, number: int, who: Sequence[Any], payload: Any) -> frames.Letter:
+        document, arrays = self._codec.encode(payload)
+        letter = frames.letter(number, who, document, arrays)
         self.bytes_sent += sum(array.nbytes for array in arrays)
-        self._count(kind, message)
-        return message
+        self._count(kind, letter.num_bytes)
+        return letter
 
-    def _count(self, kind: str, message: Sequence[Any]) -> None:
-        messages, num_bytes = self.sent[kind]
-        self.sent[kind] = Traffic(messages + 1, num_bytes + sum(map(len, message)))
+    def _count(self, kind: str, num_bytes: int) -> None:
+        messages, before = self.sent[kind]
+        self.sent[kind] = Traffic(messages + 1, before + num_bytes)
+
+    def _hold(self) -> None:
+        if self._held is None:
+            self._held = self._loop.call_later(HELD_SECONDS, self._release)
+
+    def _release(self) -> None:
+        """Sends all that is held back."""
+        self._held = None
+        for peer in self._by_endpoint.values():
+            if peer.letters:
+                self._send_letters(peer)
+        for name in list(self._done):
+            self._acknowledge(name)
+
+    def _send_letters(self, peer: _Peer) -> None:
+        """Sends a process the requests that are held back for it, and with them acknowledgements of its own."""
+        letters, peer.letters = peer.letters, []
+        self._send(peer.socket, frames.parcel(letters, self._take_done(peer.name)))
+
+    def _acknowledge(self, name: bytes) -> None:
+        if (done := self._take_done(name)) and not self._router.closed:
+            self._send(self._router, [name, *frames.parcel([], done)])
+
+    def _acknowledge_hurried(self) -> None:
+        hurried, self._hurried = self._hurried, []
+        for name in hurried:
+            self._acknowledge(name)
+
+    def _take_done(self, name: bytes) -> list[int]:
+        """The requests of a process that are now being acknowledged."""
+        done = self._done.pop(name, [])
+        if done:
+            self._count("answer", frames.acknowledgement_bytes(len(done)))
+        return done
 
     def _ask_again(self) -> None:
         now = self._loop.time()
-        for peer in self._by_endpoint.values():
-            for number, waiting in peer.waiting.items():
-                if now - waiting.since >= ASK_AGAIN_SECONDS:
-                    peer.waiting[number] = waiting._replace(since=now)
-                    self._send(peer.socket, waiting.message)
+        for number, asked in self._waiting.items():
+            if now - asked.since >= ASK_AGAIN_SECONDS:
+                self._waiting[number] = asked._replace(since=now)
+                self._send(asked.peer.socket, frames.parcel([asked.letter], []))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def _admit(self, found: list[zmq.Frame]) -> None:
@@ -224,43 +275,55 @@ class ZeroMqTransport:
         self._door.send_multipart(reply)
 
     def _answer(self, found: list[zmq.Frame]) -> None:
-        peer, message = found[0].bytes, frames.opened(found[1:])
-        (number,) = message.numbers
-        if (peer, number) not in self._answering:  # else it is asked again while it is being answered
-            self._answering.add((peer, number))
-            self._spawn(self._handle(peer, number, message))
+        name, parcel = found[0].bytes, frames.opened(found[1:])
+        for number in parcel.acknowledged:
+            self._answered(number, None)
+        for message in parcel.messages:
+            if (name, message.number) not in self._answering:  # else it is asked again while it is being answered
+                self._answering.add((name, message.number))
+                self._spawn(self._handle(name, message))
 
-    async def _handle(self, peer: bytes, number: int, message: frames.Message) -> None:
+    async def _handle(self, name: bytes, message: frames.Message) -> None:
+        kind, *addresses, urgent = message.who
+        sender, receiver = Address(*addresses[:2]), Address(*addresses[2:])
+        if (peer := self._peers.get(sender)) is not None:
+            peer.name = name
         try:
-            kind, *addresses = message.who
-            sender, receiver = Address(*addresses[:2]), Address(*addresses[2:])
             payload = self._codec.decode(message.document, message.arrays)
             reply = await self._handlers[receiver].handle(kind, payload, sender)
         finally:
-            self._answering.discard((peer, number))
+            self._answering.discard((name, message.number))
         if reply is not None:
-            document, arrays = self._codec.encode(reply)
-            self._send(self._router, [peer, *self._message("answer", number, (), document, arrays)])
+            letter = self._letter("answer", message.number, (), reply)
+            self._send(self._router, [name, *frames.parcel([letter], self._take_done(name))])
             return
-        if not self._done:
-            self._loop.call_soon(self._acknowledge)
-        self._done.setdefault(peer, []).append(number)
+        self._done.setdefault(name, []).append(message.number)
+        if not urgent:
+            self._hold()
+            return
+        if not self._hurried:  # what comes in one turn of the loop is acknowledged together
+            self._loop.call_soon(self._acknowledge_hurried)
+        self._hurried.append(name)
 
-    def _acknowledge(self) -> None:
-        done, self._done = self._done, {}
-        if self._router.closed:
-            return
-        for peer, numbers in done.items():
-            message = [frames.acknowledgement(numbers)]
-            self._count("answer", message)
-            self._send(self._router, [peer, *message])
+    def _take(self, found: list[zmq.Frame]) -> None:
+        parcel = frames.opened(found)
+        for answer in parcel.messages:
+            self._answered(answer.number, answer)
+        for number in parcel.acknowledged:
+            self._answered(number, None)
+
+    def _answered(self, number: int, answer: frames.Message | None) -> None:
+        asked = self._waiting.get(number)
+        if asked is not None and not asked.answer.done():  # else it was answered twice
+            asked.answer.set_result(answer)
 
 
 class _Waiting(NamedTuple):
-    """A request: who waits for its answer, its frames, and when it was sent last."""
+    """A request: who waits for its answer, None where that says nothing; who is asked, what, and when it was sent last."""
 
-    answer: asyncio.Future[frames.Message]
-    message: Sequence[Any]
+    answer: asyncio.Future[frames.Message | None]
+    peer: _Peer
+    letter: frames.Letter
     since: float
 
 
@@ -270,18 +333,11 @@ class _Peer:
 
     Attributes:
         socket: to it.
-        numbers: of requests.
-        waiting: what it has not answered, by number.
+        name: of its own socket to this process, by which its requests come; empty before the first.
+        letters: requests that are held back.
     """
 
     def __init__(self, socket: Socket) -> None:
         self.socket = socket
-        self.numbers = itertools.count()
-        self.waiting: dict[int, _Waiting] = {}
-
-    def take(self, found: list[zmq.Frame]) -> None:
-        message = frames.opened(found)
-        for number in message.numbers:
-            waiting = self.waiting.get(number)
-            if waiting is not None and not waiting.answer.done():  # else it was answered twice
-                waiting.answer.set_result(message)
+        self.name = b""
+        self.letters: list[frames.Letter] = []

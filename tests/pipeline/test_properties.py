@@ -28,7 +28,7 @@ from dorylax.pipeline import engine, setup, tensor_calls
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.run import PipelineEpoch
-from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler
+from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Waiting
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
@@ -205,14 +205,24 @@ class FaultyTransport:
         self._inner.register(address, handler)
 
     async def request(
-        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting = "sender",
     ) -> Any:
         message = (sender.role, sender.index, receiver.role, receiver.index, kind, order)
         done = self._hooks.sending(kind, message)
         befalls = self._faults.of(message)
 
         def deliver() -> Any:
-            return self._inner.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+            return self._inner.request(
+                sender, receiver, kind, payload, num_bytes=num_bytes, order=order, waiting=waiting
+            )
 
         async def deliver_late() -> None:
             await self._clock.sleep(self._faults.delay(message), (*order, 2))

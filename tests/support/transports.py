@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dorylax.pipeline.transport import Address, RequestHandler
+from dorylax.pipeline.transport import Address, RequestHandler, Waiting
 
 
 class LossyTransport:
@@ -18,7 +18,15 @@ class LossyTransport:
         raise NotImplementedError
 
     async def request(
-        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting = "sender",
     ) -> Any:
         self.asked.append((sender, receiver, kind, payload, num_bytes, order))
         if len(self.asked) <= self.lost:

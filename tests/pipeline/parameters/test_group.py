@@ -22,7 +22,7 @@ from dorylax.pipeline.parameters.messages import Sums, Update
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.transport import Address, RequestHandler
+from dorylax.pipeline.transport import Address, RequestHandler, Waiting
 from dorylax.pipeline.transport.delivery import ATTEMPTS
 
 STATE = {"mean": np.float32(0.5), "count": np.int32(3)}
@@ -43,7 +43,15 @@ class Network:
         self.endpoints[address] = handler
 
     async def request(
-        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting = "sender",
     ) -> Any:
         assert sender != receiver
         message = (sender, receiver, order)

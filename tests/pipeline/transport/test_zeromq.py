@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
 from dorylax.clock import RealClock
 from dorylax.pipeline.messages import RowsMessage
-from dorylax.pipeline.transport import Address, RequestHandler, Transport, zeromq
+from dorylax.pipeline.transport import Address, RequestHandler, Transport, Waiting, frames, zeromq
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.serverless.data.keys import RunKeys
@@ -170,3 +171,144 @@ def test_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     run(test)
     assert threading.active_count() == before
     assert not list(tmp_path.glob("dorylax-*"))
+
+
+class Silent:
+    """Says nothing more than that it has heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> None:
+        self.heard.append(payload)
+
+
+def sends(transport: ZeroMqTransport, patch: pytest.MonkeyPatch) -> list[frames.Parcel]:
+    """What the transport sends from now on, at a time."""
+    found: list[frames.Parcel] = []
+    send = transport._send
+
+    def watched(socket: Any, parts: Any) -> None:
+        found.append(frames.opened([zmq.Frame(bytes(part)) for part in parts[socket is transport._router :]]))
+        send(socket, parts)
+
+    patch.setattr(transport, "_send", watched)
+    return found
+
+
+def asking(transport: Transport, payload: Any, waiting: Waiting) -> asyncio.Future[Any]:
+    return asyncio.ensure_future(
+        transport.request(HERE, THERE, "rows", payload, num_bytes=0, order=(), waiting=waiting)
+    )
+
+
+def test_what_nobody_waits_for_travels_with_what_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeromq, "HELD_SECONDS", 60.0)
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            silent = Silent()
+            other.register(THERE, silent)
+            asked, answered = sends(one, monkeypatch), sends(other, monkeypatch)
+            held = [asking(one, place, "nobody") for place in range(2)]
+            await asyncio.sleep(0.05)
+            assert not asked
+            await asking(one, 2, "sender")
+            await asyncio.gather(*held)  # acknowledged with it, though nobody hurries
+            assert silent.heard == [0, 1, 2]
+            assert [len(parcel.messages) for parcel in asked] == [3]
+            assert [len(parcel.acknowledged) for parcel in answered] == [3]
+
+    run(test)
+
+
+def test_what_is_large_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeromq, "HELD_SECONDS", 60.0)
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            silent = Silent()
+            other.register(THERE, silent)
+            large = asking(one, np.zeros(frames.COPIED_BYTES, np.uint8), "nobody")
+            while not silent.heard:
+                await asyncio.sleep(0.001)
+            await asking(one, 1, "sender")
+            await large
+
+    run(test)
+
+
+@pytest.mark.parametrize("waiting", ["nobody", "receiver"])
+def test_what_is_held_back_goes_by_itself_in_the_end(waiting: Waiting) -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            silent = Silent()
+            other.register(THERE, silent)
+            await asyncio.gather(*(asking(one, place, waiting) for place in range(3)))
+            assert silent.heard == [0, 1, 2]
+
+    run(test)
+
+
+def test_acknowledgements_travel_with_requests_to_who_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            silent = Silent()
+            one.register(HERE, silent)
+            other.register(THERE, silent)
+            other.connect({HERE: one.endpoint})
+            await ask(one, 0)  # by which the other learns the name of this one's socket
+            monkeypatch.setattr(zeromq, "HELD_SECONDS", 60.0)
+            await asyncio.sleep(0.01)
+            answered = sends(other, monkeypatch)
+            first = asking(one, 1, "receiver")
+            while silent.heard[-1] != 1:
+                await asyncio.sleep(0.001)
+            assert not answered
+            await other.request(THERE, HERE, "rows", 2, num_bytes=0, order=())
+            await first
+            assert [(len(parcel.messages), len(parcel.acknowledged)) for parcel in answered] == [(1, 1)]
+
+    run(test)
+
+
+def test_requests_both_ways_do_not_answer_each_other() -> None:
+    """Their numbers are the same."""
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, echo):
+            one.register(HERE, echo)
+            other.connect({HERE: one.endpoint})
+            echo.may.clear()
+            there = asyncio.ensure_future(ask(one, "there"))
+            back = asyncio.ensure_future(other.request(THERE, HERE, "rows", "back", num_bytes=0, order=()))
+            while len(echo.asked) < 2:
+                await asyncio.sleep(0.001)
+            assert not there.done()
+            assert not back.done()
+            echo.may.set()
+            assert (await there)[0] == "there"
+            assert (await back)[0] == "back"
+
+    run(test)
+
+
+def test_a_lost_acknowledgement_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeromq, "ASK_AGAIN_SECONDS", 0.01)
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            silent = Silent()
+            other.register(THERE, silent)
+            send, lost = other._send, []
+
+            def losing(socket: Any, parts: Any) -> None:
+                if lost:
+                    send(socket, parts)
+                lost.append(parts)
+
+            monkeypatch.setattr(other, "_send", losing)
+            await ask(one, 1)
+            assert silent.heard[0] == 1
+
+    run(test)
