@@ -98,6 +98,10 @@ class RowBuffer:
         await settled(self.guard.write(write))
         self.stamps.changed()
 
+    def release(self) -> None:
+        """Gives the rows back, which nobody reads any more; all of them have come, and what comes again is dropped."""
+        self.rows = np.empty((0, *self.rows.shape[1:]), self.rows.dtype)
+
     def reads(self, counts: np.ndarray) -> Reads:
         """What reading `counts[b]` rows of each block b in this epoch amounts to; to be called while reading."""
         return reads(counts, self.stamps.epochs)

@@ -158,6 +158,11 @@ class GraphServer:
         if self.autotuner is not None:
             self.autotuner.lower(most)
 
+    def release(self) -> None:
+        """Gives back what only steps before training read; all intervals have taken them."""
+        for number in self.context.plan.publications_of_once:
+            self.buffers[number].release()
+
     def changing_buffers(self) -> list[tuple[int, RowBuffer]]:
         """The buffers of what is not the same in every epoch, by number of the publication."""
         entries = zip(self.context.plan.publications, self.buffers, strict=True)
@@ -176,7 +181,8 @@ class GraphServer:
         rows = np.asarray(visit.value(publication.var))[: last - first]
         await buffer.publish(visit.interval, rows, visit.epoch)
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
-            message = RowsMessage(number, visit.number, visit.epoch, rows[places - first])
+            sent = rows if len(places) == len(rows) else rows[places - first]  # places ascend
+            message = RowsMessage(number, visit.number, visit.epoch, sent)
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
             await self.send(visit, peer, message, order)
 

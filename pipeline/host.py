@@ -43,10 +43,14 @@ class Intervals:
         self._constants = constants
         self._plan, self._clock = server.context.plan, server.context.clock
         inputs = set(self._plan.program.traced.step.jaxpr.invars)
+        self._rows_of_once, self._unprepared = self._plan.rows_of_once, server.num_intervals
         self._of_data = [k for k, entry in enumerate(self._plan.publications) if entry.var in inputs]
 
     def prepare(self) -> list[asyncio.Task[None]]:
-        """Begins what comes before training: publishing data that are read through edges, and what is computed once."""
+        """Begins what comes before training: publishing data that are read through edges, and what is computed once.
+
+        What nothing reads after that is given back.
+        """
         return self._spawn(self._prepare)
 
     def free_values(self) -> dict[Var, Any]:
@@ -68,7 +72,13 @@ class Intervals:
         for step in self._plan.once:
             await self._run(step, visit)
         await self.server.finish(visit)
-        self._constants[interval].update(visit.values)
+        constants = self._constants[interval]
+        constants.update(visit.values)
+        for var in self._rows_of_once:
+            constants.pop(var, None)
+        self._unprepared -= 1
+        if not self._unprepared:
+            self.server.release()
 
     async def _run(self, step: Step, visit: Visit) -> None:
         """Runs one step of an interval, up to and including the publication of what it writes.

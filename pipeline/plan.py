@@ -161,6 +161,20 @@ class Plan:
         return (*self.once, *self.epoch)
 
     @property
+    def publications_of_once(self) -> tuple[int, ...]:
+        """The numbers of the publications that only steps before training read."""
+        later = {operand.publication for step in self.epoch for operand in step.operands}
+        return tuple(number for number in range(len(self.publications)) if number not in later)
+
+    @property
+    def rows_of_once(self) -> frozenset[Var]:
+        """Those of `constants` that have rows and that only steps before training read."""
+        program = self.program
+        later = {var for step in self.epoch for var in step.reads}
+        later.update(variables(program.traced.step.jaxpr.outvars))
+        return frozenset(var for var in self.constants - later if isinstance(program.analysis.types[var], Rows))
+
+    @property
     def stages_with_sums(self) -> tuple[int, ...]:
         """The tasks that push sums over rows, in order."""
         return tuple(step.index for step in self.epoch if step.sums)

@@ -222,8 +222,9 @@ class GraphMember(Member):
             case "prepare":
                 await self._backend.warm()
                 evaluation = self._evaluation
-                await asyncio.gather(*self._host.prepare(), *(() if evaluation is None else evaluation.prepare()))
-                if evaluation is not None:
+                await asyncio.gather(*self._host.prepare())
+                if evaluation is not None:  # one after the other: the features of all neighbours are not held twice
+                    await asyncio.gather(*evaluation.prepare())
                     evaluation.begin(self._run.parts.streams, self._run.seed)
                 free = self._host.free_values()
                 return [free[var] for var in self._prepared.driver.constants]

@@ -57,6 +57,16 @@ def test_an_older_message_never_replaces_newer_rows() -> None:
     assert buffer.stamps.epochs[buffer.bounds.index((first, last))] == 2
 
 
+def test_rows_that_are_given_back_stay_away_when_a_message_comes_again() -> None:
+    _, pieces = cut()
+    buffer = RowBuffer(pieces[0], "in", (2,), np.float32)
+    number, first, last = ghost_block(pieces[0])
+    asyncio.run(buffer.receive(number, np.ones((last - first, 2), np.float32), -1))
+    buffer.release()
+    asyncio.run(buffer.receive(number, np.ones((last - first, 2), np.float32), -1))
+    assert (buffer.rows.nbytes, buffer.rows.shape, buffer.rows.dtype) == (0, (0, 2), np.float32)
+
+
 @pytest.mark.parametrize(
     ("counts", "epochs", "expected"),
     [

@@ -92,6 +92,28 @@ def test_data_read_through_edges_are_published_once() -> None:
 
 
 @pytest.mark.parametrize("model", OPTIONS)
+def test_what_only_steps_before_training_read_is_of_no_use_afterwards(model: str) -> None:
+    found = plan(model, dropout=False)
+    read = {operand.publication for step in found.epoch for operand in step.operands}
+    assert read.isdisjoint(found.publications_of_once)
+    assert all(found.publications[number].constant for number in found.publications_of_once)
+    for step in found.epoch:
+        assert found.rows_of_once.isdisjoint(step.reads)
+    assert found.rows_of_once <= found.constants
+
+
+def test_a_first_layer_without_weights_of_its_own_needs_features_once() -> None:
+    """Sums over neighbours of the data are the same in every epoch; SAGE reads the rows themselves, too."""
+    gcn, sage = plan("gcn", dropout=False, reorder=True), plan("sage", dropout=False)
+    assert (gcn.publications_of_once, sage.publications_of_once) == ((0,), (0,))
+    features = gcn.publications[0].var
+    assert features in gcn.rows_of_once
+    traced = sage.program.traced
+    (rows,) = [v for v, e in zip(traced.step.jaxpr.invars, traced.inputs, strict=True) if e.role == "rows"]
+    assert rows in sage.constants - sage.rows_of_once
+
+
+@pytest.mark.parametrize("model", OPTIONS)
 @pytest.mark.parametrize("reorder", [False, True])
 def test_every_value_is_there_when_it_is_read_and_forgotten_afterwards(model: str, reorder: bool) -> None:
     found = plan(model, reorder=reorder)
