@@ -19,7 +19,17 @@ from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory, RunDirectoryWarning
 from dorylax.runs.trace import TraceFile, line_of
 
-FIGURES = ("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "value", "staleness", "timelines", "tasks")
+FIGURES = (
+    "accuracy-epochs",
+    "accuracy-time",
+    "accuracy-cost",
+    "ratios",
+    "value",
+    "staleness",
+    "servers",
+    "timelines",
+    "tasks",
+)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +141,7 @@ def test_several_sweeps_in_one_report(tmp_path: Path) -> None:
     page = write_report(studies, tmp_path).read_text(encoding="utf-8")
     assert "<title>made + made</title>" in page
     assert page.count("<h2>made gcn</h2>") == 2
-    assert page.count("<figure>") == 2 * 5
+    assert page.count("<figure>") == 2 * 6
 
 
 # What is taken from traces.
