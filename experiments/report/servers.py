@@ -30,7 +30,7 @@ _LATE = 0.05
 """Of an epoch: by how much less a server that is late waits for others than servers do on average."""
 
 _ANSWERED = "answered"
-_WAITS = {"the epoch's start": "gate", "rows of others": "rows", "weights": "weights"}
+_WAITS = {"for the epoch to be open": "gate", "for rows of others": "rows", "for weights": "weights"}
 
 
 @final
@@ -175,13 +175,18 @@ def _graph_table(loads: Mapping[str, Loads]) -> TextTable:
     every = [one for servers in listed.values() for one in servers]
     stale = any(set(one.rows_by_lag) - {"0"} for one in every)
     in_vain = any(one.in_vain for one in every)
-    columns = ["server", "threads busy", "graph tasks queued", "tensor tasks under way"]
-    columns += [f"waits for {what}" for what in _WAITS]
-    columns += ["messages", "sent"] + ["rows read, by epochs behind"] * stale + ["calls in vain"] * in_vain
+    columns = [
+        "server",
+        "threads busy",
+        "tasks queued",
+        "tensor tasks",
+        *(f"waits: {wait}" for wait in _WAITS.values()),
+    ]
+    columns += ["messages", "sent"] + ["rows by epochs behind"] * stale + ["calls in vain"] * in_vain
     rows = []
     for name, servers in listed.items():
         for one in servers:
-            row = [_row_name(loads, name, one.server), f"{100 * one.busy:.0f} %"]
+            row = [_row_name(loads, name, one.server), f"{100 * one.busy:.1f} %"]
             row += [f"{mean:.1f} (≤ {most})" for mean, most in (one.queue, one.calls)]
             row += [duration(one.waits[wait]) for wait in _WAITS.values()]
             row += [f"{one.messages:.0f}", data_size(one.message_bytes)]
@@ -190,8 +195,9 @@ def _graph_table(loads: Mapping[str, Loads]) -> TextTable:
             rows.append(row)
     note = (
         "Of the first run of each variant, over its epochs. Busy: the share of the time of a server's graph threads. "
-        "Queued, under way: what a task found when it came, itself included, on average (and at most). Waiting: of one "
-        "interval, in an epoch. Messages and bytes: to other graph servers, in an epoch."
+        "Queued, tensor tasks: how many waited for a thread, were under way, when one came, itself included, on average "
+        "(and at most). Waits, of one interval in an epoch: at the gate, until the epoch is open to it; for rows and sums "
+        "of others; for its weights. Messages and bytes: to other graph servers, in an epoch."
     )
     if in_vain:
         note += " Calls in vain: of tensor tasks that another call answered, in all epochs."
@@ -272,7 +278,7 @@ def server_figure(loads: Mapping[str, Loads], name: str) -> NamedFigure | None:
         for axes in grid[-columns:]:
             axes.set_xlabel("graph server")
         handles = [grid[0].bar(0, 0, color=theme.series(1 + place)) for place in range(len(_WAITS))]
-        legend_below(figure, handles, [f"waits for {what}" for what in _WAITS], width)
+        legend_below(figure, handles, [f"waits {what}" for what in _WAITS], width)
         return figure
 
     parts = [f"{variant}: " + ", ".join(map(_told, found.graph)) for variant, found in shown.items()]
