@@ -182,7 +182,7 @@ def _graph_table(loads: Mapping[str, Loads]) -> TextTable:
         "tensor tasks",
         *(f"waits: {wait}" for wait in _WAITS.values()),
     ]
-    columns += ["messages", "sent"] + ["rows by epochs behind"] * stale + ["calls in vain"] * in_vain
+    columns += ["messages", "sent"] + ["rows by lag"] * stale + ["calls in vain"] * in_vain
     rows = []
     for name, servers in listed.items():
         for one in servers:
@@ -199,6 +199,8 @@ def _graph_table(loads: Mapping[str, Loads]) -> TextTable:
         "(and at most). Waits, of one interval in an epoch: at the gate, until the epoch is open to it; for rows and sums "
         "of others; for its weights. Messages and bytes: to other graph servers, in an epoch."
     )
+    if stale:
+        note += " Lag: the epochs that a row is behind its reader."
     if in_vain:
         note += " Calls in vain: of tensor tasks that another call answered, in all epochs."
     if any(len(found.graph) > 1 for found in loads.values()):

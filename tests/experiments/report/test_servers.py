@@ -97,7 +97,7 @@ def test_without_servers_there_is_nothing() -> None:
 
 def test_columns_that_would_say_nothing_are_left_out() -> None:
     ((_, graph), (_, parameters)) = server_tables({"": loads(2, calls={"answered": 8})})
-    assert not {"rows by epochs behind", "calls in vain"} & set(graph.columns)
+    assert not {"rows by lag", "calls in vain"} & set(graph.columns)
     assert "of these held" in parameters.columns
     assert {len(row) for row in graph.rows} == {len(graph.columns)}
 
