@@ -14,6 +14,7 @@ from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.placement import Node, asked, cores_of_each, described
 from dorylax.pipeline.hosts.process import Failure
 from dorylax.ray_cluster.config import RayConfig
+from dorylax.ray_cluster.errors import cause_of
 from dorylax.serverless.backends.environment import computing_environment
 from dorylax.version import __version__
 
@@ -158,7 +159,7 @@ class Actors:
 
     def _take(self, number: int, future: asyncio.Future[Any]) -> None:
         if (error := future.exception()) is not None:
-            raise self._error(number, {"text": _cause(error)})
+            raise self._error(number, {"text": cause_of(error)})
         endpoint, node, pid, problem = future.result()
         self.begun[number] = Begun(endpoint, node, pid)
         if problem:
@@ -169,7 +170,7 @@ class Actors:
 
         def ended(future: Any) -> None:
             error = future.exception()
-            why = {"text": _cause(error)} if error is not None else future.result() or {"text": "it ended"}
+            why = {"text": cause_of(error)} if error is not None else future.result() or {"text": "it ended"}
             with contextlib.suppress(RuntimeError):  # the run is over, and its loop too
                 self._loop.call_soon_threadsafe(self._fail, number, why)
 
@@ -189,12 +190,6 @@ async def _answered(reference: Any, seconds: float) -> bool:
     """Whether something in the cluster is done within so many seconds."""
     done, _ = await asyncio.wait([asyncio.wrap_future(reference.future())], timeout=seconds)
     return bool(done)
-
-
-def _cause(error: BaseException) -> str:
-    """Why an actor has ended, in one line."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 400 else f"{text[:397]}..."
 
 
 def _host_class() -> type:
