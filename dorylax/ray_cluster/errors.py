@@ -7,6 +7,7 @@ import re
 _SHOWN = 400
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _DEATH = re.compile(r"The actor is dead because (.*?)(?: Some common causes include|$)", re.DOTALL)
+_SILENCE = re.compile(r"The actor is temporarily unavailable: (.*?)(?: The task may or may not|$)", re.DOTALL)
 _FRAME = re.compile(r"^(?:\[.*\] )?Traceback |^  File ", re.MULTILINE)
 
 
@@ -22,8 +23,10 @@ def cause_of(error: BaseException) -> str:
     if raised is None:
         if _FRAME.search(text):
             text = _end_of_traceback(text)
-        elif (found := _DEATH.search(text)) is not None:
-            text = found[1]
+        elif (death := _DEATH.search(text)) is not None:
+            text = death[1]
+        elif (silence := _SILENCE.search(text)) is not None:
+            text = f"its node cannot be reached any more: {silence[1]}"
     text = " ".join(text.split()) or type(error).__name__
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 

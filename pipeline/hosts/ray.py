@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
@@ -19,7 +20,7 @@ from dorylax.serverless.backends.environment import computing_environment
 from dorylax.version import __version__
 
 _GONE_SECONDS = 5.0
-"""For actors that were killed to be gone."""
+"""For actors that were killed, and for their placement group, to be gone."""
 
 
 class Begun(NamedTuple):
@@ -155,7 +156,10 @@ class Actors:
             self._ray.wait(self._runs, num_returns=len(self._runs), timeout=_GONE_SECONDS)
             self._runs.clear()
         if group is not None:
-            self._ray.util.remove_placement_group(group)
+            # Where the head is gone it never returns, until Ray ends the process.
+            remove = threading.Thread(target=self._ray.util.remove_placement_group, args=(group,), daemon=True)
+            remove.start()
+            remove.join(_GONE_SECONDS)
 
     def _take(self, number: int, future: asyncio.Future[Any]) -> None:
         if (error := future.exception()) is not None:

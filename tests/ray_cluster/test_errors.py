@@ -43,6 +43,13 @@ ADVICE = "Some common causes include: (1) the process was killed by the OOM kill
             ),
             "its node has died.",
         ),
+        (
+            RuntimeError(
+                "The actor 9f is unavailable: The actor is temporarily unavailable: RpcError: RPC error: Socket closed "
+                "rpc_code: 14. The task may or may not have been executed on the actor."
+            ),
+            "its node cannot be reached any more: RpcError: RPC error: Socket closed rpc_code: 14.",
+        ),
         (RuntimeError("The actor is dead because it was killed by `ray.kill`."), "it was killed by `ray.kill`."),
         (
             RuntimeError("Failed.\n[Node 1] Traceback (most recent call last):\n  File …\nOSError: full\n"),
