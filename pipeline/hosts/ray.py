@@ -121,6 +121,8 @@ class Actors:
         """Has them begin, and waits until all listen."""
         begins = [actor.begin.remote(spec) for actor, spec in zip(self._actors, specs, strict=True)]
         waiting = {asyncio.wrap_future(begin.future()): number for number, begin in enumerate(begins)}
+        for future in waiting:
+            future.add_done_callback(_looked_at)  # also of those that are killed because another failed
         end = self._loop.time() + timeout
         while left := [future for future in waiting if not future.done()]:
             seconds = end - self._loop.time()
@@ -196,16 +198,21 @@ async def _answered(reference: Any, seconds: float) -> bool:
     return bool(done)
 
 
+def _looked_at(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
 def _host_class() -> type:
     """The class of the actors. It is sent to the nodes as it is, so that it can say where modules are found."""
 
     class Host:
         """A host: `begin` starts it, and `run` returns when it has ended, with what went wrong."""
 
-        def __init__(self, name: str, places: Sequence[str], version: str) -> None:  # noqa: ARG002  (Ray shows it)
+        def __init__(self, name: str, places: Sequence[str], version: str) -> None:
             import threading
 
-            self._version = version
+            self._name, self._version = name, version
             self._ended = threading.Event()
             self._problem: dict[str, Any] | None = None
             sys.path.extend(place for place in places if place not in sys.path)
@@ -227,8 +234,12 @@ def _host_class() -> type:
 
             def life() -> None:
                 import dataclasses
+                import logging
 
                 from dorylax.pipeline.hosts.process import Failure, live
+
+                # Into its node's log, where it is one of several.
+                logging.basicConfig(format=f"{self._name}: {logging.BASIC_FORMAT}")
 
                 try:
                     live(content, told.put, host=node)

@@ -1,16 +1,63 @@
-"""Actors are closed in bounded time, whatever has become of their cluster."""
+"""Hosts as actors: what is said of one that fails, where their logs are, and that closing them takes a bounded time."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.in_hosts import fail_at, first_in_hosts, refuse
+from support.processes import until
+from support.ray_cluster import RayCluster
 
+from dorylax.cli import main
 from dorylax.pipeline.hosts import ray as hosts
 from dorylax.pipeline.hosts.ray import Actors
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def command(cluster: RayCluster, out: Path, *more: str) -> list[str]:
+    """A short run with two graph servers on a cluster."""
+    settings = ["data.size=tiny", "pipeline.servers=2", "pipeline.intervals=2", "pipeline.hosts=ray"]
+    settings += [f"ray.address={cluster.address}", *more]
+    words = [word for setting in settings for word in ("--set", setting)]
+    return ["train", "--data", "communities", "--model", "gcn", "--epochs", "2", "--out", str(out), *words]
+
+
+def test_an_actor_s_own_error_is_one_line_that_says_where_and_its_node_has_its_log(
+    ray_cluster: RayCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "dorylax")
+    with first_in_hosts(fail_at, 0, 1):
+        assert main(command(ray_cluster, tmp_path / "out")) == 1
+    *_, line = capfd.readouterr().err.splitlines()
+    assert line == "error: graph server 0, interval 0, epoch 1, GA on node 127.0.0.1: ArithmeticError: no such row"
+    begins = (
+        "graph server 1: DEBUG:dorylax.pipeline.host:graph server 1, interval 3, epoch 0, with weights of version 0"
+    )
+    until(lambda: any(begins in path.read_text() for path in ray_cluster.logs.glob("worker-*.err")))
+
+
+def test_what_is_not_possible_is_told_from_what_failed(
+    ray_cluster: RayCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """All hosts fail at once, and one line is written."""
+    with first_in_hosts(refuse):
+        assert main(command(ray_cluster, tmp_path / "out")) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    server, _, text = line.partition(" on node 127.0.0.1: tensor.host = ")
+    assert server in {
+        f"error: {kind} server {number}" for kind, number in (("graph", 0), ("graph", 1), ("parameter", 0))
+    }
+    assert text == "192.0.2.1 must be an address of this machine"
+    gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]  # of exceptions that nobody took
 
 
 def test_a_head_that_is_gone_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
