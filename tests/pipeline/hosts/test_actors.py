@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from support.ray_cluster import RayCluster
 
 from dorylax.cli import main
 from dorylax.pipeline.hosts import ray as hosts
+from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.ray import Actors
 
 pytestmark = pytest.mark.timeout(120)
@@ -45,7 +47,7 @@ def test_an_actor_s_own_error_is_one_line_that_says_where_and_its_node_has_its_l
 
 
 def test_what_is_not_possible_is_told_from_what_failed(
-    ray_cluster: RayCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    ray_cluster: RayCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All hosts fail at once, and one line is written."""
     with first_in_hosts(refuse):
@@ -56,6 +58,24 @@ def test_what_is_not_possible_is_told_from_what_failed(
         f"error: {kind} server {number}" for kind, number in (("graph", 0), ("graph", 1), ("parameter", 0))
     }
     assert text == "192.0.2.1 must be an address of this machine"
+
+
+def test_of_hosts_that_end_because_one_could_not_begin_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    first, second = Future[Any](), Future[Any]()
+    first.set_result(("", "10.0.0.1", 7, {"text": "it cannot"}))
+
+    def actor(begun: Future[Any]) -> Any:
+        return SimpleNamespace(begin=SimpleNamespace(remote=lambda _: SimpleNamespace(future=lambda: begun)))
+
+    async def life() -> None:
+        actors = Actors(None, ["graph server 0", "graph server 1"])
+        actors._actors = [actor(first), actor(second)]
+        with pytest.raises(HostError, match=r"^graph server 0 on node 10\.0\.0\.1: it cannot$"):
+            await actors.start([b"", b""], 10.0)
+        second.set_exception(RuntimeError("killed"))
+        await asyncio.sleep(0.01)
+
+    asyncio.run(life())
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]  # of exceptions that nobody took
 
