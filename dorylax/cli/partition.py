@@ -222,7 +222,7 @@ def _show(content: Mapping[str, Any]) -> None:
         f"rows exchanged per layer, forward and backward: {', '.join(map(str, content['widths']))} float32 numbers"
     )
     if content["folder"] is not None:
-        click.echo(f"saved in {content['folder']}, shards of {', '.join(map(_bytes, content['shard_bytes']))}")
+        click.echo(f"saved in {content['folder']}, shards of {', '.join(map(data_size, content['shard_bytes']))}")
 
 
 def _cells(values: Sequence[int]) -> list[str]:

@@ -194,11 +194,14 @@ class Actors:
 
 async def _answered(reference: Any, seconds: float) -> bool:
     """Whether something in the cluster is done within so many seconds."""
-    done, _ = await asyncio.wait([asyncio.wrap_future(reference.future())], timeout=seconds)
+    future = asyncio.wrap_future(reference.future())
+    future.add_done_callback(_looked_at)
+    done, _ = await asyncio.wait([future], timeout=seconds)
     return bool(done)
 
 
 def _looked_at(future: asyncio.Future[Any]) -> None:
+    """For what may fail when nobody waits for it any more: an exception that nobody takes would end the run."""
     if not future.cancelled():
         future.exception()
 

@@ -60,6 +60,15 @@ def test_what_is_not_possible_is_told_from_what_failed(
     assert text == "192.0.2.1 must be an address of this machine"
 
 
+def test_a_cluster_without_room_is_one_line(
+    ray_cluster: RayCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command(ray_cluster, tmp_path / "out", "ray.hosts_per_node=1", "ray.timeout=2")) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    said = "error: the Ray cluster has no room for 3 servers within 2 s (ray.timeout): each needs 4 CPUs, on 3 nodes ("
+    assert line.startswith(said)
+
+
 def test_of_hosts_that_end_because_one_could_not_begin_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
     first, second = Future[Any](), Future[Any]()
     first.set_result(("", "10.0.0.1", 7, {"text": "it cannot"}))
