@@ -65,7 +65,7 @@ def test_a_cluster_without_room_is_one_line(
 ) -> None:
     assert main(command(ray_cluster, tmp_path / "out", "ray.hosts_per_node=1", "ray.timeout=2")) == 1
     (line,) = capfd.readouterr().err.splitlines()
-    said = "error: the Ray cluster has no room for 3 servers within 2 s (ray.timeout): each needs 4 CPUs, on 3 nodes ("
+    said = "error: the Ray cluster has no room for 3 servers within 2 s (ray.timeout): each needs 1 CPU, on 3 nodes ("
     assert line.startswith(said)
 
 
