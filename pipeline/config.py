@@ -214,6 +214,7 @@ class PipelineConfig(Section):
         self._check_partition()
         self._check_clock()
         self._check_ray()
+        self._check_functions()
         return self
 
     def _check_mode(self) -> None:
@@ -324,6 +325,23 @@ class PipelineConfig(Section):
                 raise ConfigError.of(
                     f"ray.{name}", f"= {value} needs pipeline.hosts=ray, got {self.hosts}: change one of them"
                 )
+
+    def _check_functions(self) -> None:
+        """Functions dial servers."""
+        if self.tensor.backend != "aws":
+            return
+        host = self.tensor.host
+        if self.hosts == "ray" and host is not None:
+            raise ConfigError.of(
+                "tensor.host",
+                f"= {host} is the address of one machine, but with pipeline.hosts=ray functions reach each server at its "
+                "node's: leave it out",
+            )
+        if self.hosts != "ray" and host is None:
+            raise ConfigError.of(
+                "tensor.host",
+                "must be the address by which functions find this machine, its private one in their VPC; got none",
+            )
 
     def _is_default(self, name: str) -> bool:
         return bool(getattr(self, name) == type(self).model_fields[name].default)

@@ -53,7 +53,7 @@ def check_descriptors(tensor: TensorConfig, workers: int, *, servers: int, param
             f"in all, half of them for connections: allow it more (ulimit -n {enough}), or use fewer workers or servers",
         )
     flooded = connections + others + capacity.strangers + AHEAD * (servers + parameter_servers)
-    if flooded > limit and (tensor.transport == "tcp" or tensor.host is not None):
+    if flooded > limit and (tensor.transport == "tcp" or tensor.backend == "aws"):
         _LOG.warning(
             "this process may have %d files and sockets open: strangers who connect by the thousand may use them up for a "
             "moment, which may end the run; %d would do (ulimit -n)",
@@ -80,8 +80,16 @@ def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
     return invoker
 
 
-def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
-    """The endpoints from which sandboxes fetch data: at an address of this machine, where they are on others."""
-    if tensor.host is not None:
-        return DataServer(keys, transport="tcp", host=tensor.host)
+def make_data_server(tensor: TensorConfig, keys: RunKeys, node: str | None = None) -> DataServer:
+    """The endpoints from which sandboxes fetch data: at an address of this machine, where they are on others.
+
+    Args:
+        tensor: what is asked for.
+        keys: of the run.
+        node: that address, where `tensor.host` does not say it.
+    """
+    if tensor.backend == "aws":
+        host = tensor.host or node
+        assert host is not None
+        return DataServer(keys, transport="tcp", host=host)
     return DataServer(keys, transport=tensor.transport)

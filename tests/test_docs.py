@@ -8,7 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from dorylax.cli.app import cli
+from dorylax.cli.overrides import collect
+from dorylax.config import RunConfig
+from dorylax.experiments.run import command as sweep_command
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,6 +56,51 @@ def test_the_guide_s_commands_run_with_its_files(tmp_path: Path, monkeypatch: py
         assert done.returncode == 0, done.stderr
     assert "runs to do" not in done.stdout
     assert (tmp_path / "runs" / "mine" / "report.html").is_file()
+
+
+def commands(page: str) -> list[list[str]]:
+    """The words of each command that a page's blocks for the shell have; of `ray exec` what it runs on the head."""
+    found = []
+    for block in re.findall(r"^ *```sh\n(.*?)^ *```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            found.append(shlex.split(words[3]) if words[:2] == ["ray", "exec"] else words)
+    return [words for words in found if words]
+
+
+def parsed(command: click.Command, words: list[str]) -> click.Context:
+    """What a command makes of its words; it is not run.
+
+    Raises:
+        UsageError: there is no such command or option.
+    """
+    context = command.make_context("", list(words), resilient_parsing=False)
+    if isinstance(command, click.Group):
+        _, inner, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert inner is not None
+        return parsed(inner, rest)
+    return context
+
+
+def test_the_commands_of_the_guide_to_clusters_are_such() -> None:
+    """They need several machines, or take long; that they exist, and that their settings go together, needs neither."""
+    ours = [words for words in commands("cluster.md") if words[0] in ("dorylax", "python")]
+    configurations = []
+    for program, *words in ours:
+        if program == "python":
+            assert words.pop(0) == "experiments/run.py"
+            context = sweep_command.make_context("", [*words, "--dry-run"])
+        else:
+            context = parsed(cli, words)
+        if settings := context.params.get("settings"):
+            given = collect(None, {"data.name": context.params["data"]}, settings)
+            configurations.append(RunConfig.resolve(given.values))
+    assert len(ours) >= 9
+    hosts = {config.pipeline.hosts for config in configurations if config.pipeline is not None}
+    assert hosts == {"processes", "ray"}
+    for words in commands("cluster.md"):
+        if words[0] == "ray":
+            assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml"))
 
 
 def test_the_readme_has_examples() -> None:

@@ -36,14 +36,16 @@ def cluster() -> None:
     "--port", metavar="PORT", type=click.IntRange(1, 65535), help="Port of the head [default: any that is free]."
 )
 def up(*, nodes: int, cpus_per_node: int | None, port: int | None) -> None:
-    """Start the cluster: a head without CPUs, and nodes, on the loopback interface.
+    """Start the cluster.
 
-    It stays until `dorylax cluster down`. If one runs already, the command says so and starts nothing.
+    It is a head without CPUs, and nodes, on the loopback interface. It stays until `dorylax cluster down`. If one runs
+    already, the command says so and starts nothing.
     """
     address, started = start(nodes, cpus_per_node or cores(), port)
     if not started:
         click.echo(
-            f"a cluster runs already, at {address}: `dorylax cluster status` shows it, `dorylax cluster down` ends it"
+            f"a cluster runs already, at {address}, and stays as it is: `dorylax cluster status` shows it, "
+            "`dorylax cluster down` ends it"
         )
         return
     click.echo(f"a cluster of {nodes} node{'s' if nodes > 1 else ''} runs at {address}. Runs on this machine find it:")
@@ -56,7 +58,7 @@ def up(*, nodes: int, cpus_per_node: int | None, port: int | None) -> None:
 @cluster.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(*, as_json: bool) -> None:
-    """Show the cluster's address, its nodes, and what is connected to it."""
+    """Show address, nodes and connected runs."""
     found = look(_ANSWER_SECONDS)
     if as_json:
         print_json(_plain(found))
@@ -68,10 +70,10 @@ def status(*, as_json: bool) -> None:
 
 @cluster.command()
 def down() -> None:
-    """End the cluster with all that runs on it, and remove what it has written.
+    """End the cluster, with all that runs on it.
 
-    Nothing else is touched: not other clusters of Ray, nor those of other users. Also clears up after a cluster that was
-    killed.
+    What it has written is removed. Runs that were on it end with an error, and can be resumed. Nothing else is touched:
+    not other clusters of Ray, nor those of other users. Also clears up after a cluster that was killed.
     """
     click.echo("the cluster has ended" if end() else "no cluster runs")
 

@@ -19,6 +19,7 @@ from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.shard_names import RECORDS
 from dorylax.memory.process_limits import check_process
+from dorylax.observers.progress import data_size
 from dorylax.settings.errors import ConfigError
 from dorylax.storage.base import Storage
 from dorylax.storage.choose import open_storage
@@ -221,16 +222,9 @@ def _show(content: Mapping[str, Any]) -> None:
         f"rows exchanged per layer, forward and backward: {', '.join(map(str, content['widths']))} float32 numbers"
     )
     if content["folder"] is not None:
-        click.echo(f"saved in {content['folder']}, shards of {', '.join(map(_bytes, content['shard_bytes']))}")
+        click.echo(f"saved in {content['folder']}, shards of {', '.join(map(data_size, content['shard_bytes']))}")
 
 
 def _cells(values: Sequence[int]) -> list[str]:
     *counts, received, sent = values
-    return [*(f"{value:,}" for value in counts), _bytes(received), _bytes(sent)]
-
-
-def _bytes(number: int) -> str:
-    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if number >= size:
-            return f"{number / size:,.1f} {unit}"
-    return f"{number} B"
+    return [*(f"{value:,}" for value in counts), data_size(received), data_size(sent)]

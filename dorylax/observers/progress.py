@@ -208,6 +208,14 @@ def dollars(amount: float) -> str:
     return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.2g}" if amount >= 1e-4 else f"${amount:.1e}"
 
 
+def data_size(num_bytes: int | float) -> str:
+    """Bytes for people: `640 B`, `1.2 kB`, `230.4 MB`, `1,024.0 GB`."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if num_bytes >= unit:
+            return f"{num_bytes / unit:,.1f} {name}"
+    return f"{num_bytes:.0f} B"
+
+
 def duration(seconds: float) -> str:
     """Seconds for people: `3.2 ms`, `1.24 s`, `2 min 05 s`, `3 h 12 min`."""
     if seconds < 1:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dorylax.durable import make_folder, write_file, write_folder
@@ -18,11 +19,12 @@ from dorylax.experiments.report.figures import NamedFigure
 from dorylax.experiments.report.inside import breakdown_figure, staleness_figure, timeline_figure
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
+from dorylax.experiments.report.servers import Loads, server_figure, server_tables
 from dorylax.experiments.report.tables import comparison_table, markdown, pooled_table, results_table
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, Sweep
-from dorylax.runs import metrics
+from dorylax.runs import metrics, servers
 from dorylax.runs.directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
 
 _HOST = ("machine", "cpu_count", "platform", "python", "dorylax", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -108,13 +110,29 @@ def _section(title: str, group: Group, study: Study, number: int | None) -> Sect
     tables = [("Results", results_table(group))]
     if (compared := comparison_table(group)) is not None:
         tables.insert(0, ("To the target", compared))
+    loads = _loads(group, study.folder)
+    tables += server_tables(loads)
     shown: list[NamedFigure | None] = []
     if any(variant.runs for variant in group.variants):
         shown += accuracy_figures(group, prefix)
         shown += [ratio_figure(group, prefix), value_figure(group, prefix)]
         shown.append(staleness_figure(group, prefix))
+        shown.append(server_figure(loads, prefix))
         shown += _trace_figures(group, study.folder, prefix)
     return Section(title, group.sentences, tables, [figure for figure in shown if figure is not None])
+
+
+def _loads(group: Group, folder: Path) -> dict[str, Loads]:
+    """What servers did, by the first run of each variant that has a file of them."""
+    found = {}
+    for variant, left in _first_runs(group, folder):
+        if not left.servers_path.is_file():
+            continue
+        with _warned():
+            loads = Loads.of(variant.runs[0], servers.read(left.servers_path))
+            if loads is not None:
+                found[variant.name] = loads
+    return found
 
 
 def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure | None]:
@@ -122,12 +140,10 @@ def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure 
     timelines: dict[str, list[TimelineTask]] = {}
     seconds: dict[str, dict[str, float]] = {}
     samples: dict[str, tuple[int, int]] = {}
-    for variant in group.variants:
-        try:
-            trace = None if not variant.runs else read_trace(_directory(folder, variant).trace_path)
-        except RunDirectoryError as error:
-            warnings.warn(f"{error}; the report goes without it", RunDirectoryWarning, stacklevel=2)
-            continue
+    for variant, left in _first_runs(group, folder):
+        trace = None
+        with _warned():
+            trace = read_trace(left.trace_path)
         if trace is None:
             continue
         seconds[variant.name] = task_seconds(trace)
@@ -138,8 +154,22 @@ def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure 
     return [timeline_figure(timelines, prefix, samples), breakdown_figure(seconds, prefix, samples)]
 
 
-def _directory(folder: Path, variant: Variant) -> RunDirectory:
-    return RunDirectory.open(directory(folder, variant.runs[0].run))
+def _first_runs(group: Group, folder: Path) -> list[tuple[Variant, RunDirectory]]:
+    """The directory of each variant's first run that is done."""
+    return [
+        (variant, RunDirectory.open(directory(folder, variant.runs[0].run)))
+        for variant in group.variants
+        if variant.runs
+    ]
+
+
+@contextlib.contextmanager
+def _warned() -> Iterator[None]:
+    """Goes without a file that nothing is computed from, where it is damaged or cannot be read."""
+    try:
+        yield
+    except RunDirectoryError as error:
+        warnings.warn(f"{error}; the report goes without it", RunDirectoryWarning, stacklevel=3)
 
 
 def _state(outcomes: Sequence[RunOutcome]) -> str:

@@ -178,7 +178,13 @@ class GraphMember(Member):
         resources = Resources.of_host(config, cores())
         functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
         self._backend = make_backend(
-            config, resources, self._prepared, functions=functions, clock=self._clock, times=None
+            config,
+            resources,
+            self._prepared,
+            functions=functions,
+            clock=self._clock,
+            times=None,
+            node=self._run.host if config.hosts == "ray" else None,
         )
         self._cleanup.callback(self._backend.close)
         autotuner = make_autotuner(config, resources)

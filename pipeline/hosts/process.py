@@ -103,7 +103,7 @@ def live(
     Args:
         content: what `HostSpec.to_bytes` gave.
         ready: told of its endpoint when it listens.
-        host: of tcp: the address to listen on, where that is another one than the driver's.
+        host: the address of its node, where that is another one than the driver's.
         gone: done when the driver is gone; None where something else ends the process then.
     """
     # Late: these take a second to import, and the end of the driver must be seen meanwhile.
@@ -113,8 +113,9 @@ def live(
     from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 
     spec = HostSpec.from_bytes(content)
+    run = spec.run if host is None else dataclasses.replace(spec.run, host=host)
     logging.basicConfig()
-    logging.getLogger("dorylax").setLevel(spec.run.log_level)
+    logging.getLogger("dorylax").setLevel(run.log_level)
     with RealClock() as clock:
 
         def end(members: list[Member]) -> None:
@@ -122,11 +123,10 @@ def live(
                 member.end()
 
         async def life() -> None:
-            run = spec.run
             transport = ZeroMqTransport(
                 run.keys,
                 run.transport,
-                host=host or run.host,
+                host=run.host,
                 folder=run.sockets,
                 codec=run.codec(),
                 spawn=clock.spawn,

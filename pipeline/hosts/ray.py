@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
@@ -14,11 +15,12 @@ from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.placement import Node, asked, cores_of_each, described
 from dorylax.pipeline.hosts.process import Failure
 from dorylax.ray_cluster.config import RayConfig
+from dorylax.ray_cluster.errors import cause_of
 from dorylax.serverless.backends.environment import computing_environment
 from dorylax.version import __version__
 
 _GONE_SECONDS = 5.0
-"""For actors that were killed to be gone."""
+"""For actors that were killed, and for their placement group, to be gone."""
 
 
 class Begun(NamedTuple):
@@ -119,6 +121,8 @@ class Actors:
         """Has them begin, and waits until all listen."""
         begins = [actor.begin.remote(spec) for actor, spec in zip(self._actors, specs, strict=True)]
         waiting = {asyncio.wrap_future(begin.future()): number for number, begin in enumerate(begins)}
+        for future in waiting:
+            future.add_done_callback(_looked_at)  # also of those that are killed because another failed
         end = self._loop.time() + timeout
         while left := [future for future in waiting if not future.done()]:
             seconds = end - self._loop.time()
@@ -154,11 +158,14 @@ class Actors:
             self._ray.wait(self._runs, num_returns=len(self._runs), timeout=_GONE_SECONDS)
             self._runs.clear()
         if group is not None:
-            self._ray.util.remove_placement_group(group)
+            # Where the head is gone it never returns, until Ray ends the process.
+            remove = threading.Thread(target=self._ray.util.remove_placement_group, args=(group,), daemon=True)
+            remove.start()
+            remove.join(_GONE_SECONDS)
 
     def _take(self, number: int, future: asyncio.Future[Any]) -> None:
         if (error := future.exception()) is not None:
-            raise self._error(number, {"text": _cause(error)})
+            raise self._error(number, {"text": cause_of(error)})
         endpoint, node, pid, problem = future.result()
         self.begun[number] = Begun(endpoint, node, pid)
         if problem:
@@ -169,7 +176,7 @@ class Actors:
 
         def ended(future: Any) -> None:
             error = future.exception()
-            why = {"text": _cause(error)} if error is not None else future.result() or {"text": "it ended"}
+            why = {"text": cause_of(error)} if error is not None else future.result() or {"text": "it ended"}
             with contextlib.suppress(RuntimeError):  # the run is over, and its loop too
                 self._loop.call_soon_threadsafe(self._fail, number, why)
 
@@ -187,14 +194,16 @@ class Actors:
 
 async def _answered(reference: Any, seconds: float) -> bool:
     """Whether something in the cluster is done within so many seconds."""
-    done, _ = await asyncio.wait([asyncio.wrap_future(reference.future())], timeout=seconds)
+    future = asyncio.wrap_future(reference.future())
+    future.add_done_callback(_looked_at)
+    done, _ = await asyncio.wait([future], timeout=seconds)
     return bool(done)
 
 
-def _cause(error: BaseException) -> str:
-    """Why an actor has ended, in one line."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 400 else f"{text[:397]}..."
+def _looked_at(future: asyncio.Future[Any]) -> None:
+    """For what may fail when nobody waits for it any more: an exception that nobody takes would end the run."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _host_class() -> type:
@@ -203,10 +212,10 @@ def _host_class() -> type:
     class Host:
         """A host: `begin` starts it, and `run` returns when it has ended, with what went wrong."""
 
-        def __init__(self, name: str, places: Sequence[str], version: str) -> None:  # noqa: ARG002  (Ray shows it)
+        def __init__(self, name: str, places: Sequence[str], version: str) -> None:
             import threading
 
-            self._version = version
+            self._name, self._version = name, version
             self._ended = threading.Event()
             self._problem: dict[str, Any] | None = None
             sys.path.extend(place for place in places if place not in sys.path)
@@ -228,8 +237,12 @@ def _host_class() -> type:
 
             def life() -> None:
                 import dataclasses
+                import logging
 
                 from dorylax.pipeline.hosts.process import Failure, live
+
+                # Into its node's log, where it is one of several.
+                logging.basicConfig(format=f"{self._name}: {logging.BASIC_FORMAT}")
 
                 try:
                     live(content, told.put, host=node)

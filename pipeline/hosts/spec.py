@@ -55,7 +55,7 @@ class RunSpec:
         jax: settings of JAX, by name.
         keys: of the run, the servers' secret among them.
         transport: how hosts talk.
-        host: of tcp: the address of the interface to listen on.
+        host: of tcp: the address of the interface to listen on; on a Ray cluster that of the process's node.
         sockets: of ipc: the folder of the sockets' files, which the driver removes, whatever becomes of hosts.
         log_level: of the logger `dorylax`, as in the driver.
     """

@@ -10,12 +10,14 @@ import pytest
 
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import Partition, partition, report
+from dorylax.observers.progress import data_size
 
 TINY = ("partition", "--data", "communities", "--set", "data.size=tiny")
 
 
-def test_table(dorylax) -> None:
-    code, out, err = dorylax(*TINY, "--servers", "3", "--method", "range", "--intervals", "4")
+def test_table(dorylax, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    code, out, err = dorylax(*TINY, "--servers", "3", "--method", "range", "--intervals", "4", "--out", str(folder))
     assert (code, err) == (0, "")
     lines = [line.rstrip() for line in out.splitlines()]
     assert lines[0] == "communities on 3 servers: range, even in vertices"
@@ -29,7 +31,9 @@ def test_table(dorylax) -> None:
     ]
     assert any(line.startswith(f"cut edges: {found.cut_edges:,} of 10,000 (") for line in lines)
     assert any(line.startswith("intervals: 4 per server, of 83 … 84 vertices; ") for line in lines)
-    assert lines[-1] == "rows exchanged per layer, forward and backward: 16, 4 float32 numbers"
+    assert lines[-2] == "rows exchanged per layer, forward and backward: 16, 4 float32 numbers"
+    sizes = [(folder / f"server-{server}.npz").stat().st_size for server in range(3)]
+    assert lines[-1] == f"saved in {folder}, shards of {', '.join(map(data_size, sizes))}"
 
 
 def test_json_and_saved(dorylax, tmp_path: Path) -> None:

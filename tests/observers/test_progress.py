@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from dorylax.observers.progress import ProgressBar, describe_summary, duration
+from dorylax.observers.progress import ProgressBar, data_size, describe_summary, duration
 from dorylax.runs.result import EpochRecord, Timings, TrainResult
 
 
@@ -116,3 +116,11 @@ def test_describe() -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(0, "0 B"), (12.4, "12 B"), (999, "999 B"), (1200, "1.2 kB"), (3.4e6, "3.4 MB"), (1.024e12, "1,024.0 GB")],
+)
+def test_data_size(num_bytes: float, text: str) -> None:
+    assert data_size(num_bytes) == text

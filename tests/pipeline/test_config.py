@@ -9,6 +9,7 @@ import pytest
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program import PASSES
+from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 
 
@@ -184,3 +185,17 @@ def test_wrong_values_name_their_key(given: dict[str, Any], message: str) -> Non
 def test_an_unknown_cluster() -> None:
     with pytest.raises(ConfigError, match=r"^pipeline\.cluster cannot be used: .*'defalt': did you mean default\?"):
         PipelineConfig(clock="virtual", cluster="defalt")
+
+
+def test_functions_of_aws_reach_servers_at_one_address_or_at_each_node_s() -> None:
+    for hosts in ("inline", "processes"):
+        with pytest.raises(ConfigError, match=r"tensor\.host must be the address by which functions find this machine"):
+            PipelineConfig(hosts=hosts, tensor=TensorConfig(backend="aws"))
+        assert (
+            PipelineConfig(hosts=hosts, tensor=TensorConfig(backend="aws", host="10.0.0.1")).tensor.host == "10.0.0.1"
+        )
+    assert PipelineConfig(hosts="ray", tensor=TensorConfig(backend="aws")).tensor.host is None
+    with pytest.raises(
+        ConfigError, match=r"tensor\.host = 10\.0\.0\.1 is the address of one machine, .*: leave it out"
+    ):
+        PipelineConfig(hosts="ray", tensor=TensorConfig(backend="aws", host="10.0.0.1"))

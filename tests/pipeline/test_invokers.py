@@ -40,7 +40,9 @@ def test_functions_of_aws_find_this_machine_at_its_host() -> None:
     keys = RunKeys.make()
     with make_data_server(TensorConfig(backend="aws", host="127.0.0.1"), keys) as data:
         assert data.open("graph").startswith("tcp://127.0.0.1:")
-    with make_data_server(TensorConfig(backend="local"), keys) as data:
+    with make_data_server(TensorConfig(backend="aws"), keys, "127.0.0.1") as data:  # on a Ray cluster
+        assert data.open("graph").startswith("tcp://127.0.0.1:")
+    with make_data_server(TensorConfig(backend="local"), keys, "127.0.0.1") as data:
         assert data.open("graph").startswith("ipc://")
 
 

@@ -64,7 +64,7 @@ def test_one_is_started_found_shown_and_ended(capfd: pytest.CaptureFixture[str])
     record = Record.read(record_folder())
     assert record is not None
     try:
-        assert _shown(capfd, "up").startswith(f"a cluster runs already, at {address}: ")
+        assert _shown(capfd, "up").startswith(f"a cluster runs already, at {address}, and stays as it is: ")
         assert Record.read(record_folder()) == record
         with connected(RayConfig()) as ray:
             assert ray.get_runtime_context().gcs_address == address

@@ -32,11 +32,13 @@ class RayCluster:
 
     Attributes:
         address: HOST:PORT of its head.
+        logs: the folder of the logs of all that runs on it.
     """
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
         self.address: str = cluster.address
+        self.logs = Path(cluster.head_node.get_logs_dir_path())
 
     def config(self, **options: Any) -> RayConfig:
         """The section `ray` of a run on it."""

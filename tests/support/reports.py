@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import math
@@ -15,6 +16,7 @@ from dorylax.experiments.runner import directory, fail
 from dorylax.experiments.sweep import Condition, Run, Sweep
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.directory import RunDirectory
+from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics, ServersWriter
 from dorylax.runs.trace import TraceFile, line_of
 
 TEXT = """\
@@ -86,9 +88,46 @@ def leave(folder: Path, run: Run) -> None:
         },
     }
     found.write_summary(summary)
+    writer = ServersWriter(found.servers_path, 0)
+    for epoch in range(EPOCHS):
+        writer.write(servers(epoch, seconds(run), rows if epoch else {}))
     file = TraceFile.create(found.trace_path)
     file.append([line_of(event) for event in trace(seconds(run))])
     file.close()
+
+
+def servers(epoch: int, epoch_seconds: float, rows: dict[str, int]) -> list[ServerMetrics]:
+    """Two graph servers, of which the second is late: it is twice as busy and hardly waits; and a parameter server."""
+    graph = GraphServerMetrics(
+        epoch=epoch,
+        server=0,
+        graph_threads=2,
+        graph_tasks=10,
+        graph_seconds=0.5 * epoch_seconds,
+        graph_queue_mean=0.5,
+        graph_queue_max=2,
+        tensor_tasks=8,
+        tensor_seconds=epoch_seconds,
+        tensor_calls_mean=1.25,
+        tensor_calls_max=3,
+        gate_seconds=0.2 * epoch_seconds,
+        rows_seconds=0.4 * epoch_seconds,
+        weights_seconds=0.02 * epoch_seconds,
+        messages=6,
+        message_bytes=1_500_000,
+        rows_by_lag=rows,
+        calls={"answered": 8},
+    )
+    late = dataclasses.replace(
+        graph,
+        server=1,
+        graph_seconds=1.0 * epoch_seconds,
+        graph_queue_max=5,
+        gate_seconds=0.0,
+        rows_seconds=0.1 * epoch_seconds,
+        calls={"answered": 8, "late": 1},
+    )
+    return [graph, late, ParameterServerMetrics(epoch, 0, 4, 1, 16, 1, 0.01 * epoch_seconds, 2048, 4096, 4)]
 
 
 def trace(epoch_seconds: float) -> list[dict[str, Any]]:

@@ -15,11 +15,22 @@ from dorylax.experiments.report import figures, theme, write_report
 from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.page import NARROW, WIDE
 from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds, traced_epochs
+from dorylax.experiments.runner import directory
 from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory, RunDirectoryWarning
 from dorylax.runs.trace import TraceFile, line_of
 
-FIGURES = ("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "value", "staleness", "timelines", "tasks")
+FIGURES = (
+    "accuracy-epochs",
+    "accuracy-time",
+    "accuracy-cost",
+    "ratios",
+    "value",
+    "staleness",
+    "servers",
+    "timelines",
+    "tasks",
+)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +142,7 @@ def test_several_sweeps_in_one_report(tmp_path: Path) -> None:
     page = write_report(studies, tmp_path).read_text(encoding="utf-8")
     assert "<title>made + made</title>" in page
     assert page.count("<h2>made gcn</h2>") == 2
-    assert page.count("<figure>") == 2 * 5
+    assert page.count("<figure>") == 2 * 6
 
 
 # What is taken from traces.
@@ -212,6 +223,55 @@ def test_a_trace_with_damaged_events_is_shown_as_far_as_it_is_whole(tmp_path: Pa
         one_epoch(found)
         task_seconds(found)
         traced_epochs(found)
+
+
+def test_servers_are_those_of_the_first_run_of_each_variant(folder: Path) -> None:
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    assert "| pipe: 0 | 25.0 % | 0.5 (≤ 2) | 1.2 (≤ 3) | 20 ms | 40 ms | 2 ms | 6 | 1.5 MB | 0: 100 % | 0 |" in text
+    late = "50.0 % | 0.5 (≤ 5) | 1.2 (≤ 3) | 0 ms | 7.5 ms | 1.5 ms | 6 | 1.5 MB | -1: 5 %, 0: 60 %, 1: 35 % | 12 late"
+    assert f"| async S=1: 1 | {late} |" in text
+    assert "| pipe: 0 | 1.0 % | 4 | 1 | 16 | 1 | 2.0 kB | 4.1 kB | ≤ 4 |" in text
+
+
+def test_runs_without_servers_show_none(tmp_path: Path) -> None:
+    """As those of earlier versions do, which left no such file."""
+    written_study(tmp_path)
+    for path in tmp_path.glob("runs/*/servers.jsonl"):
+        path.unlink()
+    write_report([read_study(tmp_path)], tmp_path)
+    assert "servers" not in (tmp_path / "report.md").read_text().partition("## Run it again")[0]
+    assert not list((tmp_path / "figures").glob("*servers*"))
+
+
+def test_of_servers_what_a_killed_process_has_of_its_last_epoch_is_left_out(folder: Path, tmp_path: Path) -> None:
+    written_study(tmp_path)
+    for path in tmp_path.glob("runs/*/servers.jsonl"):
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join([*lines, lines[0].replace('"epoch": 0', f'"epoch": {EPOCHS}')[:50]]))
+    write_report([read_study(tmp_path)], tmp_path)
+    assert (tmp_path / "report.md").read_bytes() == (folder / "report.md").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            ('"graph_tasks": 10', '"graph_tasks": 11'),
+            r"servers\.jsonl is damaged \(line 1: .*the report goes without it",
+        ),
+        (('"schema": 1', '"schema": 9'), r"servers\.jsonl.*the report goes without it"),
+    ],
+)
+def test_a_report_goes_without_servers_that_are_damaged(tmp_path: Path, damage: tuple[str, str], message: str) -> None:
+    written_study(tmp_path)
+    (first, *_) = [run for run in sweep().runs if run.name == "gcn, pipe"]
+    path = directory(tmp_path, first) / "servers.jsonl"
+    path.write_text(path.read_text().replace(*damage))
+    with pytest.warns(RunDirectoryWarning, match=message):
+        write_report([read_study(tmp_path)], tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert "| async S=0: 1 | 50.0 %" in text
+    assert "| pipe: 1 | 50.0 %" not in text.partition("## gat")[0]
 
 
 def test_a_report_goes_without_a_trace_that_is_none(tmp_path: Path) -> None:
