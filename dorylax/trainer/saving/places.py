@@ -33,7 +33,7 @@ class Places(NamedTuple):
         place: where they go from now on.
         former: where else there may be some, since the setting may change when the run goes on.
         others: those of a run directory that this one is a copy of: to be read, and left to it.
-        noted: whether a process of the run has been at `place` before, and has left `run.json` there.
+        noted: where a process of the run has been before, and has left `run.json`; None: nowhere but in its directory.
         inside: whether `place` is in the run directory.
     """
 
@@ -41,7 +41,7 @@ class Places(NamedTuple):
     place: str
     former: tuple[str, ...]
     others: tuple[str, ...]
-    noted: bool
+    noted: str | None
     inside: bool
 
     @classmethod
@@ -71,7 +71,7 @@ class Places(NamedTuple):
             place,
             tuple(one for one in dict.fromkeys(former) if one != place),
             (noted,) if copied and noted is not None else (),
-            noted=place == noted,
+            noted=noted,
             inside=checkpoints is None,
         )
 

@@ -97,13 +97,9 @@ class RunFiles:
         files = cls(directory, run, places=places, user_code=user_code, keep=keep)
         epochs = files._checkpoints.epochs()  # asked in any case, so that a place that cannot be is refused now
         if resume:
-            if not epochs and places.noted and files._place.owner() is None:
-                raise RunDirectoryError(
-                    f"the checkpoints of {path} are gone: there is nothing in {files._place}, where they went. Bring them "
-                    "back, or choose another run directory to start again"
-                )
+            files._check_there()
             return files
-        if directory.metrics_path.exists() or any(former.epochs() for former in (*files._former, *files._others)):
+        if directory.metrics_path.exists() or any(store.epochs() for store in files._stores[1:]):
             raise RunDirectoryError(
                 f"{path} already holds epochs of this run: continue it (resume), or choose another run directory"
             )
@@ -156,8 +152,7 @@ class RunFiles:
             CheckpointError: none can be read, or it belongs to another run.
         """
         # Where there are the newest; of the places, in doubt the present one.
-        stores = [self._checkpoints, *self._former, *self._others]
-        stores.sort(key=lambda store: -max(store.epochs(), default=-1))
+        stores = sorted(self._stores, key=lambda store: -max(store.epochs(), default=-1))
         checkpoint = stores[0].restore(parts=parts)
         if checkpoint is None:
             return None
@@ -193,6 +188,20 @@ class RunFiles:
         self._checkpoints.save(number, arrays, record, parts)
         self._saved = number
         loop.spend("checkpoint", time.perf_counter() - begin)
+
+    @property
+    def _stores(self) -> list[Checkpoints]:
+        return [self._checkpoints, *self._former, *self._others]
+
+    def _check_there(self) -> None:
+        """Raises RunDirectoryError where a place is gone that the run had: from its first epoch it would seem to go on."""
+        noted = self._places.noted
+        if noted is None or any(store.epochs() for store in self._stores) or place_at(noted).owner() is not None:
+            return
+        raise RunDirectoryError(
+            f"the checkpoints of {self.directory.path} are gone: there is nothing in {noted}, where they went. Bring them "
+            "back, or choose another run directory to start again"
+        )
 
     def _check_owner(self) -> None:
         """Raises CheckpointError where another process has begun to save here: the same run, on another machine."""

@@ -65,7 +65,7 @@ def trained(trainer: Make, run: Path, setting: str | None, epochs: int = 4, **op
 
 
 def refuse(code: str) -> Any:
-    def refused(self: S3Storage, name: str, *_: Any) -> None:
+    def refused(self: S3Storage, name: str = "", *_: Any) -> None:
         with self._asking(name):
             raise ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": 403}}, "PutObject")
 
@@ -125,7 +125,7 @@ def test_they_move_with_the_setting(trainer: Make, tmp_path: Path, s3: str, same
     for number, setting in enumerate(settings, start=1):
         result = trained(trainer, run, setting, number)
         assert result.first_epoch == number - 1
-        there = [where for where in (s3, folder) if epochs(where)]
+        there = [where for where in (s3, folder) if names(where)]
         assert there == [where for where in (s3, folder) if setting is not None and setting.startswith(where)]
         assert (run / "checkpoints").exists() == (setting is None)
     assert names(s3) == names(folder) == []  # nor is it said whose they were
@@ -165,8 +165,9 @@ def test_a_new_run_takes_nothing_that_is_there(trainer: Make, tmp_path: Path, th
 def test_what_is_gone_is_no_reason_to_begin_again(trainer: Make, tmp_path: Path, there: str) -> None:
     trained(trainer, tmp_path / "run", there, 2)
     where = place(tmp_path / "run", there)
-    for name in names(where):
-        open_storage(where).delete(name)
+    storage = open_storage(where)
+    for name in storage.names():
+        storage.delete(name)
     metrics = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     with pytest.raises(
         RunDirectoryError,

@@ -51,8 +51,7 @@ def test_a_directory_that_moved_keeps_its_place(tmp_path: Path) -> None:
     before = begun(tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "moved")
     after = Places.of(RunDirectory(tmp_path / "moved"), S3)
-    assert after.noted
-    assert (after.place, after.others) == (before.place, ())
+    assert (after.place, after.noted, after.others) == (before.place, before.place, ())
 
 
 def test_a_copy_has_a_place_of_its_own_and_reads_that_of_the_original(tmp_path: Path) -> None:
@@ -60,7 +59,7 @@ def test_a_copy_has_a_place_of_its_own_and_reads_that_of_the_original(tmp_path: 
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     copy = Places.of(RunDirectory(tmp_path / "copy"), S3)
     assert copy.place != original.place
-    assert (copy.others, copy.noted) == ((original.place,), False)
+    assert copy.others == (original.place,)
     assert original.place not in copy.former
     begun(tmp_path / "copy")
     assert Places.of(RunDirectory(tmp_path / "copy"), S3).others == ()
@@ -71,7 +70,7 @@ def test_another_setting_is_another_place_and_the_former_is_known(tmp_path: Path
     for setting in (None, str(tmp_path / "elsewhere"), "s3://other"):
         after = Places.of(RunDirectory(tmp_path / "run"), setting)
         assert before.place in after.former
-        assert not after.noted
+        assert after.noted == before.place
 
 
 def test_a_damaged_environment_is_made_up_for_where_the_directory_has_not_moved(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_a_damaged_environment_is_made_up_for_where_the_directory_has_not_moved(
     (tmp_path / "run" / "environment.json").write_text("{")
     after = Places.of(RunDirectory(tmp_path / "run"), None)
     assert before.place in after.former
-    assert Places.of(RunDirectory(tmp_path / "run"), S3).noted
+    assert Places.of(RunDirectory(tmp_path / "run"), S3).noted == before.place
 
 
 def test_a_copy_to_work_in_has_the_place_of_what_it_is_a_copy_of(tmp_path: Path) -> None:
