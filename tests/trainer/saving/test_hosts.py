@@ -35,7 +35,14 @@ def temporary(aws: Any) -> Iterator[Path]:
 
 
 def trainer(run: Path, setting: str | None, epochs: int, **options: Any) -> Trainer:
-    given = {"servers": 2, "intervals": 2, "mode": "async", "staleness": 0, "hosts": "processes"} | options
+    given = {
+        "servers": 2,
+        "intervals": 2,
+        "mode": "async",
+        "staleness": 0,
+        "freshness": 0,
+        "hosts": "processes",
+    } | options
     return Trainer(
         make_model("gcn", DATA),
         DATA,
