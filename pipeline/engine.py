@@ -279,7 +279,7 @@ class Pipeline:
         server = GraphServer(
             context,
             shard,
-            threads=resources.graph_threads,
+            workers=context.clock.workers(f"graph {shard.server}", resources.graph_threads),
             functions=functions,
             controller=make_controller(self.config, slots, backend, context.clock, recorder.calls(shard.server)),
             autotuner=autotuner,

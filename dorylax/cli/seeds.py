@@ -48,9 +48,9 @@ def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[lis
         todo = [outcome.run.config for outcome in known.values() if outcome.status != "done"]
         if todo:
             try:
+                with says_when_slow(compiling(todo[0].model.name)):
+                    check_config(todo[0])
                 if shards_for(todo[0]) is None:
-                    with says_when_slow(compiling(todo[0].model.name)):
-                        check_config(todo[0])
                     cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
