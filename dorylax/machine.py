@@ -41,7 +41,7 @@ class Limit(NamedTuple):
 _OWNERS = {
     "machine": "this machine",
     "cgroup": "the control group of this process",
-    "ray": "its share of a node (ray.memory)",
+    "ray": "ray.memory",
     "address space": "the address space of this process (ulimit -v)",
 }
 

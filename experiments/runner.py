@@ -198,6 +198,7 @@ class DataCache:
         from dorylax.trainer.from_config import shards_for
 
         if (shards := shards_for(config)) is not None:
+            check_config(config)
             return shards
         if config.data not in self._loaded:
             check_config(config)

@@ -53,7 +53,7 @@ class Elsewhere(NamedTuple):
 
     def __str__(self) -> str:
         need = f"each {self.largest.name} needs {gibibytes(self.largest.total)} on its node"
-        return need if self.room is None else f"{need}, {self.room.owner} is {gibibytes(self.room.bytes)}"
+        return need if self.room is None else f"{need}, and {self.room.owner} is {gibibytes(self.room.bytes)}"
 
 
 @final
@@ -100,7 +100,7 @@ class Estimate:
         if self.elsewhere is not None:
             here = dataclasses.replace(self, elsewhere=None)
             if here.fits and not self.elsewhere.fits:
-                return f"does not fit: {self.elsewhere}; give more (ray.memory), or more servers (pipeline.servers)"
+                return f"does not fit: {self.elsewhere}: give more, or more servers (pipeline.servers)"
             return f"{here.verdict(remedies)}; {self.elsewhere}"
         peak = self.peak
         need = f"{gibibytes(peak.total)} at its peak ({peak.name})"

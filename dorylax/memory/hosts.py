@@ -101,7 +101,12 @@ class Program(NamedTuple):
 
 def libraries(processes: int) -> int:
     """Of one host: interpreter, libraries and compiled code, where so many processes share a machine."""
-    return _OWN + _SHARED // processes
+    return shared_by(_OWN + _SHARED, processes)
+
+
+def shared_by(libraries: int, processes: int) -> int:
+    """What libraries count in one of so many processes."""
+    return libraries - _SHARED + _SHARED // processes
 
 
 def graph_server(
@@ -160,7 +165,7 @@ def _at(cut: Cut) -> dict[str, int]:
 
 def _row(var: Var) -> int:
     """Bytes of a row."""
-    return value_bytes(var.aval, {name: 1 for name in SYMBOLS.values()})
+    return value_bytes(var.aval, dict.fromkeys(SYMBOLS.values(), 1))
 
 
 def _has_rows(plan: Plan, var: Var) -> bool:
@@ -225,7 +230,7 @@ def _call(plan: Plan, cut: Cut) -> int:
 
 
 def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
-    """A parameter server: the newest weights and those that are stashed, gradients that are added up, what the optimizer knows.
+    """A parameter server: the newest weights, those that are stashed, the optimizer's state, and gradients added up.
 
     Args:
         parameters: bytes of the parameters and of the optimizer's state.
@@ -236,8 +241,8 @@ def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
 
 
 def cutting(shape: DataShape) -> dict[str, int]:
-    """The driver where it has the data set and writes shards: partitioned, laid out, and cut."""
+    """The driver's data set, partitioned and laid out, while shards are cut from it; beside the one that it has."""
     V, E = shape.num_vertices, shape.num_edges
     laid_out = shape.copy(reordered=True)
     # METIS has the graph once more in 64 bits, and coarser ones, about as many edges again.
-    return {**shape.copy(), "laid out": sum(laid_out.values()), WORK: max(24 * E + 60 * V, 2 * laid_out["graph"])}
+    return {"laid out": sum(laid_out.values()), WORK: max(24 * E + 60 * V, 2 * laid_out["graph"])}

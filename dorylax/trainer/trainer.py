@@ -386,7 +386,7 @@ class Trainer:
     def _pipeline_runner(self) -> PipelineRunner:
         assert self._pipeline is not None
         run = None if self.run_directory is None else RunDirectory(self.run_directory)
-        return PipelineRunner(
+        runner = PipelineRunner(
             self._parts,
             self.data,
             self._optimizer,
@@ -396,6 +396,9 @@ class Trainer:
             trace=None if run is None else run.trace_path,
             checkpoints=None if run is None else Places.of(run, self.options.checkpoints, self._kept_as).place,
         )
+        if self._single.memory == "check" and self._hosts_elsewhere:
+            runner.check_memory()
+        return runner
 
     def _take(self, loop: LoopState, params: Tree, state: Tree) -> None:
         """A state that was trained, with the values of the best epoch on the host: for `predict` and the user's model."""

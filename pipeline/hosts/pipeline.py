@@ -28,6 +28,7 @@ from dorylax.pipeline.hosts.spec import RunSpec
 from dorylax.pipeline.interval_data import reads_edge_ids
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
 from dorylax.pipeline.recorder import Trace
+from dorylax.pipeline.resources import graph_hosts
 from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings, check_counts, check_optimizer, layout_for, prices_for
 from dorylax.pipeline.shard_writing import write_shards
@@ -190,8 +191,7 @@ class HostsPipeline:
         """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
         config = self.config
         if config.hosts != "ray":
-            graph_hosts = min(config.servers, config.num_hosts or config.servers)
-            return ProcessLauncher(max(1, cores() // graph_hosts)), "ipc", ""
+            return ProcessLauncher(max(1, cores() // graph_hosts(config))), "ipc", ""
         ray = cleanup.enter_context(connected(config.ray))
         return RayLauncher(ray, config.ray), "tcp", ray.util.get_node_ip_address()
 

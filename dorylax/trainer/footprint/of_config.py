@@ -16,17 +16,21 @@ from dorylax.graph.datasets.communities import SIZES
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
+from dorylax.memory.hosts import Program
 from dorylax.memory.phases import Process, phases
 from dorylax.memory.sources import shape_of
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.prepare import prepare, prepare_evaluation
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
-from dorylax.trainer.footprint.of_hosts import estimate_hosts
+from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
 from dorylax.trainer.from_config import build_model, build_optimizer, shards_for
 from dorylax.trainer.step.functions import StepFunctions, step_functions
 from dorylax.trainer.step.gradient import Gradient
+from dorylax.trainer.step.objective import Objective
 from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order
 
@@ -107,8 +111,14 @@ def _estimate(
     functions, parts, shape = _model(config, shape)
     data = abstract_data(shape)
     if config.pipeline is not None:
-        optimizer, normalised = build_optimizer(config), config.data.row_normalise
-        return estimate_hosts(config.pipeline, parts, data, shape, optimizer, shards=shards, row_normalise=normalised)
+        return estimate_hosts(
+            config.pipeline,
+            _program(config.pipeline, parts, data),
+            parameter_bytes(parts, build_optimizer(config)),
+            shape,
+            shards,
+            row_normalise=config.data.row_normalise,
+        )
     order = effective_order(
         config.single.order, data, lambda: _gradient(functions, parts, data, config).forward.by_rows
     )
@@ -132,6 +142,13 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
     functions = step_functions(parts.structure, build_optimizer(config))
     reads = check_model(functions, parts, data).edge_ids
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
+
+
+def _program(config: PipelineConfig, parts: ModelParts, data: AbstractData) -> Program:
+    """As hosts have it."""
+    spec, loss = DataSpec.of(data, parts.keywords), Objective.of(None, data).rows
+    prepared = prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
+    return Program(prepared.plan, prepare_evaluation(parts, spec, config.passes).plan)
 
 
 def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, config: RunConfig) -> Gradient:
