@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, final
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.jax_internals import Var
-from dorylax.memory.phases import WORK
+from dorylax.memory.phases import CODE, WORK
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.pipeline.resources import Resources
@@ -24,9 +24,9 @@ from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
 
-# Of a host that has traced and compiled a small model and has no data: pages of its own, and those of files, which the
-# processes of a machine share. Measured with JAX 0.7 to 0.10.
-_OWN, _SHARED = 170 * 2**20, 150 * 2**20
+# Of a host that has traced a small model and has no data: pages of its own, and those of files, which the processes of a
+# machine share. And what compiled stages and running threads add to a graph server.
+_OWN, _SHARED, _RUNNING = 140 * 2**20, 150 * 2**20, 30 * 2**20
 
 
 @final
@@ -100,7 +100,7 @@ class Program(NamedTuple):
 
 
 def libraries(processes: int) -> int:
-    """Of one host: interpreter, libraries and compiled code, where so many processes share a machine."""
+    """Of one host: interpreter and libraries, where so many processes share a machine."""
     return shared_by(_OWN + _SHARED, processes)
 
 
@@ -126,10 +126,14 @@ def graph_server(
     whole, copies = shape.copy(), not config.synchronous
     of_vertices = sum(whole.get(name, 0) for name in ("features", "labels", "vertex inputs", "masks"))
     live = [_live(plan, cut, copies=copies and plan is program.training) for plan in plans]
-    slots = threads.graph_threads + (threads.slots if threads.workers == 0 else 0)
-    calls = slots * max(_call(plan, cut) for plan in plans)
+    # Stages of training run on the server's slots, unless workers have them; those of evaluations on its graph threads.
+    slots = [threads.slots if threads.workers == 0 else 0, threads.graph_threads]
+    running = list(zip(slots, plans, strict=False))
+    once = sum(count * _call(plan.once, cut) for count, plan in running)
+    epoch = sum(count * _call(plan.epoch, cut) for count, plan in running)
     sent = [ghosts[one.direction] * _row(one.var) for one in program.training.publications]
     parts = {
+        CODE: _RUNNING,
         "shard": _shard(shape, cut, plans, copies=copies),
         "rows": round(of_vertices * n / shape.num_vertices) + 12 * n,  # with ids and places
         "edge inputs": whole.get("edge inputs", 0) * cut.edges // max(1, shape.num_edges),
@@ -138,7 +142,7 @@ def graph_server(
         "kept from epoch to epoch": sum(kept for kept, _ in live),
         # Rows on their way: gathered, and once more as a message, where they are sent and where they come.
         "messages": 4 * max(sent, default=0),
-        WORK: cut.intervals * sum(most for _, most in live) + calls,
+        WORK: max(once, cut.intervals * sum(most for _, most in live) + epoch),
     }
     return {name: size for name, size in parts.items() if size}
 
@@ -222,10 +226,10 @@ def _copied(plan: Plan, step: Step, *, copies: bool) -> set[int]:
     return set()
 
 
-def _call(plan: Plan, cut: Cut) -> int:
+def _call(steps: Sequence[Step], cut: Cut) -> int:
     """The largest call of a stage: its operands as XLA copies them, its results, and as much between them."""
     sizes = StageSizes(cut.interval_rows, cut.interval_edges)
-    costs = [stage_cost(step, sizes.of(step)) for step in plan.steps if step.kind == "stage" and step.space is not None]
+    costs = [stage_cost(step, sizes.of(step)) for step in steps if step.kind == "stage" and step.space is not None]
     return max((cost.bytes_in + 2 * cost.bytes_out for cost in costs), default=0)
 
 
