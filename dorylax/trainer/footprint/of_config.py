@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import optax
+
 from dorylax.config.resolve import RunConfig
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.data_shape import DataShape, abstract_data
@@ -20,7 +22,8 @@ from dorylax.memory.hosts import Program
 from dorylax.memory.phases import Process, phases
 from dorylax.memory.sources import shape_of
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.prepare import prepare, prepare_evaluation
+from dorylax.pipeline.prepare import prepare_evaluation
+from dorylax.pipeline.setup import prepared_for
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
@@ -111,10 +114,11 @@ def _estimate(
     functions, parts, shape = _model(config, shape)
     data = abstract_data(shape)
     if config.pipeline is not None:
+        optimizer = build_optimizer(config)
         return estimate_hosts(
             config.pipeline,
-            _program(config.pipeline, parts, data),
-            parameter_bytes(parts, build_optimizer(config)),
+            _program(config.pipeline, parts, data, optimizer),
+            parameter_bytes(parts, optimizer),
             shape,
             shards,
             row_normalise=config.data.row_normalise,
@@ -144,11 +148,12 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
 
 
-def _program(config: PipelineConfig, parts: ModelParts, data: AbstractData) -> Program:
+def _program(
+    config: PipelineConfig, parts: ModelParts, data: AbstractData, optimizer: optax.GradientTransformation
+) -> Program:
     """As hosts have it."""
-    spec, loss = DataSpec.of(data, parts.keywords), Objective.of(None, data).rows
-    prepared = prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
-    return Program(prepared.plan, prepare_evaluation(parts, spec, config.passes).plan)
+    plan = prepared_for(config, parts, data, optimizer, Objective.of(None, data).rows).plan
+    return Program(plan, prepare_evaluation(parts, plan.program.traced.spec, config.passes).plan)
 
 
 def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, config: RunConfig) -> Gradient:

@@ -154,8 +154,8 @@ class PipelineRunner(EpochRunner):
         """
         from dorylax.pipeline.hosts.pipeline import HostsPipeline  # late, as the engine
 
-        pipeline = self._pipeline
-        assert isinstance(pipeline, HostsPipeline)
+        assert isinstance(self._pipeline, HostsPipeline)
+        pipeline = self._pipeline.of_outputs()
         assert pipeline.evaluation is not None
         version = to_host(params), to_host(state)
         with contextlib.closing(pipeline.start(version[0], None, version[1])) as run:
