@@ -25,7 +25,8 @@ class Limit(NamedTuple):
     Attributes:
         bytes: how much.
         source: "machine": all there is; "cgroup": a container's or a job's share; "address space": what a limit of the
-            process (`ulimit -v`) leaves beside what libraries and threads map and do not hold.
+            process (`ulimit -v`) leaves beside what libraries and threads map and do not hold; "ray": what a host on a
+            cluster asks for.
     """
 
     bytes: int
@@ -40,6 +41,7 @@ class Limit(NamedTuple):
 _OWNERS = {
     "machine": "this machine",
     "cgroup": "the control group of this process",
+    "ray": "ray.memory",
     "address space": "the address space of this process (ulimit -v)",
 }
 

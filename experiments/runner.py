@@ -41,10 +41,14 @@ class RunOptions:
     Attributes:
         tensorboard: whether they also leave event files for TensorBoard, in `tensorboard/` of their directories.
         failures: errors by which a run fails and the others go on; any other ends the sweep.
+        resume: whether a run without a directory goes on from checkpoints that it has in `train.checkpoints`.
+        kept_in: the sweep's folder, where the one that runs run in is a copy of a part of it; None: that one.
     """
 
     tensorboard: bool = False
     failures: type[Exception] = Exception
+    resume: bool = True
+    kept_in: Path | None = None
 
 
 USUAL = RunOptions()
@@ -124,7 +128,12 @@ def run_one(
         with contextlib.ExitStack() as stack:
             observers = [observer, *(stack.enter_context(one) for one in _sinks(path, options))]
             trainer = Trainer.from_config(
-                run.config, data, run_directory=path, resume=path is not None, observers=observers
+                run.config,
+                data,
+                run_directory=path,
+                resume=path is not None and (options.resume or (path / "config.yaml").is_file()),
+                observers=observers,
+                kept_as=None if options.kept_in is None else directory(options.kept_in, run),
             )
             result = trainer.fit()
     except options.failures as error:
@@ -189,6 +198,7 @@ class DataCache:
         from dorylax.trainer.from_config import shards_for
 
         if (shards := shards_for(config)) is not None:
+            check_config(config)
             return shards
         if config.data not in self._loaded:
             check_config(config)

@@ -27,13 +27,13 @@ from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.interval_data import interval_data, server_values
-from dorylax.pipeline.prepare import Prepared, prepare
+from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder, Trace
 from dorylax.pipeline.resources import Resources, shares
 from dorylax.pipeline.run import InlineRun, PipelineRun, drain_calls
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller
-from dorylax.pipeline.setup import Beginnings, check_counts, check_optimizer, layout_for, parameter_servers, prices_for
+from dorylax.pipeline.setup import Beginnings, layout_for, parameter_servers, prepared_for, prices_for
 from dorylax.pipeline.stages import StageFunction, StageSizes, stage_sizes
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
@@ -42,7 +42,6 @@ from dorylax.pipeline.transport.in_process import modelled
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.program.tracing.arguments import RunData, data_values, training_weights
-from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.backends.base import Backend
 
 
@@ -100,11 +99,7 @@ class Pipeline:
             ConfigError: the configuration does not fit the graph or the optimizer; names the key.
             SplitError: the model cannot be split.
         """
-        check_counts(config, data.graph.num_vertices)
-        check_optimizer(optimizer, parts.params, config)
-        prepared = prepare(
-            parts, DataSpec.of(data, parts.keywords), config.passes, loss=loss, stale_price=config.expected_stale_price
-        )
+        prepared = prepared_for(config, parts, data, optimizer, loss)
         layout = layout_for(data.graph, config, seed)
         graph = data.graph.reorder(layout.order)
         wide = data.features.dtype == np.float64
@@ -279,7 +274,7 @@ class Pipeline:
         server = GraphServer(
             context,
             shard,
-            threads=resources.graph_threads,
+            workers=context.clock.workers(f"graph {shard.server}", resources.graph_threads),
             functions=functions,
             controller=make_controller(self.config, slots, backend, context.clock, recorder.calls(shard.server)),
             autotuner=autotuner,

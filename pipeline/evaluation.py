@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.clock import Workers
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import Var, is_literal, type_of
 from dorylax.pipeline.context import HostContext
@@ -89,7 +90,7 @@ class EvaluationHost(Intervals):
         labels: of the server's rows, `[n, …]`.
         masks: of its rows, bool `[M, n]`.
         sums: what is reported.
-        threads: how many tasks run at a time.
+        workers: run its tasks, beside those of training.
         controller: of the server; it is asked for nothing, since no stage runs on workers.
     """
 
@@ -103,14 +104,14 @@ class EvaluationHost(Intervals):
         labels: np.ndarray,
         masks: np.ndarray,
         sums: RowSums,
-        threads: int,
+        workers: Workers,
         controller: Controller,
     ) -> None:
         own = context._replace(plan=prepared.plan, copies_rows=False, role="evaluation")
         server = GraphServer(
             own,
             shard,
-            threads=threads,
+            workers=workers,
             functions=prepared.functions(context.sizes, of_workers=True),
             controller=controller,
             autotuner=None,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dorylax.clock import Timed
+from dorylax.clock import Timed, Workers
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange
@@ -71,7 +71,7 @@ class GraphServer:
     Args:
         context: what it shares with the others.
         shard: its part of the graph.
-        threads: how many graph tasks it runs at a time.
+        workers: run its graph tasks.
         functions: of stages and of the driver's tasks that run here, by number.
         controller: has tensor tasks run.
         autotuner: how many tensor tasks may run at a time, as graph tasks queue up; None where that stays.
@@ -79,7 +79,7 @@ class GraphServer:
         recorder: told of what is done.
 
     Attributes:
-        context, shard, functions, controller, autotuner, gate, recorder: as given.
+        context, shard, workers, functions, controller, autotuner, gate, recorder: as given.
         first_interval: the number, in the whole graph, of its first interval.
         address: where peers reach it.
         counts: how much it has done in each epoch.
@@ -95,14 +95,14 @@ class GraphServer:
         context: HostContext,
         shard: Shard,
         *,
-        threads: int,
+        workers: Workers,
         functions: Mapping[int, StageFunction],
         controller: Controller,
         autotuner: Autotuner | None,
         gate: Gate,
         recorder: Recorder,
     ) -> None:
-        self.context, self.shard, self.functions = context, shard, functions
+        self.context, self.shard, self.workers, self.functions = context, shard, workers, functions
         self.controller, self.autotuner, self.gate, self.recorder = controller, autotuner, gate, recorder
         self.first_interval = context.homes.index(shard.server)
         self.address = Address(context.role, shard.server)
@@ -110,7 +110,6 @@ class GraphServer:
         self.counts = recorder.graph[shard.server]
         self._queued = self._unanswered = 0
         self._owners = np.asarray(context.homes)
-        self._workers = context.clock.workers(f"graph {shard.server}", threads)
         self._turn = asyncio.Semaphore(1) if context.one_at_a_time else None
         self._block_counts: dict[tuple[int, int], np.ndarray] = {}
         self._quorums: dict[tuple[int, Stamps], Quorum | None] = {}
@@ -139,7 +138,7 @@ class GraphServer:
 
     def metrics(self, epoch: int) -> GraphServerMetrics:
         """What it did in an epoch that all have finished; to be asked of each epoch once, in order."""
-        return self.counts.take(epoch).metrics(epoch, self.shard.server, self._workers.slots)
+        return self.counts.take(epoch).metrics(epoch, self.shard.server, self.workers.slots)
 
     @property
     def num_intervals(self) -> int:
@@ -308,10 +307,10 @@ class GraphServer:
         order = (visit.epoch, visit.number, job.step.index, job.place)
         seconds = 0.0 if model is None else model.graph_task(order, flops=job.flops, bytes=job.bytes)
         self._queue(1)
-        self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self._workers.slots))
+        self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self.workers.slots))
         try:
             async with self._one_turn():
-                timed = await self._workers.run(work, seconds=seconds, order=order)
+                timed = await self.workers.run(work, seconds=seconds, order=order)
         finally:
             self._queue(-1)
         times = (timed.start, timed.end)
@@ -390,7 +389,7 @@ class GraphServer:
         """Counts graph tasks that are asked for, and lets as many tensor tasks run as that allows."""
         self._queued += change
         if self.autotuner is not None:
-            self.controller.limit.set(self.autotuner.observe(max(0, self._queued - self._workers.slots)))
+            self.controller.limit.set(self.autotuner.observe(max(0, self._queued - self.workers.slots)))
 
     def _one_turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
         return contextlib.nullcontext() if self._turn is None else self._turn

@@ -13,10 +13,14 @@ _FUNCTIONS = 100
 
 
 # Threads that a run on tiny data has at its peak, of XLA, of the storage of checkpoints, and of Python: 24 on one core and
-# 31 on two, 5 more with a pipeline; in each worker process 17 and 19. One fewer is an abort inside XLA.
+# 31 on two, 5 more with a pipeline; in each worker process 17 and 19. One fewer is an abort inside XLA. A host, which stores
+# no arrays of JAX, has 22 where XLA computes with one, and 24 where with two, besides those of its servers. A driver that is
+# connected to a Ray cluster has 23 more.
 _THREADS, _THREADS_PER_CORE = 20, 8
 _WORKER_THREADS, _WORKER_THREADS_PER_CORE = 18, 2
 _PIPELINE_THREADS = 4
+_HOST_THREADS, _HOST_THREADS_PER_CORE = 20, 2
+_RAY_THREADS = 30
 
 
 class Resources(NamedTuple):
@@ -63,7 +67,7 @@ class Resources(NamedTuple):
             config: of the pipeline.
             cores: that the process may use: all of this machine, or, on a Ray cluster, its share.
         """
-        hosts = min(config.servers, config.num_hosts or config.servers)
+        hosts = graph_hosts(config)
         together = cls.of(config, None, cores * hosts if config.hosts == "ray" else cores)
         return together._replace(workers=-(-together.workers // config.servers))
 
@@ -81,10 +85,31 @@ def most_threads(config: PipelineConfig | None) -> int:
     most += _PIPELINE_THREADS
     if config.clock == "virtual":  # all its threads of servers are simulated
         return most
+    if config.hosts == "ray":  # all but the driver are on nodes
+        return most + _RAY_THREADS
+    if config.hosts == "processes":
+        return most + _threads_of_hosts(config, here)
     found = Resources.of(config, None, here)
     most += config.servers * (found.graph_threads + found.slots) + found.workers
     processes = 0 if config.tensor.backend == "aws" else found.workers
     return most + processes * (_WORKER_THREADS + _WORKER_THREADS_PER_CORE * here)
+
+
+def graph_hosts(config: PipelineConfig) -> int:
+    """In how many hosts graph servers live."""
+    return min(config.servers, config.num_hosts or config.servers)
+
+
+def _threads_of_hosts(config: PipelineConfig, cores: int) -> int:
+    """Those of all hosts on this machine, with those of their worker processes."""
+    found = Resources.of_host(config, cores)
+    hosts = config.num_hosts or config.servers + config.parameter_servers
+    most = hosts * (_HOST_THREADS + _HOST_THREADS_PER_CORE * max(1, cores // graph_hosts(config)))
+    processes = 0 if config.tensor.backend == "aws" else found.workers
+    # Of a graph server also one for its files, and of workers one that listens to each, and two to all.
+    each = found.graph_threads + found.slots + 2 + (found.workers + 2 if found.workers else 0)
+    each += processes * (_WORKER_THREADS + _WORKER_THREADS_PER_CORE * cores)
+    return most + config.servers * each + config.parameter_servers
 
 
 def shares(room: int, servers: int) -> list[int]:

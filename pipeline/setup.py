@@ -9,7 +9,9 @@ import jax
 import optax
 
 from dorylax.cost import Cluster, find_cluster
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
@@ -17,11 +19,39 @@ from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.parameters import Applied, ParameterServers
 from dorylax.pipeline.parameters.step_counts import uncounted
 from dorylax.pipeline.parameters.workers import ParameterWorkers
-from dorylax.pipeline.prepare import Prepared
+from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.saved import Saved, remembered, steadiness
-from dorylax.program.model.base import Tree
+from dorylax.program.model.base import ModelParts, Tree
+from dorylax.program.model.loss import RowFunction
+from dorylax.program.tracing.spec import DataSpec
 from dorylax.settings.errors import ConfigError
+
+
+def prepared_for(
+    config: PipelineConfig,
+    parts: ModelParts,
+    data: Dataset | AbstractData,
+    optimizer: optax.GradientTransformation,
+    loss: RowFunction,
+) -> Prepared:
+    """The plan and functions of a model, if the configuration fits its data and optimizer.
+
+    Args:
+        config: how to run.
+        parts: the model.
+        data: the data set, or its shapes.
+        optimizer: any optax transformation that does not evaluate the loss itself.
+        loss: `(output, labels) -> [V]`.
+
+    Raises:
+        ConfigError: the configuration does not fit; names the key.
+        SplitError: the model cannot be split.
+    """
+    check_counts(config, data.graph.num_vertices)
+    check_optimizer(optimizer, parts.params, config)
+    spec = DataSpec.of(data, parts.keywords)
+    return prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
 
 
 def check_counts(config: PipelineConfig, num_vertices: int) -> None:

@@ -22,12 +22,15 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
     """Prints the estimate of a run.
 
     Raises:
-        ConfigError: the run has a pipeline.
+        ConfigError: the run has a pipeline in one process.
         DatasetError: there is no such data set.
         ValueError, OSError: its file or the model is not usable.
     """
-    if config.pipeline is not None:
-        raise ConfigError("the memory of a run is estimated for one machine's step: leave out pipeline.* and tensor.*")
+    if config.pipeline is not None and config.pipeline.hosts == "inline":
+        raise ConfigError(
+            "the memory of a run is estimated for one machine's step, and for hosts: leave out pipeline.* and tensor.*, or "
+            "set pipeline.hosts"
+        )
     with says_when_slow(compiling(config.model.name)):
         found = estimate(config)
     if found is None:
@@ -49,16 +52,17 @@ def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
         title_style="bold",
     )
     table.add_column("held at the peak of")
-    for phase in found.phases:
+    shown = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.processes))
+    for phase in shown:
         table.add_column(phase.name, justify="right")
-    names = dict.fromkeys(name for phase in found.phases for name in phase.parts)
+    names = dict.fromkeys(name for phase in shown for name in phase.parts)
     for name in sorted(names, key=lambda name: name == WORK):
-        sizes = [phase.parts.get(name, 0) for phase in found.phases]
+        sizes = [phase.parts.get(name, 0) for phase in shown]
         table.add_row(name, *(gibibytes(size) if size else "–" for size in sizes))
     table.add_section()
-    totals = [Text(gibibytes(phase.total), style="bold" if phase is found.peak else "") for phase in found.phases]
+    totals = [Text(gibibytes(phase.total), style="bold" if phase is found.peak else "") for phase in shown]
     table.add_row("total", *totals)
     print_table(table)
     print(found.verdict(ways))
-    if found.compiled is None:
+    if found.compiled is None and config.pipeline is None:
         print("without the working memory of training: JAX computes on an accelerator, which has its own memory")

@@ -26,12 +26,13 @@ from dorylax.trainer.footprint.of_config import check_config
 from dorylax.trainer.from_config import shards_for
 
 
-def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], Stopped | None]:
+def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[list[RunOutcome], Stopped | None]:
     """Trains the seeds that are not done, and writes results.json; one that diverges does not keep the others from training.
 
     Args:
         sweep: of one setting.
         folder: its folder, of which nothing stays until the first run has begun to train; None to leave nothing.
+        resume: as of `RunOptions`.
 
     Returns:
         What has become of each seed, in order, and what has stopped them, if anything.
@@ -47,15 +48,15 @@ def train_seeds(sweep: Sweep, folder: Path | None) -> tuple[list[RunOutcome], St
         todo = [outcome.run.config for outcome in known.values() if outcome.status != "done"]
         if todo:
             try:
+                with says_when_slow(compiling(todo[0].model.name)):
+                    check_config(todo[0])
                 if shards_for(todo[0]) is None:
-                    with says_when_slow(compiling(todo[0].model.name)):
-                        check_config(todo[0])
                     cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
         bars = stack.enter_context(_ProgressBars())
         outcomes, stopped = carry_out(
-            known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError)
+            known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError, resume=resume)
         )
         if folder is not None and has_begun(sweep.runs, folder):
             write_sweep(folder, sweep, [])

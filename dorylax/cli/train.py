@@ -13,7 +13,8 @@ from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
 from dorylax.experiments.names import data_name, title
-from dorylax.experiments.sweep import SEED
+from dorylax.experiments.runner import directory
+from dorylax.experiments.sweep import SEED, Sweep
 from dorylax.experiments.sweep_file import one_setting
 from dorylax.folder_lock import LOCK
 from dorylax.memory.process_limits import check_process
@@ -70,16 +71,17 @@ def train(
     check_value(SEED, first + count - 1)
     sweep = one_setting(name, given, range(first, first + count), code)
     folder = None if no_save else (out or _default_folder(name))
-    if folder is not None:
-        _check_folder(folder, resume)
+    elsewhere = folder is not None and _check_folder(folder, resume, config.train.checkpoints)
 
     if checked:
         check_process(config.pipeline)
+    if folder is not None and elsewhere:
+        _check_checkpoints(sweep, folder)
 
     from dorylax.cli.seeds import results, train_seeds
     from dorylax.experiments.table import print_summary
 
-    outcomes, stopped = train_seeds(sweep, folder)
+    outcomes, stopped = train_seeds(sweep, folder, resume=resume)
     if stopped is not None:
         raise CommandError(
             f"{stopped}{_how_to_resume(folder)}", INTERRUPTED if stopped == "interrupted" else TERMINATED
@@ -112,19 +114,33 @@ def _default_folder(name: str) -> Path:
     )
 
 
-def _check_folder(folder: Path, resume: bool) -> None:
-    """Never writes into somebody else's folder, nor over an earlier run."""
+def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
+    """Never writes into somebody else's folder, nor over an earlier run. Whether only checkpoints can be left of one."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
     entries = [one for one in folder.iterdir() if not is_leftover(one) and one.name != LOCK] if folder.is_dir() else []
     # A run that ended before it wrote anything has made at most empty folders.
     ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)
     seeds = folder.is_dir() and (ours or any(folder.glob("seed-*/config.yaml")))
+    if resume and not entries and checkpoints is not None:
+        return True
     if resume and not seeds:
         raise ConfigError(f"--out {folder} holds no run to continue: omit --resume to start one")
     if entries and not resume:
         hint = "add --resume to continue it, or choose another folder" if seeds else "choose another folder"
         raise ConfigError(f"--out {folder} is not empty: {hint}")
+    return False
+
+
+def _check_checkpoints(sweep: Sweep, folder: Path) -> None:
+    """Refuses to continue what has neither a folder nor, in another place, checkpoints."""
+    from dorylax.trainer.saving.places import has_checkpoints
+
+    if not any(has_checkpoints(directory(folder, run), run.config.train.checkpoints) for run in sweep.runs):
+        raise ConfigError(
+            f"--out {folder} holds no run to continue, and train.checkpoints = {sweep.runs[0].config.train.checkpoints} no "
+            f"checkpoints of one in {folder.absolute()}: omit --resume to start one"
+        )
 
 
 def _how_to_resume(folder: Path | None) -> str:

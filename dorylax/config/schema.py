@@ -113,8 +113,8 @@ class TrainConfig(Section):
     )
     checkpoints: Annotated[Text, AfterValidator(_place)] | None = Field(
         default=None,
-        description="where checkpoints go: a path or s3://bucket/prefix, there below the last two names of the run "
-        "directory's path; null: into the run directory",
+        description="where checkpoints go: a path or s3://bucket/prefix, there each run into a folder of its own; null: "
+        "into the run directory",
     )
 
     def evaluates(self, epoch: int) -> bool:

@@ -30,6 +30,32 @@ class Remedy(NamedTuple):
     peak: int
 
 
+class Elsewhere(NamedTuple):
+    """Processes of a run on other machines.
+
+    Attributes:
+        processes: each kind.
+        room: what each may use; None where nobody says.
+    """
+
+    processes: tuple[Phase, ...]
+    room: Limit | None
+
+    @property
+    def largest(self) -> Phase:
+        """The one that holds most."""
+        return max(self.processes, key=lambda process: process.total)
+
+    @property
+    def fits(self) -> bool:
+        """Whether each has room; True where nobody says."""
+        return self.room is None or self.largest.total <= self.room.bytes
+
+    def __str__(self) -> str:
+        need = f"each {self.largest.name} needs {gibibytes(self.largest.total)} on its node"
+        return need if self.room is None else f"{need}, and {self.room.owner} is {gibibytes(self.room.bytes)}"
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Estimate:
@@ -37,11 +63,12 @@ class Estimate:
 
     Attributes:
         shape: of the data set.
-        phases: in order, at least one.
+        phases: in order, at least one; with hosts also what each kind of process holds, and all of them together.
         limit: what the process may use; None where the system does not say.
         process: what the process holds besides.
         compiled: what the compiled functions take; None where they are not looked at.
         seconds: that tracing and compiling them took; 0 where they were not.
+        elsewhere: the run's processes on other machines; None where there are none.
     """
 
     shape: DataShape
@@ -50,6 +77,7 @@ class Estimate:
     process: Process
     compiled: Compiled | None = None
     seconds: float = 0.0
+    elsewhere: Elsewhere | None = None
 
     @property
     def peak(self) -> Phase:
@@ -58,8 +86,10 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """Whether the peak is within the limit; True where none is known."""
-        return self.limit is None or self.peak.total <= self.limit.bytes
+        """Whether the peak is within the limit, here and elsewhere; True where none is known."""
+        return (self.limit is None or self.peak.total <= self.limit.bytes) and (
+            self.elsewhere is None or self.elsewhere.fits
+        )
 
     def verdict(self, remedies: Sequence[Remedy] = ()) -> str:
         """One sentence: whether the run fits, and what would make it fit.
@@ -67,6 +97,11 @@ class Estimate:
         Args:
             remedies: runs that need less, each with what it needs.
         """
+        if self.elsewhere is not None:
+            here = dataclasses.replace(self, elsewhere=None)
+            if here.fits and not self.elsewhere.fits:
+                return f"does not fit: {self.elsewhere}: give more, or more servers (pipeline.servers)"
+            return f"{here.verdict(remedies)}; {self.elsewhere}"
         peak = self.peak
         need = f"{gibibytes(peak.total)} at its peak ({peak.name})"
         if self.limit is None:
@@ -90,13 +125,18 @@ class Estimate:
         """The estimate as JSON values; bytes."""
         return {
             "data": dataclasses.asdict(self.shape),
-            "phases": [{"name": phase.name, "total": phase.total, "parts": dict(phase.parts)} for phase in self.phases],
+            "phases": list(map(_fields, self.phases)),
+            **({} if self.elsewhere is None else {"elsewhere": list(map(_fields, self.elsewhere.processes))}),
             "peak": {"phase": self.peak.name, "bytes": self.peak.total},
             "limit": None if self.limit is None else {"bytes": self.limit.bytes, "source": self.limit.source},
             "fits": self.fits,
             "remedies": [remedy._asdict() for remedy in remedies],
             "verdict": self.verdict(remedies),
         }
+
+
+def _fields(phase: Phase) -> dict[str, Any]:
+    return {"name": phase.name, "total": phase.total, "parts": dict(phase.parts)}
 
 
 def gibibytes(size: int) -> str:

@@ -167,6 +167,7 @@ class Checkpoints:
             for number in self.epochs():
                 self._place.remove(number)
             self.clear_unfinished()
+            self._place.disown()
 
     def restore(self, *, parts: bool = True) -> Checkpoint | None:
         """Reads the newest checkpoint that is whole.

@@ -2,6 +2,8 @@
 
 Either way a checkpoint comes into being at once: here by the rename of its folder, there when its manifest is put, which is
 the last of its files and the first to be deleted. What was interrupted before is no checkpoint, and is cleared.
+
+A place outside of a run's directory has a file `run.json`, which says whose it is.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import final
 
-from dorylax.durable import leftover_of, make_folder, remove_folder, write_folder
+from dorylax.durable import leftover_of, make_folder, named, remove_file, remove_folder, write_file, write_folder
 from dorylax.runs.parts import FOLDER
 from dorylax.storage.base import Content, is_name
-from dorylax.storage.errors import NotThereError, OtherContentError
+from dorylax.storage.errors import NotThereError, OtherContentError, StorageError
 from dorylax.storage.location import Location, parse
 from dorylax.storage.s3 import S3Storage
 
 MANIFEST = "manifest.json"
+OWNER = "run.json"
 
 _NAME = re.compile(r"epoch-(\d{8,})")
 
@@ -67,6 +70,30 @@ class CheckpointPlace(ABC):
     @abstractmethod
     def clear_unfinished(self) -> None:
         """Deletes what is no checkpoint because its process was killed, or because something refused; or leaves it."""
+
+    @abstractmethod
+    def owner(self) -> bytes | None:
+        """The content of `run.json`; None where there is none.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+
+    @abstractmethod
+    def own(self, content: bytes) -> None:
+        """Writes `run.json`, and tries all else that a run will do here.
+
+        Raises:
+            OSError: something of it is refused.
+        """
+
+    @abstractmethod
+    def disown(self) -> None:
+        """Deletes `run.json`.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
 
     @abstractmethod
     def opened(self, number: int, *, parts: bool) -> contextlib.AbstractContextManager[Path]:
@@ -113,6 +140,24 @@ class LocalPlace(CheckpointPlace):
         for path in self._folder.iterdir() if self._folder.is_dir() else ():
             if _NAME.fullmatch(leftover_of(path) or ""):
                 shutil.rmtree(path, ignore_errors=True)
+
+    def owner(self) -> bytes | None:
+        """See `CheckpointPlace`."""
+        path = self._folder / OWNER
+        with contextlib.suppress(FileNotFoundError), named(path):
+            return path.read_bytes()
+        return None
+
+    def own(self, content: bytes) -> None:
+        """See `CheckpointPlace`."""
+        make_folder(self._folder)
+        write_file(self._folder / OWNER, content)
+
+    def disown(self) -> None:
+        """See `CheckpointPlace`. A folder that is then empty goes too."""
+        remove_file(self._folder / OWNER)
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
 
     @contextlib.contextmanager
     def opened(self, number: int, *, parts: bool) -> Iterator[Path]:  # noqa: ARG002
@@ -174,6 +219,23 @@ class S3Place(CheckpointPlace):
             for name in self._storage.names():
                 if _NAME.fullmatch(leftover_of(Path(name.partition("/")[0])) or ""):
                     self._storage.delete(name)
+
+    def owner(self) -> bytes | None:
+        """See `CheckpointPlace`."""
+        with contextlib.suppress(NotThereError):
+            return self._storage.read(OWNER)
+        return None
+
+    def own(self, content: bytes) -> None:
+        """See `CheckpointPlace`."""
+        self._storage.put(OWNER, content)
+        self._storage.delete(trial_name())  # a right of its own, which what is not there needs too
+        if self.owner() != content:
+            raise StorageError(f"{self}/{OWNER} is not what was just written: another run begins there")
+
+    def disown(self) -> None:
+        """See `CheckpointPlace`."""
+        self._storage.delete(OWNER)
 
     @contextlib.contextmanager
     def opened(self, number: int, *, parts: bool) -> Iterator[Path]:

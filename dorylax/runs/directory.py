@@ -159,12 +159,18 @@ class RunDirectory:
                 )
         return run
 
-    def write_start(self, config: Mapping[str, Any], user_code: UserCode = MappingProxyType({})) -> None:
+    def write_start(
+        self,
+        config: Mapping[str, Any],
+        user_code: UserCode = MappingProxyType({}),
+        checkpoints: Mapping[str, str] | None = None,
+    ) -> None:
         """Makes the directory, clears what a killed process left half-written, writes config.yaml, environment.json.
 
         Args:
             config: as of `create`.
             user_code: for environment.json.
+            checkpoints: likewise.
 
         Raises:
             RunDirectoryAccessError: the file system refuses.
@@ -173,7 +179,8 @@ class RunDirectory:
         for entry in filter(is_leftover, _entries(self.path)):
             _guarded(entry.unlink, missing_ok=True)
         write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
-        _guarded(durable.write_json, self.environment_path, sealed({"schema": SCHEMA, **environment(user_code)}))
+        found = environment(user_code, checkpoints)
+        _guarded(durable.write_json, self.environment_path, sealed({"schema": SCHEMA, **found}))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
@@ -193,7 +200,12 @@ class RunDirectory:
         A stranger's folder may hold a config.yaml and checkpoints, too.
         """
         ours = _DIGEST_LINE.match(self.config_path.read_text(encoding="utf-8", errors="replace"))
-        return ours is not None and any(self.checkpoints_path.glob("epoch-*/manifest.json"))
+        if ours is None:
+            return False
+        with contextlib.suppress(RunDirectoryError):
+            if self.environment_path.is_file() and "checkpoints" in self.environment:
+                return True  # in another place, where it will be missed
+        return any(self.checkpoints_path.glob("epoch-*/manifest.json"))
 
     @property
     def config_path(self) -> Path:

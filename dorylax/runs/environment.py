@@ -18,11 +18,15 @@ UserCode: TypeAlias = Mapping[str, Mapping[str, str]]
 """`FILE.py`, as a configuration names it → `file`, its path, and `sha256` of what was executed."""
 
 
-def environment(user_code: UserCode = MappingProxyType({})) -> dict[str, Any]:
+def environment(
+    user_code: UserCode = MappingProxyType({}), checkpoints: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """What this process runs on, as JSON values; docs/run-directory.md documents them.
 
     Args:
         user_code: of the run, if it runs some.
+        checkpoints: `place` of its checkpoints, and `directory`, by which it is known there; None where it has no other
+            place than its directory.
     """
     return {
         "dorylax": __version__,
@@ -34,6 +38,7 @@ def environment(user_code: UserCode = MappingProxyType({})) -> dict[str, Any]:
         "jax_backend": sys.modules["jax"].default_backend() if "jax" in sys.modules else None,
         "packages": {name: _installed(name) for name in _PACKAGES},
         **({"user_code": dict(user_code)} if user_code else {}),
+        **({} if checkpoints is None else {"checkpoints": dict(checkpoints)}),
     }
 
 

@@ -38,7 +38,7 @@ from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
 from dorylax.trainer.saving.description import describe_run
-from dorylax.trainer.saving.places import place_of
+from dorylax.trainer.saving.places import Places
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
@@ -93,8 +93,8 @@ class Trainer:
         target_accuracy: stop when the validation accuracy (a fraction) reaches this; None: never.
         patience: stop when so many epochs have passed since the best validation accuracy or loss; None: never.
         checkpoint_every: epochs between checkpoints; 0: only on a signal and at the end.
-        checkpoints: where they go: a path or `s3://bucket/prefix`, there below the last two names of the run directory's
-            path; None: into the run directory.
+        checkpoints: where they go: a path or `s3://bucket/prefix`, there below a name that the run directory's path gives;
+            None: into the run directory.
         keep_checkpoints: how many of the newest checkpoints stay.
         run_directory: where to leave configuration, metrics, summary and checkpoints; None: nowhere.
         resume: go on from the newest whole checkpoint in the run directory, if there is one.
@@ -172,6 +172,7 @@ class Trainer:
         self._observers = tuple(observers)
         self._config: dict[str, Any] | None = None
         self._user_code: UserCode = {}
+        self._kept_as: Path | None = None
         self._optimizer = optimizer
         self._pipeline = pipeline
         free = free_settings(pipeline)
@@ -211,6 +212,7 @@ class Trainer:
         resume: bool = False,
         observers: Sequence[Observer] = (),
         keep_checkpoints: int = 2,
+        kept_as: Path | None = None,
     ) -> Trainer:
         """The trainer that a resolved configuration describes.
 
@@ -222,6 +224,8 @@ class Trainer:
             resume: as for `Trainer`.
             observers: as for `Trainer`.
             keep_checkpoints: as for `Trainer`.
+            kept_as: where the run directory is kept, if `run_directory` is a copy to work in, on another machine: by this
+                path the run is known in `train.checkpoints`.
 
         Raises:
             ValueError, OSError: as `Trainer` and loading data do.
@@ -245,6 +249,7 @@ class Trainer:
         trainer._config = config.to_dict()
         trainer._settings = from_config.settings(config)
         trainer._user_code = from_config.user_code(config)
+        trainer._kept_as = kept_as
         return trainer
 
     @user_line_noted()
@@ -286,6 +291,7 @@ class Trainer:
                     self._written_config(),
                     self._describe(fresh),
                     checkpoints=self.options.checkpoints,
+                    kept_as=self._kept_as,
                     user_code=self._user_code,
                     free=free_settings(self._pipeline),
                     keep=self._keep_checkpoints,
@@ -345,10 +351,11 @@ class Trainer:
             raise ValueError(f'predict(epoch=…) must be "best" or "last", got {epoch!r}')
         if self._trained is None and self.run_directory is not None:
             fresh = self._fresh()
+            directory = RunDirectory.open(self.run_directory)
             files = RunFiles(
-                RunDirectory.open(self.run_directory),
+                directory,
                 self._describe(fresh),
-                checkpoints=self.options.checkpoints,
+                places=Places.of(directory, self.options.checkpoints, self._kept_as),
                 user_code=self._user_code,
             )
             self._trained = files.restore(fresh, to_predict=True)
@@ -379,7 +386,7 @@ class Trainer:
     def _pipeline_runner(self) -> PipelineRunner:
         assert self._pipeline is not None
         run = None if self.run_directory is None else RunDirectory(self.run_directory)
-        return PipelineRunner(
+        runner = PipelineRunner(
             self._parts,
             self.data,
             self._optimizer,
@@ -387,8 +394,11 @@ class Trainer:
             self.options,
             objective=self._functions.objective,
             trace=None if run is None else run.trace_path,
-            checkpoints=None if run is None else place_of(run, self.options.checkpoints),
+            checkpoints=None if run is None else Places.of(run, self.options.checkpoints, self._kept_as).place,
         )
+        if self._single.memory == "check" and self._hosts_elsewhere:
+            runner.check_memory()
+        return runner
 
     def _take(self, loop: LoopState, params: Tree, state: Tree) -> None:
         """A state that was trained, with the values of the best epoch on the host: for `predict` and the user's model."""

@@ -194,7 +194,8 @@ class _Work:
         self, ray: Any, surroundings: Surroundings, folder: Path, watcher: Watcher, options: RunOptions
     ) -> None:
         self._ray, self._surroundings, self._folder = ray, surroundings, folder
-        self._watcher, self._options = watcher, options
+        self._watcher = watcher
+        self._options = dataclasses.replace(options, kept_in=folder.absolute())
         self._attempts: dict[str, _Attempt] = {}
         self._begun: set[str] = set()
         self._came: queue.SimpleQueue[tuple[str | None, Any]] = queue.SimpleQueue()

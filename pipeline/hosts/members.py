@@ -196,7 +196,7 @@ class GraphMember(Member):
         self._server = GraphServer(
             self._context,
             shard,
-            threads=resources.graph_threads,
+            workers=self._clock.workers(f"graph {shard.server}", resources.graph_threads),
             functions=functions,
             controller=make_controller(config, slots, self._backend, self._clock, self._recorder.calls(shard.server)),
             autotuner=autotuner,
@@ -219,7 +219,7 @@ class GraphMember(Member):
                 labels=rows[row_name("labels", "labels")],
                 masks=rows[MASKS],
                 sums=self._run.sums,
-                threads=resources.graph_threads,
+                workers=self._server.workers,
                 controller=self._server.controller,
             )
 

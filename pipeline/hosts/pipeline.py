@@ -26,17 +26,18 @@ from dorylax.pipeline.hosts.ray import RayLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
 from dorylax.pipeline.interval_data import reads_edge_ids
-from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
+from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare_evaluation
 from dorylax.pipeline.recorder import Trace
+from dorylax.pipeline.resources import graph_hosts
 from dorylax.pipeline.saved import Saved
-from dorylax.pipeline.setup import Beginnings, check_counts, check_optimizer, layout_for, prices_for
+from dorylax.pipeline.setup import Beginnings, layout_for, prepared_for, prices_for
 from dorylax.pipeline.shard_writing import write_shards
 from dorylax.pipeline.stages import stage_sizes
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
-from dorylax.program.tracing.spec import DataSpec
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.environment import jax_settings
+from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
 from dorylax.settings.errors import ConfigError
@@ -99,13 +100,10 @@ class HostsPipeline:
             SplitError: the model cannot be split, or not evaluated row by row.
         """
         shapes = shapes_of(data)
-        check_counts(config, shapes.graph.num_vertices)
-        check_optimizer(optimizer, parts.params, config)
-        spec = DataSpec.of(shapes, parts.keywords)
-        prepared = prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
+        prepared = prepared_for(config, parts, shapes, optimizer, loss)
         evaluation = None
         if sums is not None:
-            evaluation = prepare_evaluation(parts, spec, config.passes)
+            evaluation = prepare_evaluation(parts, prepared.plan.program.traced.spec, config.passes)
             check_outputs(evaluation.plan)
         if isinstance(data, ShardedData):
             plans = [prepared, *([] if evaluation is None else [evaluation])]
@@ -122,6 +120,17 @@ class HostsPipeline:
             prices=prices_for(config),
             seed=seed,
         )
+
+    def of_outputs(self) -> HostsPipeline:
+        """The same for a run that trains nothing: one parameter server, and no workers, whom evaluations do not ask."""
+        config = self.config
+        fewer = {
+            "parameter_servers": 1,
+            "num_hosts": None if config.num_hosts is None else min(config.num_hosts, config.servers),
+            "tensor": TensorConfig(),
+            "cluster": PipelineConfig.model_fields["cluster"].default,
+        }
+        return dataclasses.replace(self, config=config.model_copy(update=fewer), prices=None)
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -190,8 +199,7 @@ class HostsPipeline:
         """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
         config = self.config
         if config.hosts != "ray":
-            graph_hosts = min(config.servers, config.num_hosts or config.servers)
-            return ProcessLauncher(max(1, cores() // graph_hosts)), "ipc", ""
+            return ProcessLauncher(max(1, cores() // graph_hosts(config))), "ipc", ""
         ray = cleanup.enter_context(connected(config.ray))
         return RayLauncher(ray, config.ray), "tcp", ray.util.get_node_ip_address()
 

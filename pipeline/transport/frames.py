@@ -111,7 +111,8 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
     """What is in a parcel's frames; arrays are views of them."""
     first = frames[0].buffer
     large = iter(frames[1:])
-    messages, end = [], 0
+    messages: list[Message] = []
+    end = 0
     while end < len(first):
         number, length = _HEAD.unpack_from(first, end)
         end += _HEAD.size

@@ -36,6 +36,16 @@ def test_threads_of_runs() -> None:
     assert most_threads(_LOCAL) == 40 + 2 * (1 + 2) + 3 + 3 * 22
 
 
+def test_threads_of_runs_with_hosts() -> None:
+    """Each host has XLA's own; of two graph servers on two cores each computes with one."""
+    hosts = {"hosts": "processes", "servers": 2}
+    assert most_threads(PipelineConfig(**hosts)) == 40 + 3 * 22 + 2 * (1 + 1 + 2) + 1
+    assert most_threads(PipelineConfig(**hosts, num_hosts=1)) == 40 + 24 + 2 * (1 + 1 + 2) + 1
+    local = PipelineConfig(**hosts, tensor=TensorConfig(backend="local", workers=2))
+    assert most_threads(local) == 40 + 3 * 22 + 2 * (1 + 1 + 2 + 1 + 2 + 22) + 1
+    assert most_threads(PipelineConfig(hosts="ray", servers=2)) == 70  # the others are on nodes
+
+
 @pytest.mark.parametrize("pipeline", [None, _LOCAL])
 def test_an_address_space_that_jax_does_not_fit_into(
     monkeypatch: pytest.MonkeyPatch, pipeline: PipelineConfig | None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -63,3 +65,21 @@ def refuse() -> None:
         raise ConfigError.of("tensor.host", "= 192.0.2.1 must be an address of this machine")
 
     members.make_backend = refuses  # type: ignore[assignment]
+
+
+def fill_disk() -> None:
+    """Graph servers cannot write their files of checkpoints."""
+    from dorylax.pipeline.hosts import checkpoint_parts
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    checkpoint_parts.write_part = full  # type: ignore[assignment]
+
+
+def be_elsewhere(folder: str) -> None:
+    """Graph servers are on machines that have another folder of this name."""
+    from dorylax.pipeline.hosts import checkpoint_parts
+
+    here = checkpoint_parts.open_storage
+    checkpoint_parts.open_storage = lambda place: here(place.replace(folder, f"{folder}-there"))

@@ -8,23 +8,32 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import optax
+
 from dorylax.config.resolve import RunConfig
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
+from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
+from dorylax.memory.hosts import Program
 from dorylax.memory.phases import Process, phases
 from dorylax.memory.sources import shape_of
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.prepare import prepare_evaluation
+from dorylax.pipeline.setup import prepared_for
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
-from dorylax.trainer.from_config import build_model, build_optimizer
+from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
+from dorylax.trainer.from_config import build_model, build_optimizer, shards_for
 from dorylax.trainer.step.functions import StepFunctions, step_functions
 from dorylax.trainer.step.gradient import Gradient
+from dorylax.trainer.step.objective import Objective
 from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order
 
@@ -32,14 +41,14 @@ _FEWEST_HIDDEN = 8
 # Models that are to be compiled to know what they would need are tried for so many seconds.
 _TRIAL_SECONDS = 20.0
 _PARTIAL = ("single.order", "data.row_normalise")
-_HOST = ("load", "order")  # phases that no model changes
+_HOST = ("load", "order", "cut")  # phases that no model changes
 
 
 def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None:
     """What a run would hold; its data are neither loaded nor generated.
 
     Args:
-        config: of a run without a pipeline.
+        config: of a run without a pipeline, or with one whose servers are hosts.
         like: an estimate of this process whose `process` also counts here; by default it is measured.
 
     Returns:
@@ -48,8 +57,9 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
     Raises:
         ValueError, OSError: the data set's file or the model is not usable.
     """
-    shape = shape_of(config.data)
-    return None if shape is None else _estimate(config, shape, like)
+    shards = shards_for(config)
+    shape = shape_of(config.data) if shards is None else shards.summary.shape
+    return None if shape is None else _estimate(config, shape, like, shards)
 
 
 def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
@@ -82,23 +92,37 @@ def check_config(config: RunConfig) -> None:
         ValueError, OSError: as `estimate`.
     """
     limit = memory_limit()
-    if config.single.memory == "ignore" or config.pipeline is not None or limit is None:
+    inline = config.pipeline is not None and config.pipeline.hosts == "inline"
+    if config.single.memory == "ignore" or inline or limit is None:
         return
-    shape = shape_of(config.data)
+    shards = shards_for(config)
+    shape = shape_of(config.data) if shards is None else shards.summary.shape
     if shape is None:
         return
     _, parts, shape = _model(config, shape)
-    if clearly_fits(shape, parts, limit.bytes):
+    if config.pipeline is None and clearly_fits(shape, parts, limit.bytes):
         return
-    found = _estimate(config, shape)
+    found = _estimate(config, shape, shards=shards)
     if not found.fits:
         raise MemoryLimitError(found.refusal(remedies(config, found)))
 
 
-def _estimate(config: RunConfig, shape: DataShape, like: Estimate | None = None) -> Estimate:
+def _estimate(
+    config: RunConfig, shape: DataShape, like: Estimate | None = None, shards: ShardedData | None = None
+) -> Estimate:
     begin = time.perf_counter()
     functions, parts, shape = _model(config, shape)
     data = abstract_data(shape)
+    if config.pipeline is not None:
+        optimizer = build_optimizer(config)
+        return estimate_hosts(
+            config.pipeline,
+            _program(config.pipeline, parts, data, optimizer),
+            parameter_bytes(parts, optimizer),
+            shape,
+            shards,
+            row_normalise=config.data.row_normalise,
+        )
     order = effective_order(
         config.single.order, data, lambda: _gradient(functions, parts, data, config).forward.by_rows
     )
@@ -124,6 +148,14 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
 
 
+def _program(
+    config: PipelineConfig, parts: ModelParts, data: AbstractData, optimizer: optax.GradientTransformation
+) -> Program:
+    """As hosts have it."""
+    plan = prepared_for(config, parts, data, optimizer, Objective.of(None, data).rows).plan
+    return Program(plan, prepare_evaluation(parts, plan.program.traced.spec, config.passes).plan)
+
+
 def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, config: RunConfig) -> Gradient:
     """As the trainer chooses it."""
     if not config.single.optimize:
@@ -138,7 +170,7 @@ def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, c
 def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
     """Settings to try in turn, of one key those that change least first, with the estimate that knows part of the answer."""
     measured = dataclasses.replace(found, compiled=None)
-    if config.single.order != "given":
+    if config.pipeline is None and config.single.order != "given":
         yield {"single.order": "given"}, found  # ids of vertices and edges are arguments: what XLA assigns stays
     if config.data.row_normalise:
         yield {"data.row_normalise": False}, found

@@ -74,6 +74,22 @@ class PipelineRunner(EpochRunner):
         self._switched = False
         self._servers: Sequence[ServerMetrics] = ()
 
+    def check_memory(self) -> None:
+        """Refuses hosts that do not fit.
+
+        Raises:
+            MemoryLimitError: see `check_hosts`.
+        """
+        from dorylax.memory.hosts import Program  # late, as the engine
+        from dorylax.pipeline.hosts.pipeline import HostsPipeline
+        from dorylax.trainer.footprint.of_hosts import check_hosts
+
+        pipeline = self._pipeline
+        if isinstance(pipeline, HostsPipeline):
+            evaluation = None if pipeline.evaluation is None else pipeline.evaluation.plan
+            program = Program(pipeline.prepared.plan, evaluation)
+            check_hosts(self._config, program, pipeline.parts, pipeline.optimizer, pipeline.data)
+
     @property
     def passes(self) -> tuple[str, ...] | None:
         """See `EpochRunner`."""
@@ -138,8 +154,8 @@ class PipelineRunner(EpochRunner):
         """
         from dorylax.pipeline.hosts.pipeline import HostsPipeline  # late, as the engine
 
-        pipeline = self._pipeline
-        assert isinstance(pipeline, HostsPipeline)
+        assert isinstance(self._pipeline, HostsPipeline)
+        pipeline = self._pipeline.of_outputs()
         assert pipeline.evaluation is not None
         version = to_host(params), to_host(state)
         with contextlib.closing(pipeline.start(version[0], None, version[1])) as run:

@@ -1,41 +1,135 @@
-"""Where a run's checkpoints are: in its directory, or in another place, there below a name of the run's own."""
+"""Where a run's checkpoints are: in its directory, or in another place, there below a name of the run's own.
+
+The name is the end of the directory's path and eight digits of all of it: every sweep has a `runs/KEY`, every `dorylax
+train` a `seed-0`, and any number of them may have one `train.checkpoints`. The place is noted in environment.json, so that
+the directory may move.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import secrets
+import socket
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from dorylax.runs.checkpoint_places import place_at
+from dorylax.runs.digest import DigestError, sealed, unsealed
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 
+_SCHEMA = 1
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
+_DIGITS = 8
 
 
-def place_of(directory: RunDirectory, checkpoints: str | None) -> str:
-    """The place, as `open_storage` takes it.
+class Places(NamedTuple):
+    """The places of a run's checkpoints, as `open_storage` takes them.
 
-    Args:
-        directory: of the run.
-        checkpoints: the setting `train.checkpoints`.
-    """
-    if checkpoints is None:
-        return str(directory.checkpoints_path.absolute())
-    # Of one name alone there are many: every run of `dorylax train` has a `seed-0`.
-    names = [_UNUSUAL.sub("-", name) for name in directory.path.absolute().parts[-2:] if name != "/"]
-    return "/".join([checkpoints.rstrip("/"), *names])
-
-
-def former_places(directory: RunDirectory, place: str) -> list[str]:
-    """Other places where there may be checkpoints of the run, since the setting may change when it goes on.
-
-    Args:
-        directory: of the run, as it is before anything is written.
+    Attributes:
+        path: of the run directory, by which the run is known.
         place: where they go from now on.
+        former: where else there may be some, since the setting may change when the run goes on.
+        others: those of a run directory that this one is a copy of: to be read, and left to it.
+        noted: where a process of the run has been before, and has left `run.json`; None: nowhere but in its directory.
+        inside: whether `place` is in the run directory.
     """
+
+    path: Path
+    place: str
+    former: tuple[str, ...]
+    others: tuple[str, ...]
+    noted: str | None
+    inside: bool
+
+    @classmethod
+    def of(cls, directory: RunDirectory, checkpoints: str | None, kept_as: Path | None = None) -> Places:
+        """Those of a run, as its directory is before anything is written.
+
+        Args:
+            directory: of the run.
+            checkpoints: the setting `train.checkpoints`.
+            kept_as: the path by which the run is known, where the directory is a copy to work in; None: its own.
+        """
+        path = Path(kept_as or directory.path).absolute()
+        before, noted, by = _before(directory)
+        inside = str(directory.checkpoints_path.absolute())
+        copied = by is not None and by != path and (by / "config.yaml").is_file()
+        if checkpoints is None:
+            place = inside
+        elif noted is not None and before == checkpoints and not copied:
+            place = noted
+        else:
+            place = _below(checkpoints, path)
+        if noted is None and before is not None:  # of a damaged environment.json
+            noted = _below(before, path)
+        former = [inside, *([noted] if noted is not None and not copied else [])]
+        return cls(
+            path,
+            place,
+            tuple(one for one in dict.fromkeys(former) if one != place),
+            (noted,) if copied and noted is not None else (),
+            noted=noted,
+            inside=checkpoints is None,
+        )
+
+    def note(self) -> dict[str, str] | None:
+        """For environment.json; None where they are in the run directory."""
+        return None if self.inside else {"place": self.place, "directory": str(self.path)}
+
+    def owner(self) -> bytes:
+        """For `run.json`: whose the place is, each time another content."""
+        fields = {"schema": _SCHEMA, "directory": str(self.path), "host": socket.gethostname()}
+        return json.dumps(sealed({**fields, "id": secrets.token_hex(8)}), indent=1).encode() + b"\n"
+
+
+def described(owner: bytes) -> str:
+    """Who that is, in words."""
     try:
-        train: Any = directory.config.get("train") if directory.config_path.is_file() else None
-    except RunDirectoryError:  # damaged: it is known by a checkpoint in its directory
-        train = None
-    before = train.get("checkpoints") if isinstance(train, Mapping) else None
-    places = [place_of(directory, None), place_of(directory, before if isinstance(before, str) else None)]
-    return [one for one in dict.fromkeys(places) if one != place]
+        fields = unsealed(json.loads(owner), without=0)
+        return f"the run in {fields['directory']} on {fields['host']}"
+    except (DigestError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "another run"
+
+
+def has_checkpoints(path: Path, checkpoints: str | None) -> bool:
+    """Whether there are any of the run that was in a directory, which may be gone.
+
+    Raises:
+        OSError: the place cannot be listed.
+        AwsError: S3 cannot be asked.
+    """
+    return bool(place_at(Places.of(RunDirectory(path), checkpoints).place).numbers())
+
+
+def _below(checkpoints: str, path: Path) -> str:
+    names = [_UNUSUAL.sub("-", name) for name in path.parts[-2:] if name != "/"]
+    digits = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]
+    return f"{'/'.join([checkpoints.rstrip('/'), *names])}-{digits}"
+
+
+def _before(directory: RunDirectory) -> tuple[str | None, str | None, Path | None]:
+    """The setting that the run had, the place that is noted, and the path by which the run was known then."""
+    setting: Any = None
+    place: Any = None
+    by: Any = None
+    try:
+        if directory.config_path.is_file():
+            setting = _mapping(directory.config.get("train")).get("checkpoints")
+    except RunDirectoryError:  # damaged
+        pass
+    try:
+        if directory.environment_path.is_file():
+            noted = _mapping(directory.environment.get("checkpoints"))
+            place, by = noted.get("place"), noted.get("directory")
+    except RunDirectoryError:
+        pass
+    if not isinstance(place, str) or not isinstance(by, str):
+        return (setting if isinstance(setting, str) else None), None, None
+    return (setting if isinstance(setting, str) else None), place, Path(by)
+
+
+def _mapping(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}

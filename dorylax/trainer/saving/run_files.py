@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 import warnings
 from collections.abc import Collection, Mapping
@@ -10,15 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
 
-from dorylax.runs.checkpoint import Checkpoints
+from dorylax.runs.checkpoint import CheckpointError, Checkpoints
 from dorylax.runs.checkpoint_places import place_at
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.runs.environment import UserCode
 from dorylax.runs.parts import CopiedParts
 from dorylax.runs.result import TrainResult
+from dorylax.storage.aws_errors import AwsError
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
-from dorylax.trainer.saving.places import former_places, place_of
+from dorylax.trainer.saving.places import Places, described
 
 
 @final
@@ -28,7 +30,7 @@ class RunFiles:
     Args:
         directory: the run's directory.
         run: what the run is (`describe_run`), to be compared with checkpoints.
-        checkpoints: the setting `train.checkpoints`.
+        places: where its checkpoints are.
         user_code: files of the user's own code that run now.
         keep: how many checkpoints stay.
 
@@ -41,16 +43,19 @@ class RunFiles:
         directory: RunDirectory,
         run: Mapping[str, Any],
         *,
-        checkpoints: str | None = None,
+        places: Places,
         user_code: UserCode = MappingProxyType({}),
         keep: int = 2,
     ) -> None:
         self.directory = directory
         self._run = run
         self._user_code = user_code
-        self._place = place_of(directory, checkpoints)
-        self._checkpoints = Checkpoints(place_at(self._place), keep=keep)
-        self._former = [Checkpoints(place_at(place)) for place in former_places(directory, self._place)]
+        self._places = places
+        self._place = place_at(places.place)
+        self._checkpoints = Checkpoints(self._place, keep=keep)
+        self._former = [Checkpoints(place_at(place)) for place in places.former]
+        self._others = [Checkpoints(place_at(place)) for place in places.others]
+        self._owner: bytes | None = None
         self._saved: int | None = None
         self._to_move = False
 
@@ -62,6 +67,7 @@ class RunFiles:
         run: Mapping[str, Any],
         *,
         checkpoints: str | None,
+        kept_as: Path | None,
         user_code: UserCode,
         free: Collection[str],
         keep: int,
@@ -73,29 +79,34 @@ class RunFiles:
             path: the directory.
             config: for config.yaml.
             run: as for `RunFiles`.
-            checkpoints: as for `RunFiles`.
+            checkpoints: the setting `train.checkpoints`.
+            kept_as: as of `Places.of`.
             user_code: as for `RunFiles`.
             free: dotted keys in which the configuration that is there may differ.
             keep: as for `RunFiles`.
             resume: whether the directory may hold epochs.
 
         Raises:
-            RunDirectoryError: as `RunDirectory.claim`; or there are epochs already, and `resume` is False.
+            RunDirectoryError: as `RunDirectory.claim`; or there are epochs already, and `resume` is False; or the place that
+                checkpoints went to is gone.
             OSError: the place of checkpoints cannot be listed.
+            AwsError: S3 cannot be asked.
         """
         directory = RunDirectory.claim(path, config, free=free, resume=resume)
-        files = cls(directory, run, checkpoints=checkpoints, user_code=user_code, keep=keep)
+        places = Places.of(directory, checkpoints, kept_as)
+        files = cls(directory, run, places=places, user_code=user_code, keep=keep)
         epochs = files._checkpoints.epochs()  # asked in any case, so that a place that cannot be is refused now
         if resume:
+            files._check_there()
             return files
-        if directory.metrics_path.exists() or any(former.epochs() for former in files._former):
+        if directory.metrics_path.exists() or any(store.epochs() for store in files._stores[1:]):
             raise RunDirectoryError(
                 f"{path} already holds epochs of this run: continue it (resume), or choose another run directory"
             )
         if epochs:
             raise RunDirectoryError(
-                f"{files._place} already holds checkpoints: continue their run (resume), or choose another run directory "
-                "or train.checkpoints"
+                f"{files._place} already holds checkpoints of a run in {path}: continue it (resume), or delete them, or "
+                "choose another run directory or train.checkpoints"
             )
         return files
 
@@ -108,14 +119,23 @@ class RunFiles:
 
         Raises:
             CheckpointError: it could not be moved.
+            OSError: the place of checkpoints cannot be written.
         """
         self.directory.remove_outdated_summary(config)
+        if not self._places.inside:
+            owner = self._places.owner()
+            self._place.own(owner)
+            self._owner = owner
         self._checkpoints.clear_unfinished()
         if self._to_move:
             self.save(loop)
+            if loop.carried is not None and loop.carried.parts:
+                there = self._checkpoints.restore(parts=False)
+                assert there is not None
+                loop.carried = dataclasses.replace(loop.carried, parts=there.parts)
             for former in self._former:
                 former.remove_all()
-        self.directory.write_start(config, self._user_code)
+        self.directory.write_start(config, self._user_code, self._places.note())
 
     def restore(self, fresh: LoopState, *, to_predict: bool = False, parts: bool = False) -> LoopState | None:
         """The state in the newest whole checkpoint; None where there is no checkpoint.
@@ -132,7 +152,7 @@ class RunFiles:
             CheckpointError: none can be read, or it belongs to another run.
         """
         # Where there are the newest; of the places, in doubt the present one.
-        stores = sorted((self._checkpoints, *self._former), key=lambda store: -max(store.epochs(), default=-1))
+        stores = sorted(self._stores, key=lambda store: -max(store.epochs(), default=-1))
         checkpoint = stores[0].restore(parts=parts)
         if checkpoint is None:
             return None
@@ -160,6 +180,7 @@ class RunFiles:
         if self._saved == number:
             return
         begin = time.perf_counter()
+        self._check_owner()
         arrays, record = to_checkpoint(loop, self._run)
         parts: Any = None if loop.carried is None else loop.carried.parts
         if isinstance(parts, Mapping):
@@ -167,6 +188,36 @@ class RunFiles:
         self._checkpoints.save(number, arrays, record, parts)
         self._saved = number
         loop.spend("checkpoint", time.perf_counter() - begin)
+
+    @property
+    def _stores(self) -> list[Checkpoints]:
+        return [self._checkpoints, *self._former, *self._others]
+
+    def _check_there(self) -> None:
+        """Raises RunDirectoryError where a place is gone that the run had: from its first epoch it would seem to go on."""
+        noted = self._places.noted
+        if noted is None or any(store.epochs() for store in self._stores) or place_at(noted).owner() is not None:
+            return
+        raise RunDirectoryError(
+            f"the checkpoints of {self.directory.path} are gone: there is nothing in {noted}, where they went. Bring them "
+            "back, or choose another run directory to start again"
+        )
+
+    def _check_owner(self) -> None:
+        """Raises CheckpointError where another process has begun to save here: the same run, on another machine."""
+        if self._owner is None:
+            return
+        try:
+            owner = self._place.owner()
+            if owner is None:
+                self._place.own(self._owner)
+        except (OSError, AwsError) as error:
+            raise CheckpointError(f"no checkpoint could be written to {self._place}: {error}") from error
+        if owner not in (None, self._owner):
+            assert owner is not None
+            raise CheckpointError(
+                f"{self._place} belongs to {described(owner)} now, which has begun after this one: nothing was written there"
+            )
 
     def summarise(self, result: TrainResult, seed: int) -> None:
         """Writes summary.json; docs/run-directory.md documents its fields."""

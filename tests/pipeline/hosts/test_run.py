@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from dorylax.cli import main
 from dorylax.config import RunConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
+from dorylax.pipeline.hosts.processes import Processes, ProcessLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.timeline import Span
@@ -303,6 +304,19 @@ def test_where_hosts_have_shards_the_driver_loads_no_data(tmp_path: Path, monkey
     values |= {"pipeline.hosts": "processes", "pipeline.num_hosts": 1, "train.epochs": 3}
     trainer = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run", resume=True)
     np.testing.assert_allclose(trainer.predict("last"), here.predict("last"), rtol=1e-5, atol=1e-6)
+    started: list[Sequence[str]] = []
+    launch = ProcessLauncher.launch
+
+    async def noted(launcher: ProcessLauncher, names: Sequence[str], specs: Sequence[bytes]) -> Processes:
+        started.append(names)
+        return await launch(launcher, names, specs)
+
+    more = {"pipeline.num_hosts": 5, "pipeline.parameter_servers": 3, "tensor.backend": "local"}
+    with monkeypatch.context() as patch:
+        patch.setattr(ProcessLauncher, "launch", noted)
+        other = Trainer.from_config(RunConfig.resolve(values | more), run_directory=tmp_path / "run", resume=True)
+        np.testing.assert_allclose(other.predict("last"), here.predict("last"), rtol=1e-5, atol=1e-6)
+    assert started == [["graph server 0, parameter server 0", "graph server 1"]]
     found = trainer.fit()
     assert found.first_epoch == 2
     assert [record.val_accuracy for record in found.history[:2]] == [record.val_accuracy for record in result.history]

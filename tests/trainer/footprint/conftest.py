@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dorylax.machine import Limit
-from dorylax.trainer.footprint import of_config, of_trainer
+from dorylax.trainer.footprint import of_config, of_hosts, of_trainer
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def memory_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Gives this machine another memory, in GiB."""
 
     def set_limit(size: float) -> None:
-        for module in (of_config, of_trainer):
+        for module in (of_config, of_hosts, of_trainer):
             monkeypatch.setattr(module, "memory_limit", lambda: Limit(round(size * 2**30), "machine"))
 
     return set_limit

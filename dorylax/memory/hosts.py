@@ -1,0 +1,252 @@
+"""What the processes of a run hold at their peaks whose servers are hosts: one formula for each kind, with its reason.
+
+Everything is in bytes. V, E are the data set's vertices and directed edges, S the servers. What one machine's step holds
+is `phases`'; what steps, buffers and intervals there are is read off the plan, which depends on no graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+from dorylax.graph.data_shape import DataShape
+from dorylax.graph.sharded_data import ShardEntry
+from dorylax.jax_internals import Var
+from dorylax.memory.phases import CODE, WORK
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.plan import Plan, Step
+from dorylax.pipeline.resources import Resources
+from dorylax.pipeline.stages import StageSizes, stage_cost
+from dorylax.program.jaxpr.sizes import value_bytes
+from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.rows.types import Rows
+
+# Of a host that has traced a small model and has no data: pages of its own, and those of files, which the processes of a
+# machine share. And what compiled stages and running threads add to a graph server.
+_OWN, _SHARED, _RUNNING = 140 * 2**20, 150 * 2**20, 30 * 2**20
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """The largest shard of a partition.
+
+    Attributes:
+        rows: n, its vertices.
+        edges: e, its in-edges.
+        ghosts: over in-edges, and over out-edges.
+        intervals: k, of a server.
+        shorter: of these, how many are padded, which copies their rows.
+        interval_rows: vertices of the largest interval, to which all are padded.
+        interval_edges: in-edges of the largest interval.
+    """
+
+    rows: int
+    edges: int
+    ghosts: tuple[int, int]
+    intervals: int
+    shorter: int
+    interval_rows: int
+    interval_edges: int
+
+    @classmethod
+    def of(cls, shards: Sequence[ShardEntry]) -> Cut:
+        """That of shards which are there, of each count the largest."""
+
+        def largest(bounds: Sequence[Sequence[int]]) -> int:
+            return max(last - first for one in bounds for first, last in itertools.pairwise(one))
+
+        rows, edges = [entry.bounds for entry in shards], [entry.edge_bounds for entry in shards]
+        longest = largest(rows)
+        return cls(
+            max(one[-1] for one in rows),
+            max(one[-1] for one in edges),
+            (max(entry.ghosts[0] for entry in shards), max(entry.ghosts[1] for entry in shards)),
+            len(rows[0]) - 1,
+            max(sum(last - first < longest for first, last in itertools.pairwise(one)) for one in rows),
+            longest,
+            largest(edges),
+        )
+
+    @classmethod
+    def at_random(cls, shape: DataShape, servers: int, intervals: int) -> Cut:
+        """Where the graph is yet to be cut: as if at random, which is the worst that partitioners do."""
+        V, E = shape.num_vertices, shape.num_edges
+        rows, edges = -(-V // servers), -(-E // servers)
+        # A vertex of another server has no edge to this one with probability (1 − 1/S)^(E/V).
+        ghosts = min(edges, round((V - rows) * (1 - (1 - 1 / servers) ** (E / V))))
+        return cls(rows, edges, (ghosts, ghosts), intervals, intervals, -(-rows // intervals), -(-edges // intervals))
+
+    @property
+    def sources(self) -> int:
+        """Different sources of an interval's in-edges, about: as if they were drawn from all that the server sees."""
+        seen = self.rows + self.ghosts[0]
+        return min(self.interval_edges, round(seen * -math.expm1(-self.interval_edges / seen)))
+
+
+class Program(NamedTuple):
+    """What a graph server runs.
+
+    Attributes:
+        training: the plan of an epoch.
+        evaluation: that of an evaluation, which may run at the same time; None where there is none.
+    """
+
+    training: Plan
+    evaluation: Plan | None
+
+
+def libraries(processes: int) -> int:
+    """Of one host: interpreter and libraries, where so many processes share a machine."""
+    return shared_by(_OWN + _SHARED, processes)
+
+
+def shared_by(libraries: int, processes: int) -> int:
+    """What libraries count in one of so many processes."""
+    return libraries - _SHARED + _SHARED // processes
+
+
+def graph_server(
+    shape: DataShape, cut: Cut, program: Program, config: PipelineConfig, threads: Resources
+) -> dict[str, int]:
+    """A graph server while all of its intervals train and it evaluates, by what it holds.
+
+    Args:
+        shape: of the data set.
+        cut: of the largest shard.
+        program: what it runs.
+        config: of the pipeline.
+        threads: of the server.
+    """
+    plans = [plan for plan in program if plan is not None]
+    n, ghosts = cut.rows, {"in": cut.ghosts[0], "out": cut.ghosts[1]}
+    whole, copies = shape.copy(), not config.synchronous
+    of_vertices = sum(whole.get(name, 0) for name in ("features", "labels", "vertex inputs", "masks"))
+    live = [_live(plan, cut, copies=copies and plan is program.training) for plan in plans]
+    # Stages of training run on the server's slots, unless workers have them; those of evaluations on its graph threads.
+    slots = [threads.slots if threads.workers == 0 else 0, threads.graph_threads]
+    running = list(zip(slots, plans, strict=False))
+    once = sum(count * _call(plan.once, cut) for count, plan in running)
+    epoch = sum(count * _call(plan.epoch, cut) for count, plan in running)
+    sent = [ghosts[one.direction] * _row(one.var) for one in program.training.publications]
+    parts = {
+        CODE: _RUNNING,
+        "shard": _shard(shape, cut, plans, copies=copies),
+        "rows": round(of_vertices * n / shape.num_vertices) + 12 * n,  # with ids and places
+        "edge inputs": whole.get("edge inputs", 0) * cut.edges // max(1, shape.num_edges),
+        "rows of intervals": sum(_padded(plan, cut) for plan in plans),
+        "buffers": sum(_buffers(plan, cut) for plan in plans),
+        "kept from epoch to epoch": sum(kept for kept, _ in live),
+        # Rows on their way: gathered, and once more as a message, where they are sent and where they come.
+        "messages": 4 * max(sent, default=0),
+        WORK: max(once, cut.intervals * sum(most for _, most in live) + epoch),
+    }
+    return {name: size for name, size in parts.items() if size}
+
+
+def _shard(shape: DataShape, cut: Cut, plans: Sequence[Plan], *, copies: bool) -> int:
+    """The shard's arrays, and those that it makes of them on first use (`Shard.compact`, `transposed`, `merge`)."""
+    n, e, (g_in, g_out), k, u = cut.rows, cut.edges, cut.ghosts, cut.intervals, cut.sources
+    rows = 8 * (n + 1) + 4 * e
+    size = rows if shape.symmetric else 2 * rows
+    size += 16 * (g_in + g_out)  # ghosts, and the rows that peers have as ghosts, about as many
+    pushes = any(step.kind == "push" for plan in plans for step in plan.steps)
+    if copies or pushes:
+        size += rows + 4 * k * u
+    if pushes:
+        size += k * (8 * u + 8 * cut.interval_edges)
+        size += 8 * (n + g_in) + 4 * k * u + 8 * g_in + 4 * k * u
+    return size
+
+
+def _at(cut: Cut) -> dict[str, int]:
+    """What an interval has of each space."""
+    return {SYMBOLS["vertex"]: cut.interval_rows, SYMBOLS["edge"]: cut.interval_edges}
+
+
+def _row(var: Var) -> int:
+    """Bytes of a row."""
+    return value_bytes(var.aval, dict.fromkeys(SYMBOLS.values(), 1))
+
+
+def _has_rows(plan: Plan, var: Var) -> bool:
+    return isinstance(plan.program.analysis.types.get(var), Rows)
+
+
+def _padded(plan: Plan, cut: Cut) -> int:
+    """Of the data that steps read, the rows of intervals that are padded, which are copies."""
+    inputs = plan.program.traced.step.jaxpr.invars
+    read = {var for step in plan.steps for var in step.reads} | {one.var for one in plan.publications}
+    mine = [var for var in inputs if var in read and _has_rows(plan, var)]
+    return cut.shorter * sum(value_bytes(var.aval, _at(cut)) for var in mine if _of_vertices(plan, var))
+
+
+def _of_vertices(plan: Plan, var: Var) -> bool:
+    found = plan.program.analysis.types[var]
+    return isinstance(found, Rows) and found.space == "vertex"
+
+
+def _buffers(plan: Plan, cut: Cut) -> int:
+    """Rows that are read through edges, those of ghosts too; and sums per source that several intervals contribute to."""
+    ghosts = {"in": cut.ghosts[0], "out": cut.ghosts[1]}
+    published = sum((cut.rows + ghosts[one.direction]) * _row(one.var) for one in plan.publications)
+    sums = cut.intervals * cut.sources + cut.ghosts[0]
+    return published + sum(sums * _row(step.writes[0]) for step in plan.steps if step.kind == "push")
+
+
+def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
+    """What all intervals keep from epoch to epoch, and what one holds at most within an epoch."""
+
+    def held(variables: Any) -> int:
+        return sum(value_bytes(var.aval, _at(cut)) for var in variables if _has_rows(plan, var))
+
+    kept = {var for step in plan.once for var in step.writes} - {var for step in plan.once for var in step.forget}
+    now: set[Var] = set()
+    copied: set[int] = set()
+    most = 0
+    for step in plan.epoch:
+        now |= set(step.writes)
+        copied |= _copied(plan, step, copies=copies)
+        # Of a push: the sums per source of the interval, before they are in the buffer.
+        partial = cut.sources * _row(step.writes[0]) if step.kind == "push" else 0
+        own = sum(cut.sources * _row(plan.publications[number].var) for number in copied)
+        most = max(most, held(now) + own + partial)
+        now -= set(step.forget)
+    return cut.intervals * held(kept), most
+
+
+def _copied(plan: Plan, step: Step, *, copies: bool) -> set[int]:
+    """Publications of which the step makes copies of the rows that the interval reads."""
+    numbers = {operand.publication for operand in step.operands if operand.publication is not None}
+    if step.kind == "push" or (copies and any(plan.publications[number].copied for number in numbers)):
+        return numbers
+    return set()
+
+
+def _call(steps: Sequence[Step], cut: Cut) -> int:
+    """The largest call of a stage: its operands as XLA copies them, its results, and as much between them."""
+    sizes = StageSizes(cut.interval_rows, cut.interval_edges)
+    costs = [stage_cost(step, sizes.of(step)) for step in steps if step.kind == "stage" and step.space is not None]
+    return max((cost.bytes_in + 2 * cost.bytes_out for cost in costs), default=0)
+
+
+def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
+    """A parameter server: the newest weights, those that are stashed, the optimizer's state, and gradients added up.
+
+    Args:
+        parameters: bytes of the parameters and of the optimizer's state.
+        config: of the pipeline.
+    """
+    versions = 1 + (config.staleness or 0) + 1
+    return {"parameters": (versions + 3) * parameters}
+
+
+def cutting(shape: DataShape) -> dict[str, int]:
+    """The driver's data set, partitioned and laid out, while shards are cut from it; beside the one that it has."""
+    V, E = shape.num_vertices, shape.num_edges
+    laid_out = shape.copy(reordered=True)
+    # METIS has the graph once more in 64 bits, and coarser ones, about as many edges again.
+    return {"laid out": sum(laid_out.values()), WORK: max(24 * E + 60 * V, 2 * laid_out["graph"])}

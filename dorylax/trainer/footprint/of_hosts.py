@@ -1,0 +1,131 @@
+"""What the processes of a run hold in memory whose servers are hosts, and the check before they are started."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import jax
+import optax
+
+from dorylax.graph.data_shape import DataShape
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.sharded_data import ShardedData
+from dorylax.machine import Limit, cores, memory_limit, resident_bytes
+from dorylax.memory.estimate import Elsewhere, Estimate, MemoryLimitError
+from dorylax.memory.hosts import Cut, Program, cutting, graph_server, libraries, parameter_server, shared_by
+from dorylax.memory.phases import LIBRARIES, Phase, Process, phases
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.hosts.spec import MemberSpec, spread
+from dorylax.pipeline.resources import Resources
+from dorylax.program.model.base import ModelParts
+
+
+def estimate_hosts(
+    config: PipelineConfig,
+    program: Program,
+    parameters: int,
+    shape: DataShape,
+    shards: ShardedData | None,
+    *,
+    loads: bool = True,
+    row_normalise: bool = False,
+) -> Estimate:
+    """What hosts and driver would hold: on this machine all together, on a cluster each by itself. Nothing is compiled.
+
+    Args:
+        config: of the pipeline.
+        program: what graph servers run.
+        parameters: bytes of the parameters and of the optimizer's state.
+        shape: of the data set.
+        shards: those of the hosts; None where the driver has the data set, and writes them.
+        loads: whether the driver is still to load it.
+        row_normalise: whether its features are then scaled.
+    """
+    here = config.hosts != "ray"
+    hosts = Counter(map(_composition, spread(config.servers, config.parameter_servers, config.num_hosts)))
+    processes = hosts.total() + 1 if here else 1
+    cut = Cut.at_random(shape, config.servers, config.intervals) if shards is None else Cut.of(shards.summary.shards)
+    resources = Resources.of_host(config, config.ray.cpus or cores())
+    servers = {
+        "graph": graph_server(shape, cut, program, config, resources),
+        "parameter": parameter_server(parameters, config),
+    }
+    kinds = {kind: _host(kind, servers, libraries(processes)) for kind in hosts}
+    process = Process(resident_bytes(), 0)
+    before, data = _driver(shape, process, cuts=shards is None, loads=loads, row_normalise=row_normalise)
+    driver = Phase("driver", {LIBRARIES: shared_by(process.libraries, processes), **data})
+    if not here:
+        room = None if config.ray.memory is None else Limit(config.ray.memory, "ray")
+        elsewhere = Elsewhere(tuple(kinds.values()), room)
+        return Estimate(shape, (*before, driver), memory_limit(), process, elsewhere=elsewhere)
+    together = {_many(hosts[kind], phase.name): hosts[kind] * phase.total for kind, phase in kinds.items()}
+    running = Phase("all processes", {**together, "driver": driver.total})
+    return Estimate(shape, (*before, *kinds.values(), driver, running), memory_limit(), process)
+
+
+def check_hosts(
+    config: PipelineConfig,
+    program: Program,
+    parts: ModelParts,
+    optimizer: optax.GradientTransformation,
+    data: Dataset | ShardedData,
+) -> None:
+    """Refuses hosts that do not fit, before they are started.
+
+    Args:
+        config: of the pipeline.
+        program: what graph servers run.
+        parts: the model.
+        optimizer: an optax transformation.
+        data: the data set, or where its shards are.
+
+    Raises:
+        MemoryLimitError: all processes together need more than there is, or one on a node more than `ray.memory`.
+    """
+    shards = data if isinstance(data, ShardedData) else None
+    shape = data.summary.shape if isinstance(data, ShardedData) else DataShape.of(data)
+    found = estimate_hosts(config, program, parameter_bytes(parts, optimizer), shape, shards, loads=False)
+    if not found.fits:
+        raise MemoryLimitError(found.refusal(()))
+
+
+def parameter_bytes(parts: ModelParts, optimizer: optax.GradientTransformation) -> int:
+    """Bytes of the parameters and of the optimizer's state."""
+    leaves = jax.tree.leaves((parts.params, jax.eval_shape(optimizer.init, parts.params)))
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+
+
+def _driver(
+    shape: DataShape, process: Process, *, cuts: bool, loads: bool, row_normalise: bool
+) -> tuple[tuple[Phase, ...], dict[str, int]]:
+    """The driver's phases before hosts are started, and the data that it keeps."""
+    if not cuts:
+        return (), {}
+    base: dict[str, Any] = {LIBRARIES: process.libraries}
+    data = {"data set": sum(shape.copy().values())} if loads else {}  # else in memory already
+    cut = Phase("cut", base | data | cutting(shape))
+    if not loads:
+        return (cut,), data
+    load, *_ = phases(shape, process, community=False, row_normalise=row_normalise, compiled=None)
+    return (load, cut), data
+
+
+def _composition(host: tuple[MemberSpec, ...]) -> tuple[int, int]:
+    """How many graph servers and parameter servers live in it."""
+    graph = sum(member.role == "graph" for member in host)
+    return graph, len(host) - graph
+
+
+def _host(kind: tuple[int, int], servers: dict[str, dict[str, int]], base: int) -> Phase:
+    """A host of so many graph servers and parameter servers."""
+    found = {LIBRARIES: base}
+    for count, role in zip(kind, servers, strict=True):
+        found |= {name: count * size for name, size in servers[role].items() if count}
+    words = [_many(count, f"{role} server") for count, role in zip(kind, servers, strict=True) if count]
+    return Phase(" and ".join(words), found)
+
+
+def _many(count: int, name: str) -> str:
+    return name if count == 1 else f"{count} × {name}"

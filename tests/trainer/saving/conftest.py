@@ -1,0 +1,1 @@
+from support.buckets import aws, bucket  # noqa: F401
