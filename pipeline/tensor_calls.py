@@ -57,10 +57,10 @@ def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepare
     locate = _publish(tensor, stages.artefacts)
     keys = RunKeys.make()
     with contextlib.ExitStack() as unfinished:
+        invoker = make_invoker(tensor, keys, resources.workers, config.ray)
+        unfinished.callback(invoker.close)
         data = make_data_server(tensor, keys)
         unfinished.callback(data.close)
-        invoker = make_invoker(tensor, keys, resources.workers)
-        unfinished.callback(invoker.close)
         try:
             backend = RemoteBackend(
                 run=keys.run,

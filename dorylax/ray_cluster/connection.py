@@ -63,6 +63,12 @@ def connected(config: RayConfig) -> Iterator[Any]:
         ray.shutdown()
 
 
+def node_address() -> str:
+    """The address by which the other nodes of the cluster find this one. The process is connected."""
+    address: str = load_ray().util.get_node_ip_address()
+    return address
+
+
 def load_ray() -> Any:
     """The module `ray`.
 

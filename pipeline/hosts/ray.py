@@ -11,9 +11,11 @@ from typing import Any, NamedTuple, final
 
 from dorylax.machine import CORES
 from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.pipeline.hosts.placement import Node, asked, cores_of_each, described
+from dorylax.pipeline.hosts.placement import asked, cores_of_each
 from dorylax.pipeline.hosts.process import Failure
 from dorylax.ray_cluster.config import RayConfig
+from dorylax.ray_cluster.errors import cause_of
+from dorylax.ray_cluster.nodes import described, nodes_of
 from dorylax.serverless.backends.environment import computing_environment
 from dorylax.version import __version__
 
@@ -42,16 +44,17 @@ class RayLauncher:
     Args:
         ray: the module, connected.
         config: what to ask the cluster for.
+        left: CPUs that are to be left for workers.
     """
 
-    def __init__(self, ray: Any, config: RayConfig) -> None:
-        self._ray, self._config = ray, config
+    def __init__(self, ray: Any, config: RayConfig, *, left: float) -> None:
+        self._ray, self._config, self._left = ray, config, left
 
     async def launch(self, names: Sequence[str], specs: Sequence[bytes]) -> Actors:
         """See `Launcher`."""
         launched = Actors(self._ray, names)
         try:
-            await launched.place(self._config)
+            await launched.place(self._config, self._left)
             await launched.start(specs, self._config.timeout)
         except BaseException:
             launched.close()
@@ -82,21 +85,20 @@ class Actors:
         self.endpoints: Sequence[str] = ()
         self.failed: asyncio.Future[None] = self._loop.create_future()
 
-    async def place(self, config: RayConfig) -> None:
+    async def place(self, config: RayConfig, left: float) -> None:
         """Reserves what they need, and makes them there.
 
         Raises:
             HostError: the cluster has no room for them.
         """
-        nodes = [Node.of(found) for found in self._ray.nodes() if found["Alive"]]
-        cores = config.cpus or cores_of_each(nodes, len(self._names), config.hosts_per_node)
-        ask = asked(config, len(self._names), cores)
+        hosts = len(self._names)
+        cores = config.cpus or cores_of_each(nodes_of(self._ray), hosts, config.hosts_per_node, left=left)
+        ask = asked(config, hosts, cores)
         self._group = self._ray.util.placement_group(ask.bundles, strategy=ask.strategy, name="dorylax")
         if not await _answered(self._group.ready(), config.timeout):
-            nodes = [Node.of(found) for found in self._ray.nodes() if found["Alive"]]
             raise HostError(
-                f"the Ray cluster has no room for {len(self._names)} servers within {config.timeout:g} s (ray.timeout): "
-                f"{ask.text}; {described(nodes)}"
+                f"the Ray cluster has no room for {hosts} servers within {config.timeout:g} s (ray.timeout): "
+                f"{ask.text}; {described(nodes_of(self._ray))}"
             )
         environment = computing_environment(cores) | {CORES: str(cores)}
         make = self._ray.remote(_host_class())
@@ -158,7 +160,7 @@ class Actors:
 
     def _take(self, number: int, future: asyncio.Future[Any]) -> None:
         if (error := future.exception()) is not None:
-            raise self._error(number, {"text": _cause(error)})
+            raise self._error(number, {"text": cause_of(error)})
         endpoint, node, pid, problem = future.result()
         self.begun[number] = Begun(endpoint, node, pid)
         if problem:
@@ -169,7 +171,7 @@ class Actors:
 
         def ended(future: Any) -> None:
             error = future.exception()
-            why = {"text": _cause(error)} if error is not None else future.result() or {"text": "it ended"}
+            why = {"text": cause_of(error)} if error is not None else future.result() or {"text": "it ended"}
             with contextlib.suppress(RuntimeError):  # the run is over, and its loop too
                 self._loop.call_soon_threadsafe(self._fail, number, why)
 
@@ -189,12 +191,6 @@ async def _answered(reference: Any, seconds: float) -> bool:
     """Whether something in the cluster is done within so many seconds."""
     done, _ = await asyncio.wait([asyncio.wrap_future(reference.future())], timeout=seconds)
     return bool(done)
-
-
-def _cause(error: BaseException) -> str:
-    """Why an actor has ended, in one line."""
-    text = " ".join(str(error).split())
-    return text if len(text) <= 400 else f"{text[:397]}..."
 
 
 def _host_class() -> type:
