@@ -64,7 +64,7 @@ def check_descriptors(tensor: TensorConfig, workers: int, *, servers: int, param
         )
 
 
-def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int, ray: RayConfig = RayConfig()) -> Invoker:
+def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int, ray: RayConfig) -> Invoker:
     """The sandboxes of a run; `Invoker.close` ends them.
 
     Args:

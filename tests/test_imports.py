@@ -40,6 +40,7 @@ LAZY = {
     "dorylax.runs.checkpoint": "Orbax takes seconds to load, and only checkpoints need it",
     "dorylax.runs.environment": "what reads a run's directory needs no kernels",
     "dorylax.serverless.backends.local.worker": "JAX takes a second, in which the end of the input must be seen",
+    "dorylax.serverless.backends.ray.worker": "as of hosts: the class travels by value",
     "dorylax.trainer.runners.pipelined": "one machine needs no pipeline",
 }
 """Modules, or all below a package, that import in functions, and why."""
