@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, final
 
 from dorylax.machine import CORES
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.placement import asked, cores_of_each
 from dorylax.pipeline.hosts.process import Failure
+from dorylax.ray_cluster.actor import Place, make_actor
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.errors import cause_of
 from dorylax.ray_cluster.nodes import described, nodes_of
 from dorylax.serverless.backends.environment import computing_environment
-from dorylax.version import __version__
+
+_HOST = "dorylax.pipeline.hosts.ray_host:RayHost"
 
 _GONE_SECONDS = 5.0
 """For actors that were killed to be gone."""
-
-
-class Begun(NamedTuple):
-    """A host that listens.
-
-    Attributes:
-        endpoint: where.
-        node: the address of its node.
-        pid: of its process there.
-    """
-
-    endpoint: str
-    node: str
-    pid: int
 
 
 @final
@@ -71,7 +57,7 @@ class Actors:
         names: of the hosts.
 
     Attributes:
-        begun: where each is.
+        places: where each is, once it says so.
     """
 
     def __init__(self, ray: Any, names: Sequence[str]) -> None:
@@ -81,7 +67,7 @@ class Actors:
         self._actors: list[Any] = []
         self._runs: list[Any] = []
         self._closing = False
-        self.begun: list[Begun | None] = [None for _ in names]
+        self.places: list[Place | None] = [None for _ in names]
         self.endpoints: Sequence[str] = ()
         self.failed: asyncio.Future[None] = self._loop.create_future()
 
@@ -101,45 +87,40 @@ class Actors:
                 f"{ask.text}; {described(nodes_of(self._ray))}"
             )
         environment = computing_environment(cores) | {CORES: str(cores)}
-        make = self._ray.remote(_host_class())
         for number, name in enumerate(self._names):
             strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
                 self._group, placement_group_bundle_index=ask.places[number]
             )
-            actor = make.options(
-                **ask.of_each,
-                name=None,
-                max_restarts=0,
-                max_task_retries=0,
-                max_concurrency=2,  # what is asked of it while it runs
-                scheduling_strategy=strategy,
-                runtime_env={"env_vars": environment},
+            self._actors.append(
+                make_actor(self._ray, _HOST, name, environment=environment, scheduling_strategy=strategy, **ask.of_each)
             )
-            self._actors.append(actor.remote(name, sys.path, __version__))
 
     async def start(self, specs: Sequence[bytes], timeout: float) -> None:
-        """Has them begin, and waits until all listen."""
-        begins = [actor.begin.remote(spec) for actor, spec in zip(self._actors, specs, strict=True)]
-        waiting = {asyncio.wrap_future(begin.future()): number for number, begin in enumerate(begins)}
+        """Has them begin, and waits until all listen.
+
+        Raises:
+            HostError: one did not, or not in time.
+        """
         end = self._loop.time() + timeout
-        while left := [future for future in waiting if not future.done()]:
-            seconds = end - self._loop.time()
-            if seconds <= 0:
-                late = ", ".join(self._names[waiting[future]] for future in left)
-                raise HostError(f"{late}: did not begin within {timeout:g} s (ray.timeout)")
-            await asyncio.wait(left, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for future, number in waiting.items():
-                if future.done():
-                    self._take(number, future)
-        self.endpoints = [begun.endpoint for begun in self.begun if begun is not None]
+        async for number, found in self._answers([actor.place.remote() for actor in self._actors], end, timeout):
+            self.places[number] = place = Place(*found)
+            if place.problem is not None:
+                raise self._error(number, {"text": place.problem})
+        begins = [actor.ask.remote("begin", spec) for actor, spec in zip(self._actors, specs, strict=True)]
+        endpoints = dict.fromkeys(range(len(begins)), "")
+        async for number, (endpoint, problem) in self._answers(begins, end, timeout):
+            if problem:
+                raise self._error(number, problem)
+            endpoints[number] = endpoint
+        self.endpoints = [*endpoints.values()]
         for number, actor in enumerate(self._actors):
-            self._runs.append(actor.run.remote())
+            self._runs.append(actor.ask.remote("run"))
             self._runs[-1].future().add_done_callback(self._watch(number))
 
     @property
     def pids(self) -> list[int]:
         """Their process ids, on their nodes."""
-        return [begun.pid for begun in self.begun if begun is not None]
+        return [place.pid for place in self.places if place is not None]
 
     def close(self) -> None:
         """See `Launched`."""
@@ -158,13 +139,21 @@ class Actors:
         if group is not None:
             self._ray.util.remove_placement_group(group)
 
-    def _take(self, number: int, future: asyncio.Future[Any]) -> None:
-        if (error := future.exception()) is not None:
-            raise self._error(number, {"text": cause_of(error)})
-        endpoint, node, pid, problem = future.result()
-        self.begun[number] = Begun(endpoint, node, pid)
-        if problem:
-            raise self._error(number, problem)
+    async def _answers(self, references: Sequence[Any], end: float, timeout: float) -> AsyncIterator[tuple[int, Any]]:
+        """What calls of the hosts give, with the host's number, as it comes."""
+        waiting = {asyncio.wrap_future(reference.future()): number for number, reference in enumerate(references)}
+        while waiting:
+            done, left = await asyncio.wait(
+                waiting, timeout=max(0.0, end - self._loop.time()), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                late = ", ".join(self._names[waiting[future]] for future in left)
+                raise HostError(f"{late}: did not begin within {timeout:g} s (ray.timeout)")
+            for future in done:
+                number = waiting.pop(future)
+                if (error := future.exception()) is not None:
+                    raise self._error(number, {"text": cause_of(error)})
+                yield number, future.result()
 
     def _watch(self, number: int) -> Callable[[Any], None]:
         """What is called in a thread of Ray's when a host has ended."""
@@ -183,64 +172,11 @@ class Actors:
 
     def _error(self, number: int, why: Mapping[str, Any]) -> HostError:
         """For the fields of a `Failure`."""
-        begun = self.begun[number]
-        return Failure(**why).error(self._names[number], "" if begun is None else f" on node {begun.node}")
+        place = self.places[number]
+        return Failure(**why).error(self._names[number], "" if place is None else f" on node {place.node}")
 
 
 async def _answered(reference: Any, seconds: float) -> bool:
     """Whether something in the cluster is done within so many seconds."""
     done, _ = await asyncio.wait([asyncio.wrap_future(reference.future())], timeout=seconds)
     return bool(done)
-
-
-def _host_class() -> type:
-    """The class of the actors. It is sent to the nodes as it is, so that it can say where modules are found."""
-
-    class Host:
-        """A host: `begin` starts it, and `run` returns when it has ended, with what went wrong."""
-
-        def __init__(self, name: str, places: Sequence[str], version: str) -> None:  # noqa: ARG002  (Ray shows it)
-            import threading
-
-            self._version = version
-            self._ended = threading.Event()
-            self._problem: dict[str, Any] | None = None
-            sys.path.extend(place for place in places if place not in sys.path)
-
-        def begin(self, content: bytes) -> tuple[str, str, int, dict[str, Any] | None]:
-            """Starts it; gives its endpoint, its node's address, its process id, and what went wrong."""
-            import queue
-            import threading
-
-            import ray
-
-            from dorylax.version import __version__ as version
-
-            node: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-            if version != self._version:
-                problem = f"its node has dorylax {version}, the driver {self._version}: install the same"
-                return "", node, os.getpid(), {"text": problem}
-            told: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-            def life() -> None:
-                import dataclasses
-
-                from dorylax.pipeline.hosts.process import Failure, live
-
-                try:
-                    live(content, told.put, host=node)
-                except BaseException as error:
-                    self._problem = dataclasses.asdict(Failure.of(error))
-                self._ended.set()
-                told.put("")
-
-            threading.Thread(target=life, name="host", daemon=True).start()
-            endpoint = told.get()
-            return endpoint, node, os.getpid(), None if endpoint else self._problem or {"text": "it ended"}
-
-        def run(self) -> dict[str, Any] | None:
-            """Waits until it has ended."""
-            self._ended.wait()
-            return self._problem
-
-    return Host

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, final
 
 from dorylax.machine import CORES
+from dorylax.ray_cluster.actor import Place, make_actor
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.errors import cause_of
 from dorylax.ray_cluster.nodes import described, nodes_of
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.environment import computing_environment
-from dorylax.serverless.backends.ray.worker import Place, worker_class
-from dorylax.version import __version__
 
-_CONCURRENT = 2
-"""Calls of an actor: the one that never returns, and one that is answered."""
+_WORKER = "dorylax.serverless.backends.ray.worker:Worker"
 
 
 @final
@@ -42,18 +40,17 @@ class WorkerActor:
         self._place: Place | None = None
         self._given_up: Future[None] = Future()
         threads = max(1, int(config.worker_cpus))
-        make = ray.remote(worker_class()).options(
-            name=None,
-            num_cpus=config.worker_cpus,
-            max_restarts=0,
-            max_task_retries=0,
-            max_concurrency=_CONCURRENT,
-            # A node that is lost takes few of them with it.
-            scheduling_strategy="SPREAD",
-            runtime_env={"env_vars": computing_environment(threads) | {CORES: str(threads)}},
-        )
+        environment = computing_environment(threads) | {CORES: str(threads)}
         try:
-            self._actor = make.remote(sys.path, __version__)
+            # Spread: a node that is lost takes few of them with it.
+            self._actor = make_actor(
+                ray,
+                _WORKER,
+                "worker",
+                environment=environment,
+                num_cpus=config.worker_cpus,
+                scheduling_strategy="SPREAD",
+            )
             self._life: Future[None] = self._actor.live.remote().future()
         except Exception as error:
             raise InvokeError("refused", f"a worker cannot be started: {cause_of(error)}") from error
@@ -73,15 +70,15 @@ class WorkerActor:
         Raises:
             InvokeError: "throttled", where there is no room: there may be some later.
         """
-        room = self._config.timeout
-        self._place = Place(*self._ask("place", room, "starting", late=self._no_room))
-        problem = self._ask("initialise", timeout, "starting", self._settings)
-        if problem is not None:
-            raise self._failed("refused", f"{self._name} cannot work: {problem}")
+        place = self._result(self._actor.place.remote, self._config.timeout, "starting", late=self._no_room)
+        self._place = Place(*place)
+        if self._place.problem is not None:
+            raise self._failed("refused", f"{self._name} cannot work: {self._place.problem}")
+        self._result(lambda: self._actor.ask.remote("initialise", self._settings), timeout, "starting")
 
     def ask(self, event: bytes, timeout: float) -> bytes:
         """Hands it an event and waits for the answer; see `Sandboxed`."""
-        answer: bytes = self._ask("ask", timeout, "computing", event)
+        answer: bytes = self._result(lambda: self._actor.ask.remote("answer", event), timeout, "computing")
         return answer
 
     def terminate(self) -> None:
@@ -108,11 +105,13 @@ class WorkerActor:
     def _name(self) -> str:
         return "a worker" if self._place is None else f"worker process {self._place.pid} on node {self._place.node}"
 
-    def _ask(self, method: str, timeout: float, doing: str, *arguments: Any, late: Any = None) -> Any:
-        """The answer to a call; on whatever else happens the actor is ended."""
+    def _result(
+        self, call: Callable[[], Any], timeout: float, doing: str, *, late: Callable[[], InvokeError] | None = None
+    ) -> Any:
+        """The answer to a call of the actor; on whatever else happens that is ended, and an InvokeError raised."""
         end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
         try:
-            answer: Future[Any] = getattr(self._actor, method).remote(*arguments).future()
+            answer: Future[Any] = call().future()
         except Exception as error:
             raise self._failed("died", f"{self._name} cannot be asked: {cause_of(error)}") from None
         wait([answer, self._life, self._given_up], end - time.monotonic(), FIRST_COMPLETED)
@@ -125,15 +124,16 @@ class WorkerActor:
         if self._given_up.done():
             raise self._failed("died", f"{self._name} was ended while {doing}")
         if late is not None:
-            raise self._failed("throttled", late())
+            raise late()
         raise self._failed("timeout", f"{self._name} was ended: {doing} took over {timeout:g} s")
 
-    def _no_room(self) -> str:
+    def _no_room(self) -> InvokeError:
         cpus = self._config.worker_cpus
-        return (
+        return self._failed(
+            "throttled",
             f"the Ray cluster has had no room for a worker for {self._config.timeout:g} s (ray.timeout): each needs "
             f"{cpus:g} CPU{'s' * (cpus != 1)} (ray.worker_cpus), {described(nodes_of(self._ray))}: use fewer "
-            "(tensor.workers), or add nodes"
+            "(tensor.workers), or add nodes",
         )
 
     def _failed(self, reason: InvokeReason, text: str) -> InvokeError:
