@@ -1,21 +1,28 @@
-"""Runs whose hosts are actors on two nodes of a Ray cluster: the same numbers, clear errors, and nothing left."""
+"""Runs with servers or workers on two nodes of a Ray cluster: the same numbers, clear errors, and nothing left."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
-from support.pipelines import farthest, messy_data, train_pipeline, train_single
+from support.pipelines import farthest, messy_data, running, train_pipeline, train_single
+from support.processes import alive, until
 from support.ray_cluster import RayCluster
 
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.ray import Actors
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.ray_cluster.connection import connected
+from dorylax.serverless.config import TensorConfig
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -33,11 +40,11 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: R
     assert not list(tmp_path.glob("dorylax-*"))
     with connected(ray_cluster.config()) as ray:
         assert not [one for one in ray.util.placement_group_table().values() if one["state"] != "REMOVED"]
-        assert hosts(ray) == []
+        until(lambda: actors(ray) == [])
 
 
-def hosts(ray: Any) -> list[Any]:
-    """Actors that live."""
+def actors(ray: Any) -> list[Any]:
+    """Those that live."""
     return [one for one in ray.state.actors().values() if one["State"] != "DEAD"]
 
 
@@ -47,19 +54,32 @@ def config(ray_cluster: RayCluster, **options: Any) -> PipelineConfig:
     return PipelineConfig(**given | options)
 
 
+def train(run: PipelineRun, epochs: int) -> None:
+    for _ in range(epochs):
+        run.run_epoch()
+
+
 def launched(run: PipelineRun) -> Actors:
     assert isinstance(run, HostsRun)
     assert isinstance(run._launched, Actors)
     return run._launched
 
 
+RAY, LOCAL = TensorConfig(backend="ray"), TensorConfig(backend="local", workers=2)
+TWO_BY_TWO = {"servers": 4, "num_hosts": 4, "ray": {"hosts_per_node": 2}}
+
+
 @pytest.mark.parametrize(
     ("model", "dtype", "options"),
     [
-        ("gcn", "float64", {"servers": 4, "num_hosts": 4, "ray": {"hosts_per_node": 2}}),
-        ("gat", "float32", {"parameter_servers": 2}),
+        ("gcn", "float64", {**TWO_BY_TWO, "tensor": RAY}),
+        ("gat", "float64", {**TWO_BY_TWO, "tensor": LOCAL, "parameter_servers": 2}),
+        ("sage", "float32", TWO_BY_TWO),
+        ("gat", "float32", {"parameter_servers": 2, "tensor": RAY}),
+        ("sage", "float64", {"hosts": "processes", "parameter_servers": 2, "tensor": RAY}),
+        ("gcn", "float32", {"hosts": "inline", "tensor": TensorConfig(backend="ray", workers=3, streaming=True)}),
     ],
-    ids=lambda value: value if isinstance(value, str) else None,
+    ids=["gcn-ray", "gat-local", "sage-inline", "gat-ray", "sage-processes-ray", "gcn-here-ray"],
 )
 def test_synchronous_training_is_that_of_one_machine(
     ray_cluster: RayCluster, model: str, dtype: str, options: dict[str, Any]
@@ -67,3 +87,70 @@ def test_synchronous_training_is_that_of_one_machine(
     jax.config.update("jax_enable_x64", dtype == "float64")
     found = train_pipeline(model, DATA, EPOCHS, config(ray_cluster, **options), dtype=dtype)
     assert farthest(found, train_single(model, DATA, EPOCHS, dtype=dtype)) <= TOLERANCE[dtype]
+
+
+def socket_folders(pid: int) -> set[Path]:
+    """Folders of the sockets that a process listens on."""
+    inodes = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    paths = {Path(line[7]).parent for line in lines if len(line) > 7 and f"socket:[{line[6]}]" in inodes}
+    return {path for path in paths if path.name.startswith("dorylax-")}
+
+
+def test_a_host_that_is_killed_leaves_neither_workers_nor_sockets(ray_cluster: RayCluster) -> None:
+    with running("gcn", DATA, config(ray_cluster, tensor=LOCAL)) as run:
+        run.run_epoch()
+        pid = launched(run).pids[0]
+        workers = {one.pid for one in alive() if one.parent == pid}
+        folders = socket_folders(pid)
+        assert workers
+        assert len(folders) == 1
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(HostError, match=r"graph server 0 on node 127\.0\.0\.1: The actor died"):
+            train(run, 3)
+        until(lambda: not workers & {one.pid for one in alive()} and not any(folder.exists() for folder in folders))
+
+
+@pytest.mark.parametrize("hosts", ["ray", "processes"])
+def test_workers_of_a_host_that_is_killed_end(ray_cluster: RayCluster, hosts: str) -> None:
+    with connected(ray_cluster.config()) as ray:
+        with running("gcn", DATA, config(ray_cluster, hosts=hosts, tensor=RAY)) as run:
+            assert isinstance(run, HostsRun)
+            run.run_epoch()
+            assert len(actors(ray)) == 2 + (3 if hosts == "ray" else 2)
+            host = run._launched.pids[0]
+            os.kill(host, signal.SIGKILL)
+            with pytest.raises(HostError, match="graph server 0"):
+                train(run, 3)
+        until(lambda: actors(ray) == [])
+
+
+def test_a_command_that_is_killed_leaves_nothing(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    """Servers and workers on Ray, some of them stopped."""
+    settings = ["data.size=tiny", "pipeline.servers=2", "pipeline.hosts=ray", "tensor.backend=ray", "tensor.workers=2"]
+    words = [word for setting in (*settings, f"ray.address={ray_cluster.address}") for word in ("--set", setting)]
+    command = [sys.executable, "-m", "dorylax", "train", "--model", "gcn", "--data", "communities", *words]
+    command += ["--epochs", "1000000", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "run" / "seed-0" / "metrics.jsonl"
+    try:
+        until(lambda: (metrics.is_file() and metrics.read_bytes().count(b"\n") > 1) or process.poll() is not None)
+        assert process.poll() is None, process.stderr
+        with connected(ray_cluster.config()) as ray:
+            pids = [one["Pid"] for one in ray.state.actors().values() if one["State"] == "ALIVE"]
+        assert len(pids) == 5  # three servers, two workers
+        for pid in pids[::2]:
+            os.kill(pid, signal.SIGSTOP)
+    finally:
+        process.kill()
+        process.communicate()
+    until(lambda: not {one.pid for one in alive()} & set(pids))
+
+
+def test_what_has_no_room_is_told(ray_cluster: RayCluster) -> None:
+    many = config(ray_cluster, tensor=TensorConfig(backend="ray", workers=8), ray={"timeout": 3})
+    with pytest.raises(HostError, match="no room for a worker for 3 s"), running("gcn", DATA, many):
+        pass
+    servers = config(ray_cluster, ray={"timeout": 3, "cpus": 4})
+    with pytest.raises(HostError, match=r"no room for 3 servers .* each needs 4 CPUs"), running("gcn", DATA, servers):
+        pass
