@@ -119,7 +119,7 @@ class Loop:
             admission.protect(router, self._keys, self._transport)
             router.handshake_ivl = int(HANDSHAKE_SECONDS * 1000)
             router.heartbeat_ivl = _HEARTBEAT_MS
-            router.bind(f"tcp://{self._host}:*" if self._transport == "tcp" else f"ipc://{self._folder.path}/{number}")
+            router.bind(f"tcp://{self._host}:*" if self._folder is None else f"ipc://{self._folder.path}/{number}")
             address = str(router.get_string(zmq.LAST_ENDPOINT))
             monitor = self._watch.start(router, endpoint.label, address)  # before any worker can know the address
         except BaseException:

@@ -41,6 +41,7 @@ class WorkerActor:
         self._given_up: Future[None] = Future()
         threads = max(1, int(config.worker_cpus))
         environment = computing_environment(threads) | {CORES: str(threads)}
+        self._refuse_if_disconnected()
         try:
             # Spread: a node that is lost takes few of them with it.
             self._actor = make_actor(
@@ -110,6 +111,7 @@ class WorkerActor:
     ) -> Any:
         """The answer to a call of the actor; on whatever else happens that is ended, and an InvokeError raised."""
         end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
+        self._refuse_if_disconnected()
         try:
             answer: Future[Any] = call().future()
         except Exception as error:
@@ -118,9 +120,9 @@ class WorkerActor:
         for heard in (answer, self._life):
             if not heard.done():
                 continue
-            if (error := heard.exception()) is None:
+            if (why := heard.exception()) is None:
                 return heard.result()
-            raise self._failed("died", f"{self._name} died while {doing}: {cause_of(error)}")
+            raise self._failed("died", f"{self._name} died while {doing}: {cause_of(why)}")
         if self._given_up.done():
             raise self._failed("died", f"{self._name} was ended while {doing}")
         if late is not None:
@@ -129,12 +131,20 @@ class WorkerActor:
 
     def _no_room(self) -> InvokeError:
         cpus = self._config.worker_cpus
+        try:
+            nodes = described(nodes_of(self._ray))
+        except Exception as error:
+            nodes = f"whose nodes cannot be listed ({cause_of(error)})"
         return self._failed(
             "throttled",
             f"the Ray cluster has had no room for a worker for {self._config.timeout:g} s (ray.timeout): each needs "
-            f"{cpus:g} CPU{'s' * (cpus != 1)} (ray.worker_cpus), {described(nodes_of(self._ray))}: use fewer "
+            f"{cpus:g} CPU{'s' * (cpus != 1)} (ray.worker_cpus), {nodes}: use fewer "
             "(tensor.workers), or add nodes",
         )
+
+    def _refuse_if_disconnected(self) -> None:
+        if not self._ray.is_initialized():  # else Ray would start a cluster of its own
+            raise InvokeError("refused", "the connection to the Ray cluster has ended")
 
     def _failed(self, reason: InvokeReason, text: str) -> InvokeError:
         self.end()
