@@ -6,11 +6,8 @@ import asyncio
 import importlib.metadata
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +30,6 @@ from dorylax.settings.errors import ConfigError
 
 pytestmark = pytest.mark.timeout(120)
 
-_ROOT = Path(__file__).parents[3]
 Pools = Callable[..., Pool]
 
 
@@ -109,7 +105,6 @@ def test_one_that_is_killed_or_hangs_while_it_computes_fails_the_call_and_is_rep
     assert str(error).startswith(f"worker process {pid} on node 127.0.0.1 was ended: computing took over 0.5 s")
     assert invoke(pool, servers.event()).error is None
     (other,) = pool.pids
-    until(lambda: not living(pid))  # Ray ends what is stopped after 5 s
 
     os.kill(other, signal.SIGSTOP)
 
@@ -171,7 +166,7 @@ def test_close_ends_what_has_stopped_and_fails_what_runs(servers: Any, pools: Po
     assert [error.reason for error in asyncio.run(close_meanwhile())] == ["died", "died", "refused"]
     pool.close()
     assert failure(pool, b"", 1.0).reason == "refused"
-    until(lambda: not living(*pids))
+    until(lambda: not living(*pids))  # Ray ends what is stopped after 5 s
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,36 +178,7 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         make_invoker(TensorConfig(backend="ray"), RunKeys.make(), 1, RayConfig())
 
 
-_PARENT = """
-import asyncio, os, signal, sys
-from dorylax.ray_cluster.config import RayConfig
-from dorylax.serverless.backends.ray.pool import ray_workers
-from dorylax.serverless.data.keys import RunKeys
-pool = ray_workers(RunKeys.make(), RayConfig(address=sys.argv[1]), workers=2)
-asyncio.run(pool.warm())
-os.kill(pool.pids[0], signal.SIGSTOP)
-print(*pool.pids, flush=True)
-sys.stdin.read()
-"""
-
-
-def test_they_end_with_a_driver_that_is_killed(ray_cluster: RayCluster) -> None:
-    """Even those that have stopped."""
-    parent = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", _PARENT, ray_cluster.address],
-        cwd=_ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with parent:
-        assert parent.stdout is not None
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(living(*pids)) == 2
-        parent.kill()
-    until(lambda: not living(*pids))
-
-
+@pytest.mark.filterwarnings("ignore:os.fork")  # by which Ray starts the node
 def test_workers_that_die_hang_and_are_lost_with_their_node_change_not_a_bit(ray_cluster: RayCluster) -> None:
     def workers(found: Run) -> Pool:
         pool = found.backend._invoker
