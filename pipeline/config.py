@@ -212,6 +212,7 @@ class PipelineConfig(Section):
                 object.__setattr__(self, name, value)
         self._check_mode()
         self._check_hosts()
+        self._check_host()
         self._check_partition()
         self._check_clock()
         self._check_ray()
@@ -270,6 +271,21 @@ class PipelineConfig(Section):
             raise ConfigError.of(
                 "pipeline.interval_step_scaling", "= false needs pipeline.update=per_interval: change one of them"
             )
+
+    def _check_host(self) -> None:
+        tensor, many = self.tensor, self.hosts == "ray"
+        if tensor.backend != "aws" or (tensor.host is None) == many:
+            return
+        if many:
+            raise ConfigError.of(
+                "tensor.host",
+                f"= {tensor.host} is one address, but with pipeline.hosts=ray each node has its own, by which Ray knows it: "
+                "leave it out",
+            )
+        raise ConfigError.of(
+            "tensor.host",
+            "must be the address by which functions find this machine, its private one in their VPC; got none",
+        )
 
     def _check_hosts(self) -> None:
         if self.num_hosts is None:

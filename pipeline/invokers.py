@@ -87,9 +87,11 @@ def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int, ray: RayConf
 def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
     """The endpoints from which sandboxes fetch data: at an address of this machine, where they are on others.
 
-    On a Ray cluster that is the address of this node, so the process must be connected: its sandboxes are made first.
+    Where that is not given, it is the one of this node of a Ray cluster, to which the process is connected: by its
+    sandboxes, which are made first, or as a host there.
     """
-    host = node_address() if BACKENDS[tensor.backend].on_ray else tensor.host
+    elsewhere = tensor.backend == "aws" or BACKENDS[tensor.backend].on_ray
+    host = node_address() if elsewhere and tensor.host is None else tensor.host
     if host is not None:
         return DataServer(keys, transport="tcp", host=host)
     return DataServer(keys, transport=tensor.transport)

@@ -81,7 +81,11 @@ class TensorConfig(Section):
     )
     function: Text = Field(default="dorylax", description="aws only: the function's name, name:alias or ARN")
     region: Text | None = Field(default=None, description="aws only: where the function is; null: as boto3 finds it")
-    host: Text | None = Field(default=None, description="aws only: the address at which functions reach this machine")
+    host: Text | None = Field(
+        default=None,
+        description="aws only: the address at which functions reach this machine; with `pipeline.hosts=ray` null: each "
+        "node's own",
+    )
     artefacts: Text | None = Field(
         default=None, description="aws only: s3://bucket/prefix that holds the stages; null: graph servers serve them"
     )
@@ -97,11 +101,6 @@ class TensorConfig(Section):
                     f"= {written} needs tensor.backend={' or '.join(backends)}; got {self.backend}: change one of them"
                 )
                 raise ConfigError.of(f"tensor.{name}", problem)
-        if self.backend == "aws" and self.host is None:
-            raise ConfigError.of(
-                "tensor.host",
-                "must be the address by which functions find this machine, its private one in their VPC; got none",
-            )
         if self.latency_sigma and not self.latency:
             raise ConfigError.of(
                 "tensor.latency_sigma", f"= {self.latency_sigma:g} spreads tensor.latency, which is 0: set both"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.config import HostsKind, PipelineConfig
 from dorylax.program import PASSES
+from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 
 
@@ -179,6 +180,24 @@ def test_wrong_values_name_their_key(given: dict[str, Any], message: str) -> Non
         PipelineConfig(**given)
     assert str(caught.value) == f"pipeline.{message}"
     assert caught.value.key == f"pipeline.{message.partition(' ')[0]}"
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts", "message"),
+    [
+        (
+            None,
+            "inline",
+            "must be the address by which functions find this machine, its private one in their VPC; got none",
+        ),
+        (None, "processes", "must be the address by which functions find this machine"),
+        ("10.0.0.1", "ray", "= 10.0.0.1 is one address, but with pipeline.hosts=ray each node has its own"),
+    ],
+)
+def test_where_functions_find_servers(host: str | None, hosts: HostsKind, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^tensor\.host {message}"):
+        PipelineConfig(hosts=hosts, tensor=TensorConfig(backend="aws", host=host))
+    assert PipelineConfig(hosts="ray", tensor=TensorConfig(backend="aws")).tensor.host is None
 
 
 def test_an_unknown_cluster() -> None:

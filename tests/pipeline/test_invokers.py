@@ -45,6 +45,15 @@ def test_functions_of_aws_find_this_machine_at_its_host() -> None:
         assert data.open("graph").startswith("ipc://")
 
 
+@pytest.mark.parametrize("backend", ["ray", "aws"])
+def test_on_a_cluster_that_is_the_address_of_the_node(
+    monkeypatch: pytest.MonkeyPatch, backend: typing.Literal["ray", "aws"]
+) -> None:
+    monkeypatch.setattr(invokers, "node_address", lambda: "127.0.0.3")
+    with make_data_server(TensorConfig(backend=backend), RunKeys.make()) as data:
+        assert data.open("graph").startswith("tcp://127.0.0.3:")
+
+
 @pytest.mark.parametrize(
     ("limit", "workers", "enough"),
     [(256, 2, None), (128, 2, 256), (256, 8, None), (256, 64, 1024), (1024, 64, None), (65_536, 1000, None)],

@@ -114,14 +114,14 @@ def test_a_host_that_is_killed_leaves_neither_workers_nor_sockets(ray_cluster: R
 
 
 def test_workers_of_a_host_that_is_killed_end(ray_cluster: RayCluster) -> None:
-    with connected(ray_cluster.config()) as ray:
-        with running("gcn", DATA, config(ray_cluster, num_hosts=2, tensor=RAY)) as run:
-            run.run_epoch()
-            assert len(actors(ray)) == 4
-            os.kill(launched(run).pids[0], signal.SIGKILL)
-            until(lambda: len(actors(ray)) == 2)  # while the run goes on, as far as it knows
-            with pytest.raises(HostError, match="graph server 0"):
-                train(run, 3)
+    given = config(ray_cluster, num_hosts=2, tensor=RAY)
+    with connected(ray_cluster.config()) as ray, running("gcn", DATA, given) as run:
+        run.run_epoch()
+        assert len(actors(ray)) == 4
+        os.kill(launched(run).pids[0], signal.SIGKILL)
+        until(lambda: len(actors(ray)) == 2)  # while the run goes on, as far as it knows
+        with pytest.raises(HostError, match="graph server 0"):
+            train(run, 3)
 
 
 def test_a_command_that_is_killed_leaves_nothing(ray_cluster: RayCluster, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_command_that_is_killed_leaves_nothing(ray_cluster: RayCluster, tmp_pa
 def test_servers_without_room_are_told(ray_cluster: RayCluster) -> None:
     servers = config(ray_cluster, ray={"timeout": 3, "cpus": 4})
     with (
-        pytest.raises(HostError, match="no room for 3 servers within 3 s .* each needs 4 CPUs; it has"),
+        pytest.raises(HostError, match=r"no room for 3 servers within 3 s .* each needs 4 CPUs; it has"),
         running("gcn", DATA, servers),
     ):
         pass
