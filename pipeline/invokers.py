@@ -55,7 +55,7 @@ def check_descriptors(tensor: TensorConfig, workers: int, *, servers: int, param
             f"in all, half of them for connections: allow it more (ulimit -n {enough}), or use fewer workers or servers",
         )
     flooded = connections + others + capacity.strangers + AHEAD * (servers + parameter_servers)
-    if flooded > limit and (tensor.transport == "tcp" or tensor.host is not None or BACKENDS[tensor.backend].on_ray):
+    if flooded > limit and (tensor.transport == "tcp" or _elsewhere(tensor)):
         _LOG.warning(
             "this process may have %d files and sockets open: strangers who connect by the thousand may use them up for a "
             "moment, which may end the run; %d would do (ulimit -n)",
@@ -90,8 +90,11 @@ def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
     Where that is not given, it is the one of this node of a Ray cluster, to which the process is connected: by its
     sandboxes, which are made first, or as a host there.
     """
-    elsewhere = tensor.backend == "aws" or BACKENDS[tensor.backend].on_ray
-    host = node_address() if elsewhere and tensor.host is None else tensor.host
-    if host is not None:
-        return DataServer(keys, transport="tcp", host=host)
+    if _elsewhere(tensor):
+        return DataServer(keys, transport="tcp", host=tensor.host or node_address())
     return DataServer(keys, transport=tensor.transport)
+
+
+def _elsewhere(tensor: TensorConfig) -> bool:
+    """Whether sandboxes are on other machines."""
+    return tensor.backend == "aws" or BACKENDS[tensor.backend].on_ray
