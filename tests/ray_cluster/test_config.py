@@ -70,6 +70,15 @@ def test_it_is_a_section_of_a_run_s_configuration() -> None:
     assert config.pipeline.dotted().items() >= SETTINGS.items()
 
 
+def test_workers_alone_have_it_too() -> None:
+    config = RunConfig.resolve({"tensor.backend": "ray", "ray.worker_cpus": 2, "ray.address": "10.0.0.1:6379"})
+    assert config.ray == RayConfig(address="10.0.0.1:6379", worker_cpus=2)
+    assert config.pipeline is not None
+    assert config.pipeline.hosts == "inline"
+    assert RunConfig.from_yaml(config.to_yaml()) == config
+    assert free_settings(config.pipeline) >= {"ray.worker_cpus"}
+
+
 def test_runs_elsewhere_do_not_speak_of_it() -> None:
     config = RunConfig.resolve({"pipeline.servers": 2})
     assert config.ray is None
