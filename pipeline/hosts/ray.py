@@ -141,7 +141,7 @@ class Actors:
 
     async def _answers(self, references: Sequence[Any], end: float, timeout: float) -> AsyncIterator[tuple[int, Any]]:
         """What calls of the hosts give, with the host's number, as it comes."""
-        waiting = {asyncio.wrap_future(reference.future()): number for number, reference in enumerate(references)}
+        waiting = {_answer(reference): number for number, reference in enumerate(references)}
         while waiting:
             done, left = await asyncio.wait(
                 waiting, timeout=max(0.0, end - self._loop.time()), return_when=asyncio.FIRST_COMPLETED
@@ -178,5 +178,12 @@ class Actors:
 
 async def _answered(reference: Any, seconds: float) -> bool:
     """Whether something in the cluster is done within so many seconds."""
-    done, _ = await asyncio.wait([asyncio.wrap_future(reference.future())], timeout=seconds)
+    done, _ = await asyncio.wait([_answer(reference)], timeout=seconds)
     return bool(done)
+
+
+def _answer(reference: Any) -> asyncio.Future[Any]:
+    """What comes of something in the cluster; it may be given up, and its error is then nobody's."""
+    answer: asyncio.Future[Any] = asyncio.wrap_future(reference.future())
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return answer

@@ -130,7 +130,9 @@ def test_a_command_that_is_killed_leaves_nothing(ray_cluster: RayCluster, tmp_pa
     words = [word for setting in (*settings, f"ray.address={ray_cluster.address}") for word in ("--set", setting)]
     command = [sys.executable, "-m", "dorylax", "train", "--model", "gcn", "--data", "communities", *words]
     command += ["--epochs", "1000000", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    (tmp_path / "temporary").mkdir()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
     metrics = tmp_path / "run" / "seed-0" / "metrics.jsonl"
     try:
         until(lambda: (metrics.is_file() and metrics.read_bytes().count(b"\n") > 1) or process.poll() is not None)
