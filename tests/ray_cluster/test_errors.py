@@ -7,7 +7,7 @@ import pytest
 from dorylax.ray_cluster.errors import cause_of
 
 
-class OfActor(Exception):
+class OfActorError(Exception):
     """As Ray's, whose text is a traceback."""
 
     def __init__(self, cause: Exception) -> None:
@@ -20,7 +20,7 @@ class OfActor(Exception):
     [
         (RuntimeError("the node\n\tis lost"), "the node is lost"),
         (RuntimeError(), "RuntimeError"),
-        (OfActor(ValueError("no\nsuch row")), "ValueError: no such row"),
+        (OfActorError(ValueError("no\nsuch row")), "ValueError: no such row"),
         (RuntimeError("x" * 500), f"{'x' * 397}..."),
     ],
 )
