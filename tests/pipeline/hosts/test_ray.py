@@ -78,7 +78,7 @@ RAY, LOCAL = TensorConfig(backend="ray", workers=2), TensorConfig(backend="local
         ),
         ("sage", "float64", {"servers": 4, "num_hosts": 4, "ray": {"hosts_per_node": 2}}),
         ("gat", "float32", {"num_hosts": 2, "tensor": LOCAL, "parameter_servers": 2}),
-        ("gat", "float64", {"hosts": "processes", "num_hosts": 2, "tensor": RAY}),
+        ("gat", "float64", {"hosts": "processes", "servers": 3, "num_hosts": 2, "tensor": RAY}),
         ("gcn", "float32", {"hosts": "inline", "tensor": TensorConfig(backend="ray", workers=3, streaming=True)}),
     ],
     ids=["gcn-ray", "sage-inline", "gat-local", "gat-processes-ray", "gcn-here-ray"],
