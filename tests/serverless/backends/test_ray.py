@@ -185,7 +185,6 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         make_invoker(TensorConfig(backend="ray"), RunKeys.make(), 1, RayConfig())
 
 
-@pytest.mark.filterwarnings("ignore:os.fork")  # by which Ray starts the node
 def test_workers_that_die_hang_and_are_lost_with_their_node_change_not_a_bit(ray_cluster: RayCluster) -> None:
     def workers(found: Run) -> Pool:
         pool = found.backend._invoker
