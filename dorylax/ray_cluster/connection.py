@@ -33,7 +33,7 @@ _HOW = "or start one here (`dorylax cluster up`, `ray start --head`), or give ra
 def connected(config: RayConfig) -> Iterator[Any]:
     """Connects this process to the cluster, unless it is connected already, as in an actor; then that connection is used.
 
-    What Ray warns of is not shown, and signals and whatever else of this process Ray sets for itself do what they did before.
+    What Ray warns of is not shown, and signals, and whatever else of this process Ray sets for itself, do as before.
 
     Args:
         config: which cluster, and how long to wait for it.

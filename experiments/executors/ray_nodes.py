@@ -46,8 +46,8 @@ def check_nodes(ray: Any, surroundings: Surroundings) -> None:
             if not isinstance(error.cause, NodeError):  # which names its node
                 said = f"{looks[one]} cannot run dorylax: {said}"
             raise ConfigError(said) from None
-        except ray.exceptions.RayError as error:
-            print_error(f"warning: {looks[one]} was lost: {one_line(error)}")
+        except ray.exceptions.RayError:
+            print_error(f"warning: {looks[one]} was lost")
     if late:
         raise ConfigError(f"{looks[late[0]]} does not answer within {LOOK_SECONDS:g} s: take it out of the cluster")
 

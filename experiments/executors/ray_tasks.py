@@ -75,11 +75,12 @@ def named_files(config: RunConfig) -> list[str]:
     """The files and folders that a configuration names."""
     found = []
     for key, value in config.dotted().items():
+        if not isinstance(value, str) or value.startswith("s3://"):
+            continue
         if is_reference(value) and is_file(place_of(value)):
             found.append(place_of(value))
-        elif isinstance(value, str) and (key == "pipeline.partition" or value.endswith((".npz", ".yaml", ".yml"))):
-            if not value.startswith("s3://"):
-                found.append(value)
+        elif key == "pipeline.partition" or value.endswith((".npz", ".yaml", ".yml")):
+            found.append(value)
     return found
 
 

@@ -67,7 +67,7 @@ def nothing_left() -> Iterator[Path]:
     while not _within((children(), threads(), sockets()), before) and time.monotonic() < end:
         time.sleep(0.01)
     left = [now - then for now, then in zip((children(), threads(), sockets()), before, strict=True)]
-    assert left == [set(), set(), set()]
+    assert left == [set(), set(), set()], left
 
 
 def _within(now: tuple[set, ...], before: tuple[set, ...]) -> bool:

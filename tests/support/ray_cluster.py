@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ CPUS = 4
 
 _OBJECT_STORE_BYTES = 100 * 2**20
 _OPTIONS = {"object_store_memory": _OBJECT_STORE_BYTES, "node_ip_address": "127.0.0.1"}
+_WHERE = ("RAY_TMPDIR", "TMPDIR", "RAY_ADDRESS", "RAY_USAGE_STATS_ENABLED")
 _GONE_SECONDS = 20.0
 
 
@@ -34,9 +36,9 @@ class RayCluster:
         address: HOST:PORT of its head.
     """
 
-    def __init__(self, cluster: Any) -> None:
-        self._cluster = cluster
-        self.address: str = cluster.address
+    def __init__(self, cluster: Any, folder: Path) -> None:
+        self._cluster, self._folder = cluster, folder
+        self.address = ""
 
     def config(self, **options: Any) -> RayConfig:
         """The section `ray` of a run on it."""
@@ -44,13 +46,19 @@ class RayCluster:
 
     def add_node(self, cpus: int = CPUS, **options: Any) -> Any:
         """Adds a node, to be removed by `remove_node`."""
-        node = self._cluster.add_node(num_cpus=cpus, **_OPTIONS, **options)
+        with _started_in(self._folder):
+            node = self._cluster.add_node(num_cpus=cpus, **_OPTIONS, **options)
         self._cluster.wait_for_nodes()
+        self.address = self._cluster.address
         return node
 
     def remove_node(self, node: Any) -> None:
         """Kills a node with all that runs on it."""
         self._cluster.remove_node(node, allow_graceful=False)
+
+    def running(self, task: str) -> list[int]:
+        """Processes that run a task."""
+        return [process for process, command in _of(self._folder).items() if command.startswith(f"ray::{task}")]
 
 
 @pytest.fixture(scope="session")
@@ -59,41 +67,51 @@ def ray_cluster() -> Iterator[RayCluster]:
     cluster_utils = pytest.importorskip("ray.cluster_utils")
     folder = Path(tempfile.mkdtemp(prefix="dx-ray-"))  # short: paths of sockets are limited
     (folder / "ray").mkdir()
-    kept = {name: os.environ.get(name) for name in ("RAY_TMPDIR", "RAY_ADDRESS", "RAY_USAGE_STATS_ENABLED")}
-    os.environ |= {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
-    os.environ.pop("RAY_ADDRESS", None)
     shared = _shared_memory()
     cluster = cluster_utils.Cluster()
+    found = RayCluster(cluster, folder)
     try:
-        for cpus in (0, CPUS, CPUS):
-            cluster.add_node(num_cpus=cpus, **({} if cpus else {"include_dashboard": False}), **_OPTIONS)
-        cluster.wait_for_nodes()
-        yield RayCluster(cluster)
+        found.add_node(0, include_dashboard=False)
+        found.add_node()
+        found.add_node()
+        yield found
     finally:
         cluster.shutdown()
-        for name, value in kept.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
         end = time.monotonic() + _GONE_SECONDS
         while _of(folder) and time.monotonic() < end:
             time.sleep(0.05)
         left = _of(folder)
         shutil.rmtree(folder)
-    assert left == []
+    assert left == {}
     assert _shared_memory() <= shared
 
 
-def _of(folder: Path) -> list[str]:
-    """Command lines of Ray's processes that were told of the cluster's folder."""
-    found = []
+@contextlib.contextmanager
+def _started_in(folder: Path) -> Iterator[None]:
+    """What is started meanwhile writes into a folder. Ray's handler of SIGTERM does not stay."""
+    kept = {name: os.environ.pop(name, None) for name in _WHERE}
+    handler = signal.getsignal(signal.SIGTERM)
+    os.environ |= {"RAY_TMPDIR": str(folder), "TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _of(folder: Path) -> dict[int, str]:
+    """Ray's processes that were told of the cluster's folder, and their command lines."""
+    found = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended, or is another user's
             command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             # Whatever tests have started has the environment of this process.
             told = str(folder).encode() in (path / "environ").read_bytes()
             if told and (command.startswith("ray::") or "/ray/" in command):
-                found.append(command)
+                found[int(path.name)] = command
     return found
 
 
