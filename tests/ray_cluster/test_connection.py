@@ -93,7 +93,7 @@ def test_ray_that_is_missing_or_too_old(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_another_version_of_ray_or_python(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray._private.utils.compute_version_info", lambda: ("2.50.0", "none", "3.12.1"))
+    monkeypatch.setattr("ray._private.utils.compute_version_info", lambda: ("2.50.0", "3.12.1"))
     text = refusal(ray_cluster.config())
     assert "must be a node of the cluster with the same versions of Python and Ray" in text
     assert "Ray: 2.50.0 Python: 3.12.1" in text

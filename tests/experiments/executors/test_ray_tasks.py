@@ -134,7 +134,7 @@ def test_a_process_that_hangs_is_killed_and_its_run_is_run_again(
             os.kill(stopped[0], signal.SIGSTOP)
 
     watcher = _Watcher(stop)
-    with ray_tasks(ray_cluster.config(), _runs(_MLP), jobs=1, cpus=1) as executor:
+    with nothing_left(sockets_stay=True), ray_tasks(ray_cluster.config(), _runs(_MLP), jobs=1, cpus=1) as executor:
         there = _results(tmp_path / "there", executor, watcher, _MLP)
         assert stopped[0] not in ray_cluster.running("run_here")
     assert len(stopped) == 1
@@ -149,7 +149,7 @@ def test_what_is_stopped_has_been_saved(ray_cluster: RayCluster, tmp_path: Path)
     def interrupt(_: Run) -> None:
         raise KeyboardInterrupt
 
-    with nothing_left(), ray_tasks(ray_cluster.config(), sweep.runs, jobs=None, cpus=1) as executor:
+    with nothing_left(sockets_stay=True), ray_tasks(ray_cluster.config(), sweep.runs, jobs=None, cpus=1) as executor:
         known = known_outcomes(sweep, tmp_path)
         outcomes, stopped = carry_out(known, tmp_path, _Watcher(interrupt), executor=executor)
     assert (stopped, outcomes[run.key].status) == ("interrupted", "open")
