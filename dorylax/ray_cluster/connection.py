@@ -44,21 +44,28 @@ def connected(config: RayConfig) -> Iterator[Any]:
     Raises:
         ConfigError: Ray is not installed, or too old; there is no such cluster, or it does not answer; names the key.
     """
-    with _process_kept():
-        ray = load_ray()
-        mine = not ray.is_initialized()
-        level = logging.getLogger("ray").level
-        if mine:
-            logging.getLogger("ray").setLevel(logging.ERROR)
-            _connect(ray, config)
-    if not mine:
+    with contextlib.ExitStack() as stack:
+        with _process_kept():
+            ray = load_ray()
+            if not ray.is_initialized():
+                stack.enter_context(_quiet())
+                stack.callback(ray.shutdown)
+                _connect(ray, config)
         yield ray
-        return
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Has Ray say nothing of its own: it would print what it notes about nodes between the results of a command."""
+    logger, worker = logging.getLogger("ray"), importlib.import_module("ray._private.worker")
+    level, printer = logger.level, worker.print_to_stdstream
+    logger.setLevel(logging.ERROR)
+    worker.print_to_stdstream = lambda *_, **__: None
     try:
-        yield ray
+        yield
     finally:
-        ray.shutdown()
-        logging.getLogger("ray").setLevel(level)
+        worker.print_to_stdstream = printer
+        logger.setLevel(level)
 
 
 def _connect(ray: Any, config: RayConfig) -> None:

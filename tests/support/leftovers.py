@@ -48,7 +48,8 @@ def threads() -> set[str]:
 def nothing_left(*, sockets_stay: bool = False) -> Iterator[Path]:
     """Checks at its end that no process, thread, socket or temporary file is there that was not there before.
 
-    Sockets may stay where Ray was connected, which lets go of some only later. Gives the folder in which temporary files are made meanwhile, by this process and by those that it starts.
+    Sockets may stay where Ray was connected, which lets go of some only later. Gives the folder in which temporary files are
+    made meanwhile, by this process and by those that it starts.
     """
     gc.collect()  # what earlier tests have left is not to end within this one
     looks = (children, threads) if sockets_stay else (children, threads, sockets)
