@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
 import importlib
@@ -23,6 +24,7 @@ from dorylax.settings.errors import ConfigError
 OLDEST = (2, 50)
 """The first version of Ray with which this works."""
 
+_GONE_SECONDS = 30.0
 _ADDRESS = "RAY_ADDRESS"
 _SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_AUTH_MODE", "RAY_CLIENT_MODE", "RAY_USAGE_STATS_ENABLED")
 _LOOPBACK = ("localhost", "127.0.0.1")
@@ -49,7 +51,7 @@ def connected(config: RayConfig) -> Iterator[Any]:
             ray = load_ray()
             if not ray.is_initialized():
                 stack.enter_context(_quiet())
-                stack.callback(ray.shutdown)
+                stack.callback(_disconnect, ray)
                 _connect(ray, config)
         yield ray
 
@@ -78,6 +80,15 @@ def _connect(ray: Any, config: RayConfig) -> None:
     address = _find(config)
     with _loopback_kept(address):
         _within(config.timeout, lambda: ray.init(address=address, **options), address)
+
+
+def _disconnect(ray: Any) -> None:
+    """In a thread, since Ray waits without end for the head of a cluster that hangs."""
+    thread = threading.Thread(target=ray.shutdown, name="ray disconnection", daemon=True)
+    thread.start()
+    thread.join(_GONE_SECONDS)
+    if thread.is_alive():
+        atexit.unregister(ray.shutdown)  # which would wait again
 
 
 def load_ray() -> Any:

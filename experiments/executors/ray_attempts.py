@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,7 +94,8 @@ class Attempts:
         here = pinned(ray.get_runtime_context().get_node_id())
         self._news = ray.remote(num_cpus=0, max_restarts=-1)(News).options(scheduling_strategy=here).remote()
         self._ask_at: float | None = 0.0
-        self._nodes_at = self._room_seen = self._ran = time.monotonic()
+        self._nodes_at = self._told_nodes = self._room_seen = self._ran = time.monotonic()
+        self._alive: dict[str, float] | None = None
         self._warned: set[str] = set()
         self._stopping = False
 
@@ -139,7 +141,6 @@ class Attempts:
                 hear(came)
         for one in self._attempts.values():
             print_error(f"warning: {one.run.label} did not stop within {_GRACE_SECONDS:g} s on {one.node}")
-        self._ray.kill(self._news)
 
     # What comes from elsewhere.
 
@@ -271,10 +272,18 @@ class Attempts:
     def _given_up(self) -> Iterator[RunOutcome]:
         """Looks at processes that are silent, and gives attempts up whose nodes are gone or do not answer."""
         now = time.monotonic()
-        alive = None
-        if now - self._nodes_at >= _NODES_SECONDS:
-            alive = cpus_of_nodes(self._ray)
-            self._nodes_at = now
+        if now >= self._nodes_at:
+            self._nodes_at = float("inf")
+            # In a thread: Ray waits without end for a head that hangs, and hears no signal meanwhile.
+            threading.Thread(target=self._ask_for_nodes, name="nodes of the cluster", daemon=True).start()
+        if now - self._told_nodes > _ROOM_SECONDS:
+            raise ClusterLostError(
+                f"the head of the cluster has not answered for {_ROOM_SECONDS:g} s: see to it, and give the same command"
+            )
+        if now - self._told_nodes > _WAITING_SECONDS:
+            self._warn("head", f"the head of the cluster has not answered for {_WAITING_SECONDS:g} s: waiting for it")
+        alive, self._alive = self._alive, None
+        if alive is not None:
             self._check_room(now, alive)
         for attempt in list(self._attempts.values()):
             if attempt.process is None or attempt.silence is None:
@@ -289,6 +298,20 @@ class Attempts:
                 self._hear(look, functools.partial(self._hear_look, attempt))
             if why is not None and (outcome := self._again(attempt, why)) is not None:
                 yield outcome
+
+    def _ask_for_nodes(self) -> None:
+        try:
+            self._came.put((self._hear_nodes, cpus_of_nodes(self._ray)))
+        except Exception as error:
+            self._came.put((self._hear_nodes, error))
+
+    def _hear_nodes(self, alive: Any) -> None:
+        now = time.monotonic()
+        self._nodes_at = now + _NODES_SECONDS
+        if isinstance(alive, BaseException):  # the head is gone, or has just come back
+            return
+        self._alive, self._told_nodes = alive, now
+        self._warned.discard("head")
 
     def _check_room(self, now: float, alive: dict[str, float]) -> None:
         """Whether there is a node for what waits, and whether anything of it runs.
