@@ -63,8 +63,6 @@ def cut(
     Raises:
         PartitionError: METIS cannot hold the graph.
     """
-    import pymetis
-
     if num_parts == 1:
         return np.zeros(len(offsets) - 1, np.int32)
     index = _index_type()
