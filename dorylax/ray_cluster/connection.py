@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -75,7 +76,10 @@ def _connect(ray: Any, config: RayConfig) -> None:
     if config.address == LOCAL:
         # Ray sets handlers of signals, which only the main thread can.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init(address=LOCAL, include_dashboard=False, **options)
+        with warnings.catch_warnings():
+            # JAX's, of what forks: Ray starts programs, which is all that is done in the child.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            ray.init(address=LOCAL, include_dashboard=False, **options)
         return
     address = _find(config)
     with _loopback_kept(address):

@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
@@ -88,12 +89,14 @@ def ray_cluster() -> Iterator[RayCluster]:
 
 @contextlib.contextmanager
 def _started_in(folder: Path) -> Iterator[None]:
-    """What is started meanwhile writes into a folder. Ray's handler of SIGTERM does not stay."""
+    """What is started meanwhile writes into a folder. Ray's handler of SIGTERM does not stay; JAX warns of forks."""
     kept = {name: os.environ.pop(name, None) for name in _WHERE}
     handler = signal.getsignal(signal.SIGTERM)
     os.environ |= {"RAY_TMPDIR": str(folder), "TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            yield
     finally:
         signal.signal(signal.SIGTERM, handler)
         for name, value in kept.items():

@@ -6,6 +6,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -57,12 +58,13 @@ def test_in_a_process_of_its_own_parts_are_the_same_whoever_else_draws(
 
 
 @pytest.mark.parametrize(
-    ("program", "said"), [("/bin/false", "its process ended with exit code 1"), ("/bin/ls", "dorylax-no-such")]
+    ("program", "said"),
+    [("import os; os._exit(3)", "its process ended with exit code 3"), ("raise MemoryError('no room')", "no room")],
 )
 def test_what_goes_wrong_there_is_said(
-    connected: None, monkeypatch: pytest.MonkeyPatch, program: str, said: str
+    connected: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, said: str
 ) -> None:
-    monkeypatch.setattr(sys, "executable", program)
-    monkeypatch.setattr("dorylax.graph.partition.metis_call.__file__", "/dorylax-no-such")
+    (tmp_path / "program.py").write_text(program)
+    monkeypatch.setattr("dorylax.graph.partition.metis_call.__file__", str(tmp_path / "program.py"))
     with pytest.raises(PartitionError, match=rf"METIS cannot partition .* entries here \(.*{said}"):
         metis(GRAPH, 2, "vertices", 3)
