@@ -60,7 +60,8 @@ def connected(config: RayConfig) -> Iterator[Any]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Has Ray say nothing of its own: it would print what it notes about nodes between the results of a command."""
-    logger, worker = logging.getLogger("ray"), importlib.import_module("ray._private.worker")
+    logger = logging.getLogger("ray")
+    worker: Any = importlib.import_module("ray._private.worker")
     level, printer = logger.level, worker.print_to_stdstream
     logger.setLevel(logging.ERROR)
     worker.print_to_stdstream = lambda *_, **__: None

@@ -38,6 +38,8 @@ def partition_here(arrays: Sequence[np.ndarray | None], num_parts: int, *, recur
     import pymetis
 
     offsets, neighbours, weights, edge_weights = arrays
+    assert offsets is not None
+    assert neighbours is not None
     found = pymetis.part_graph(
         num_parts,
         adjacency=pymetis.CSRAdjacency(offsets, neighbours),
