@@ -52,8 +52,8 @@ def connected(config: RayConfig) -> Iterator[Any]:
             ray = load_ray()
             if not ray.is_initialized():
                 stack.enter_context(_quiet())
-                stack.callback(_disconnect, ray)
                 _connect(ray, config)
+                stack.callback(_disconnect, ray)
         yield ray
 
 
