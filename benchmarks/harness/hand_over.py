@@ -80,7 +80,10 @@ def _life(pipe: Connection, keys: RunKeys, number: int, sends: Sequence[tuple[in
             contents = [(Address("graph", peer), np.ones(size, np.uint8)) for peer, size in sends]
             while await asyncio.to_thread(pipe.recv):
                 await asyncio.gather(
-                    *(transport.request(home, peer, "rows", rows, num_bytes=0, order=()) for peer, rows in contents)
+                    *(
+                        transport.request(home, peer, "rows", rows, num_bytes=0, order=(), waiting="receiver")
+                        for peer, rows in contents
+                    )
                 )
                 pipe.send(True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.graph.data_shape import DataShape
@@ -112,7 +112,7 @@ def shared_by(libraries: int, processes: int) -> int:
 def graph_server(
     shape: DataShape, cut: Cut, program: Program, config: PipelineConfig, threads: Resources
 ) -> dict[str, int]:
-    """A graph server while all of its intervals train and it evaluates, by what it holds.
+    """A graph server at its peak, by what it holds: before training, or while all of its intervals train and it evaluates.
 
     Args:
         shape: of the data set.
@@ -131,19 +131,34 @@ def graph_server(
     running = list(zip(slots, plans, strict=False))
     once = sum(count * _call(plan.once, cut) for count, plan in running)
     epoch = sum(count * _call(plan.epoch, cut) for count, plan in running)
-    sent = [ghosts[one.direction] * _row(one.var) for one in program.training.publications]
-    parts = {
+
+    def messages(numbers: Iterable[int]) -> int:
+        """Rows on their way: gathered, and once more as a message, where they are sent and where they come."""
+        sent = [program.training.publications[number] for number in numbers]
+        return 4 * max((ghosts[one.direction] * _row(one.var) for one in sent), default=0)
+
+    always = {
         CODE: _RUNNING,
         "shard": _shard(shape, cut, plans, copies=copies),
         "rows": round(of_vertices * n / shape.num_vertices) + 12 * n,  # with ids and places
         "edge inputs": whole.get("edge inputs", 0) * cut.edges // max(1, shape.num_edges),
-        "rows of intervals": sum(_padded(plan, cut) for plan in plans),
-        "buffers": sum(_buffers(plan, cut) for plan in plans),
         "kept from epoch to epoch": sum(kept for kept, _ in live),
-        # Rows on their way: gathered, and once more as a message, where they are sent and where they come.
-        "messages": 4 * max(sent, default=0),
-        WORK: max(once, cut.intervals * sum(most for _, most in live) + epoch),
     }
+    of_once = program.training.publications_of_once
+    # Training and evaluation are prepared one after the other, and give back what only that has read.
+    before = {
+        "rows of intervals": sum(_padded(plan, cut, plan.steps) for plan in plans),
+        "buffers": max(_published(plan, cut, plan.publications_of_once) for plan in plans),
+        "messages": messages(of_once),
+        WORK: once,
+    }
+    within = {
+        "rows of intervals": sum(_padded(plan, cut, plan.epoch) for plan in plans),
+        "buffers": sum(_buffers(plan, cut) for plan in plans),
+        "messages": messages(set(range(len(program.training.publications))) - set(of_once)),
+        WORK: cut.intervals * sum(most for _, most in live) + epoch,
+    }
+    parts = always | max(before, within, key=lambda held: sum(held.values()))
     return {name: size for name, size in parts.items() if size}
 
 
@@ -176,10 +191,11 @@ def _has_rows(plan: Plan, var: Var) -> bool:
     return isinstance(plan.program.analysis.types.get(var), Rows)
 
 
-def _padded(plan: Plan, cut: Cut) -> int:
-    """Of the data that steps read, the rows of intervals that are padded, which are copies."""
+def _padded(plan: Plan, cut: Cut, steps: Sequence[Step]) -> int:
+    """Of the data that these steps read and publish, the rows of intervals that are padded, which are copies."""
     inputs = plan.program.traced.step.jaxpr.invars
-    read = {var for step in plan.steps for var in step.reads} | {one.var for one in plan.publications}
+    numbers = {operand.publication for step in steps for operand in step.operands if operand.publication is not None}
+    read = {var for step in steps for var in step.reads} | {plan.publications[number].var for number in numbers}
     mine = [var for var in inputs if var in read and _has_rows(plan, var)]
     return cut.shorter * sum(value_bytes(var.aval, _at(cut)) for var in mine if _of_vertices(plan, var))
 
@@ -189,12 +205,20 @@ def _of_vertices(plan: Plan, var: Var) -> bool:
     return isinstance(found, Rows) and found.space == "vertex"
 
 
-def _buffers(plan: Plan, cut: Cut) -> int:
-    """Rows that are read through edges, those of ghosts too; and sums per source that several intervals contribute to."""
+def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
+    """Rows of these publications, those of ghosts too."""
     ghosts = {"in": cut.ghosts[0], "out": cut.ghosts[1]}
-    published = sum((cut.rows + ghosts[one.direction]) * _row(one.var) for one in plan.publications)
+    return sum(
+        (cut.rows + ghosts[one.direction]) * _row(one.var) for one in map(plan.publications.__getitem__, numbers)
+    )
+
+
+def _buffers(plan: Plan, cut: Cut) -> int:
+    """Rows that epochs read through edges, and sums per source that several intervals contribute to."""
+    lasting = set(range(len(plan.publications))) - set(plan.publications_of_once)
     sums = cut.intervals * cut.sources + cut.ghosts[0]
-    return published + sum(sums * _row(step.writes[0]) for step in plan.steps if step.kind == "push")
+    pushed = sum(sums * _row(step.writes[0]) for step in plan.steps if step.kind == "push")
+    return _published(plan, cut, lasting) + pushed
 
 
 def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:

@@ -91,7 +91,7 @@ class ZeroMqTransport:
         self._peers: dict[Address, _Peer] = {}
         self._by_endpoint: dict[str, _Peer] = {}
         self._numbers = itertools.count()
-        self._waiting: dict[int, _Waiting] = {}  # requests that are not answered, by number
+        self._asked: dict[int, _Request] = {}  # requests that are not answered, by number
         self._answering: set[tuple[bytes, int]] = set()
         self._done: dict[bytes, list[int]] = {}  # requests that will be acknowledged, by the name of who has asked
         self._hurried: list[bytes] = []  # names of those who get theirs at the end of this turn of the loop
@@ -153,7 +153,7 @@ class ZeroMqTransport:
         number = next(self._numbers)
         who = (kind, sender.role, sender.index, receiver.role, receiver.index, waiting == "sender")
         letter = self._letter(kind, number, who, payload)
-        asked = self._waiting[number] = _Waiting(self._loop.create_future(), peer, letter, self._loop.time())
+        asked = self._asked[number] = _Request(self._loop.create_future(), peer, letter, self._loop.time())
         try:
             peer.letters.append(letter)
             if waiting == "nobody" and letter.num_bytes < frames.COPIED_BYTES:
@@ -162,7 +162,7 @@ class ZeroMqTransport:
                 self._send_letters(peer)
             answer = await asked.answer
         finally:
-            del self._waiting[number]
+            del self._asked[number]
         return None if answer is None else self._codec.decode(answer.document, answer.arrays)
 
     def close(self) -> None:
@@ -264,9 +264,9 @@ class ZeroMqTransport:
 
     def _ask_again(self) -> None:
         now = self._loop.time()
-        for number, asked in self._waiting.items():
+        for number, asked in self._asked.items():
             if now - asked.since >= ASK_AGAIN_SECONDS:
-                self._waiting[number] = asked._replace(since=now)
+                self._asked[number] = asked._replace(since=now)
                 self._send(asked.peer.socket, frames.parcel([asked.letter], []))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
@@ -313,12 +313,12 @@ class ZeroMqTransport:
             self._answered(number, None)
 
     def _answered(self, number: int, answer: frames.Message | None) -> None:
-        asked = self._waiting.get(number)
+        asked = self._asked.get(number)
         if asked is not None and not asked.answer.done():  # else it was answered twice
             asked.answer.set_result(answer)
 
 
-class _Waiting(NamedTuple):
+class _Request(NamedTuple):
     """A request: who waits for its answer, None where that says nothing; who is asked, what, and when it was sent last."""
 
     answer: asyncio.Future[frames.Message | None]
