@@ -133,9 +133,11 @@ def graph_server(
     epoch = sum(count * _call(plan.epoch, cut) for count, plan in running)
 
     def messages(numbers: Iterable[int]) -> int:
-        """Rows on their way: gathered, and once more as a message, where they are sent and where they come."""
+        """Rows on their way, of one value at a time: as messages, and as the copies that some of them are made of."""
         sent = [program.training.publications[number] for number in numbers]
-        return 4 * max((ghosts[one.direction] * _row(one.var) for one in sent), default=0)
+        # Where every server has every row, whole intervals are sent, from where they lie.
+        times = {side: 2 if count >= shape.num_vertices - n else 4 for side, count in ghosts.items()}
+        return max((times[one.direction] * ghosts[one.direction] * _row(one.var) for one in sent), default=0)
 
     always = {
         CODE: _RUNNING,
