@@ -10,7 +10,7 @@ from dorylax.cost import ClusterError, find_cluster
 from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
 from dorylax.ray_cluster.config import RayConfig
-from dorylax.serverless.backends.catalogue import ELSEWHERE
+from dorylax.serverless.backends.catalogue import BACKENDS, ELSEWHERE
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, PathText, Section, Text
@@ -23,6 +23,7 @@ ClockKind = Literal["real", "virtual"]
 HostsKind = Literal["inline", "processes", "ray"]
 TraceKind = Literal["off", "sample", "full"]
 
+_OF_RAY_HOSTS, _OF_RAY_WORKERS = ("hosts_per_node", "cpus", "memory", "resource"), ("worker_cpus",)
 
 ASYNC_DEFAULTS = {"staleness": 1, "freshness": 0.8, "predict_weights": "optimizer"}
 """What is filled in with `async`; in the other modes these settings say nothing and stay null."""
@@ -187,8 +188,8 @@ class PipelineConfig(Section):
 
     @property
     def on_ray(self) -> bool:
-        """Whether servers live on a Ray cluster."""
-        return self.hosts == "ray"
+        """Whether servers or workers live on a Ray cluster."""
+        return self.hosts == "ray" or BACKENDS[self.tensor.backend].on_ray
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -321,9 +322,16 @@ class PipelineConfig(Section):
     def _check_ray(self) -> None:
         for name, field in self.ray.options().items():
             value = getattr(self.ray, name)
-            if value != field.default and not self.on_ray:
+            users = {"pipeline.hosts": self.hosts, "tensor.backend": self.tensor.backend}
+            if name in _OF_RAY_HOSTS:
+                del users["tensor.backend"]
+            elif name in _OF_RAY_WORKERS:
+                del users["pipeline.hosts"]
+            if value != field.default and "ray" not in users.values():
                 raise ConfigError.of(
-                    f"ray.{name}", f"= {value} needs pipeline.hosts=ray, got {self.hosts}: change one of them"
+                    f"ray.{name}",
+                    f"= {value} needs {' or '.join(f'{key}=ray' for key in users)}, got {' and '.join(users.values())}: "
+                    "change one of them",
                 )
 
     def _check_functions(self) -> None:

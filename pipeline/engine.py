@@ -27,6 +27,7 @@ from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.interval_data import interval_data, server_values
+from dorylax.pipeline.on_ray import on_cluster
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder, Trace
@@ -156,15 +157,15 @@ class Pipeline:
             InvokeError: a worker could not be started.
             ValueError: what was saved is another pipeline's.
         """
-        config = self.config
-        resources = Resources.of(config, self._simulated, cores())
         values = data_values(self.prepared.plan.program.traced, self.data)
-        sizes = stage_sizes(self.pieces, config.edge_chunk)
+        sizes = stage_sizes(self.pieces, self.config.edge_chunk)
         # Compiled before the clock starts: bills are read from it.
-        functions = self.prepared.functions(sizes, of_workers=config.tensor.backend == "inline")
+        functions = self.prepared.functions(sizes, of_workers=self.config.tensor.backend == "inline")
         labels = {step.index: step.label for step in self.prepared.plan.steps}
         recorder = Recorder(labels, trace if saved is None else None)
         with contextlib.ExitStack() as unfinished:
+            config = unfinished.enter_context(on_cluster(self.config))
+            resources = Resources.of(config, self._simulated, cores())
             # Closed last: tasks may use the backend until the clock has ended them.
             backends = unfinished.enter_context(contextlib.ExitStack())
             clock = unfinished.enter_context(self._clock())

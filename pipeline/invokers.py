@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from importlib import import_module
 
+from dorylax.ray_cluster.config import RayConfig
+from dorylax.ray_cluster.connection import node_address
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.catalogue import BACKENDS
 from dorylax.serverless.config import TensorConfig
@@ -53,7 +55,7 @@ def check_descriptors(tensor: TensorConfig, workers: int, *, servers: int, param
             f"in all, half of them for connections: allow it more (ulimit -n {enough}), or use fewer workers or servers",
         )
     flooded = connections + others + capacity.strangers + AHEAD * (servers + parameter_servers)
-    if flooded > limit and (tensor.transport == "tcp" or tensor.backend == "aws"):
+    if flooded > limit and (tensor.transport == "tcp" or _elsewhere(tensor)):
         _LOG.warning(
             "this process may have %d files and sockets open: strangers who connect by the thousand may use them up for a "
             "moment, which may end the run; %d would do (ulimit -n)",
@@ -62,34 +64,37 @@ def check_descriptors(tensor: TensorConfig, workers: int, *, servers: int, param
         )
 
 
-def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
+def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int, ray: RayConfig) -> Invoker:
     """The sandboxes of a run; `Invoker.close` ends them.
 
     Args:
         tensor: what is asked for; its backend is not "inline".
         keys: of the run.
         workers: how many sandboxes.
+        ray: of those that live on a Ray cluster: which, and what to ask it for.
 
     Raises:
         ConfigError: the backend cannot be used on this machine.
     """
-    reference = BACKENDS[tensor.backend].invoker
-    assert reference is not None
-    module, _, name = reference.partition(":")
-    invoker: Invoker = getattr(import_module(module), name)(tensor, keys, workers)  # each needs packages of its own
+    entry = BACKENDS[tensor.backend]
+    assert entry.invoker is not None
+    module, _, name = entry.invoker.partition(":")
+    make = getattr(import_module(module), name)  # each needs packages of its own
+    invoker: Invoker = make(tensor, keys, workers, ray) if entry.on_ray else make(tensor, keys, workers)
     return invoker
 
 
-def make_data_server(tensor: TensorConfig, keys: RunKeys, node: str | None = None) -> DataServer:
+def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
     """The endpoints from which sandboxes fetch data: at an address of this machine, where they are on others.
 
-    Args:
-        tensor: what is asked for.
-        keys: of the run.
-        node: that address, where `tensor.host` does not say it.
+    Where that is not given, it is the one of this node of a Ray cluster, to which the process is connected: by its
+    sandboxes, which are made first, or as a host there.
     """
-    if tensor.backend == "aws":
-        host = tensor.host or node
-        assert host is not None
-        return DataServer(keys, transport="tcp", host=host)
+    if _elsewhere(tensor):
+        return DataServer(keys, transport="tcp", host=tensor.host or node_address())
     return DataServer(keys, transport=tensor.transport)
+
+
+def _elsewhere(tensor: TensorConfig) -> bool:
+    """Whether sandboxes are on other machines."""
+    return tensor.backend == "aws" or BACKENDS[tensor.backend].on_ray

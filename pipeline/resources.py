@@ -40,8 +40,9 @@ class Resources(NamedTuple):
     def of(cls, config: PipelineConfig, cluster: Cluster | None, cores: int) -> Resources:
         """What a configuration asks for.
 
-        Worker processes and the servers' threads together are as many as there are cores. Inline, a server has its share of
-        the cores for either kind of task: its tensor tasks wait for its gathers more often than they run beside them.
+        Worker processes of this machine and the servers' threads together are as many as there are cores. Inline, a server
+        has its share of the cores for either kind of task: its tensor tasks wait for its gathers more often than they run
+        beside them.
 
         Args:
             config: of the pipeline.
@@ -53,8 +54,9 @@ class Resources(NamedTuple):
             return cls(config.graph_threads or cluster.graph_server.threads, tensor.slots or cluster.functions, 0)
         usual = _FUNCTIONS if tensor.backend == "aws" else max(1, cores // 2)
         workers = 0 if tensor.backend == "inline" else tensor.workers or usual
-        # More workers than cores stand for functions that mostly wait for the network.
-        rest = cores if workers == 0 or workers >= cores else cores - workers
+        # More workers than cores stand for functions that mostly wait for the network; those on Ray have CPUs of their own.
+        elsewhere = tensor.backend == "ray" or workers >= cores
+        rest = cores if elsewhere else cores - workers
         threads = config.graph_threads or max(1, rest // config.servers)
         slots = tensor.slots or max(1, -(-workers // config.servers) if workers else cores // config.servers)
         return cls(threads, slots, workers)
@@ -91,7 +93,7 @@ def most_threads(config: PipelineConfig | None) -> int:
         return most + _threads_of_hosts(config, here)
     found = Resources.of(config, None, here)
     most += config.servers * (found.graph_threads + found.slots) + found.workers
-    processes = 0 if config.tensor.backend == "aws" else found.workers
+    processes = 0 if config.tensor.backend in ("aws", "ray") else found.workers
     return most + processes * (_WORKER_THREADS + _WORKER_THREADS_PER_CORE * here)
 
 

@@ -26,7 +26,6 @@ def make_backend(
     functions: Mapping[int, StageFunction],
     clock: Clock,
     times: TimeModel | None,
-    node: str | None = None,
 ) -> Backend:
     """The backend of a run; `Backend.close` ends what it has started.
 
@@ -37,19 +36,16 @@ def make_backend(
         functions: of the stages that run in this process.
         clock: of the run.
         times: how long tasks take in virtual time; None on the real clock.
-        node: the address of this process's node on a cluster; None where `tensor.host` says by which functions find it.
 
     Raises:
         ConfigError: the backend cannot be used on this machine.
     """
     if config.tensor.backend == "inline":
         return InlineBackend(functions, clock, slots=resources.slots, num_servers=config.servers, times=times)
-    return _make_remote(config, resources, prepared, clock, node)
+    return _make_remote(config, resources, prepared, clock)
 
 
-def _make_remote(
-    config: PipelineConfig, resources: Resources, prepared: Prepared, clock: Clock, node: str | None
-) -> Backend:
+def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepared, clock: Clock) -> Backend:
     """A backend outside this process."""
     # Late: runs without workers need no sockets.
     from dorylax.pipeline.invokers import check_descriptors, make_data_server, make_invoker
@@ -61,10 +57,10 @@ def _make_remote(
     locate = _publish(tensor, stages.artefacts)
     keys = RunKeys.make()
     with contextlib.ExitStack() as unfinished:
-        data = make_data_server(tensor, keys, node)
-        unfinished.callback(data.close)
-        invoker = make_invoker(tensor, keys, resources.workers)
+        invoker = make_invoker(tensor, keys, resources.workers, config.ray)
         unfinished.callback(invoker.close)
+        data = make_data_server(tensor, keys)
+        unfinished.callback(data.close)
         try:
             backend = RemoteBackend(
                 run=keys.run,

@@ -38,7 +38,8 @@ class TensorConfig(Section):
     )
     workers: Count | None = Field(
         default=None,
-        description="processes for local, sandboxes for emulator and aws; null: half of the cores, 100 for aws",
+        description="processes for local, sandboxes for emulator and aws, actors for ray; null: half of the cores, for ray "
+        "half of the cluster's CPUs, 100 for aws",
     )
     slots: Count | None = Field(
         default=None,

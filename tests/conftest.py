@@ -21,7 +21,9 @@ from support.ray_cluster import ray_cluster  # noqa: F401
 # in small functions that are called a million times, which are the inside of `dorylax.program`, clocks, costs, and what
 # every task of every interval calls. Settings are checked by pydantic.
 PACKAGE = Path(__file__).parent.parent / "dorylax"
-WITHOUT_ARRAYS = {"dorylax.jax_internals", "dorylax.program", "dorylax.clock", "dorylax.cost", "dorylax.settings"}
+WITHOUT_ARRAYS = {
+    f"dorylax.{name}" for name in ("jax_internals", "program", "clock", "cost", "settings", "ray_cluster")
+}
 CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
 WITH_ARRAYS = (
     "model",

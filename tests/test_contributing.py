@@ -25,11 +25,12 @@ assert PipelineConfig(partitioner="striped").partitioner == "striped"
 """,
     "A tensor backend": """
 from dorylax.pipeline.invokers import make_invoker
+from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 tensor = TensorConfig(backend="threaded", workers=1)
 assert "threaded: in worker processes of two threads each" in TensorConfig.model_fields["backend"].description
-make_invoker(tensor, RunKeys.make(), 1).close()
+make_invoker(tensor, RunKeys.make(), 1, RayConfig()).close()
 """,
     "A metric": """
 import numpy as np

@@ -34,12 +34,12 @@ LAZY = {
     "dorylax.cli": "help and wrong options are answered without JAX",
     "dorylax.experiments": "as above, and `load` without Matplotlib",
     "dorylax.pipeline.config": "settings are checked without JAX",
-    "dorylax.pipeline.hosts.ray": "an actor's class travels by value and loads nothing before it is told its paths",
     "dorylax.pipeline.hosts.process": "as with workers: the end of the driver must be seen while JAX is loaded",
     "dorylax.pipeline.tensor_calls": "only some backends need ZeroMQ or boto3",
     "dorylax.runs.checkpoint": "Orbax takes seconds to load, and only checkpoints need it",
     "dorylax.runs.environment": "what reads a run's directory needs no kernels",
     "dorylax.serverless.backends.local.worker": "JAX takes a second, in which the end of the input must be seen",
+    "dorylax.serverless.backends.ray.worker": "JAX, whose seconds count as a start and not as a wait for room",
     "dorylax.trainer.runners.pipelined": "one machine needs no pipeline",
 }
 """Modules, or all below a package, that import in functions, and why."""

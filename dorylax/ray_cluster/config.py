@@ -47,6 +47,11 @@ class RayConfig(Section):
         description="a custom resource of Ray, of which each server takes 1, so that only nodes that have it get servers; "
         "null: none",
     )
+    worker_cpus: Annotated[float, Field(ge=0)] = Field(
+        default=1.0,
+        description="CPUs that Ray reserves for each worker of `tensor.backend=ray`, which computes on as many threads, at "
+        "least on one",
+    )
     timeout: Annotated[Positive, Unit("seconds")] = Field(
         default=60.0,
         description="seconds after which a cluster that does not answer, or has no room for what is asked, is an error",

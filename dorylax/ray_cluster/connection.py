@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,7 +52,9 @@ def connected(config: RayConfig) -> Iterator[Any]:
         if config.address == LOCAL:
             # Ray sets handlers of signals, which only the main thread can.
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            ray.init(address=LOCAL, **options)
+            with warnings.catch_warnings():  # JAX's of a fork, by which Ray starts other programs
+                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+                ray.init(address=LOCAL, **options)
         else:
             address = _find(config)
             del options["include_dashboard"]  # which says how a cluster is started
@@ -61,6 +64,12 @@ def connected(config: RayConfig) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def node_address() -> str:
+    """The address by which the other nodes of the cluster find this one. The process is connected."""
+    address: str = load_ray().util.get_node_ip_address()
+    return address
 
 
 def load_ray() -> Any:

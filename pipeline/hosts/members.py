@@ -184,7 +184,6 @@ class GraphMember(Member):
             functions=functions,
             clock=self._clock,
             times=None,
-            node=self._run.host if config.hosts == "ray" else None,
         )
         self._cleanup.callback(self._backend.close)
         autotuner = make_autotuner(config, resources)

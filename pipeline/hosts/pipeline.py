@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Literal, final
@@ -26,6 +25,7 @@ from dorylax.pipeline.hosts.ray import RayLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
 from dorylax.pipeline.interval_data import reads_edge_ids
+from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare_evaluation
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import graph_hosts
@@ -35,7 +35,7 @@ from dorylax.pipeline.shard_writing import write_shards
 from dorylax.pipeline.stages import stage_sizes
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
-from dorylax.ray_cluster.connection import connected
+from dorylax.ray_cluster.connection import load_ray, node_address
 from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
@@ -154,14 +154,15 @@ class HostsPipeline:
             ConfigError: the graph cannot be divided as asked for, or there is no such Ray cluster.
             OSError: shards cannot be written.
         """
-        config = self.config
         with contextlib.ExitStack() as unfinished:
-            launcher, transport, host = self._place(unfinished)
+            config = unfinished.enter_context(on_cluster(self.config))
+            launcher, transport, host = self._place(config)
             shards = self._shards(unfinished)
             sockets = None
             if transport == "ipc":
-                sockets = make_socket_folder()
-                unfinished.callback(shutil.rmtree, sockets, ignore_errors=True)
+                folder = make_socket_folder()
+                unfinished.callback(folder.remove)
+                sockets = folder.path
             sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
             spec = RunSpec(
                 parts=self.parts,
@@ -195,13 +196,12 @@ class HostsPipeline:
                 cleanup=unfinished.pop_all(),
             )
 
-    def _place(self, cleanup: contextlib.ExitStack) -> tuple[Launcher, Literal["ipc", "tcp"], str]:
+    @staticmethod
+    def _place(config: PipelineConfig) -> tuple[Launcher, Literal["ipc", "tcp"], str]:
         """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
-        config = self.config
         if config.hosts != "ray":
             return ProcessLauncher(max(1, cores() // graph_hosts(config))), "ipc", ""
-        ray = cleanup.enter_context(connected(config.ray))
-        return RayLauncher(ray, config.ray), "tcp", ray.util.get_node_ip_address()
+        return RayLauncher(load_ray(), config.ray, left=cpus_of_workers(config)), "tcp", node_address()
 
     def _shards(self, cleanup: contextlib.ExitStack) -> ShardedData:
         """Those that are there, or such as are written into a folder for this run alone."""

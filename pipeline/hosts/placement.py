@@ -2,40 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dorylax.ray_cluster.config import RayConfig
-
-
-class Node(NamedTuple):
-    """A node of a cluster.
-
-    Attributes:
-        address: by which others find it.
-        resources: that it has, by name.
-    """
-
-    address: str
-    resources: Mapping[str, float]
-
-    @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Node:
-        """One of `ray.nodes()`."""
-        return cls(found["NodeManagerAddress"], found["Resources"])
-
-    @property
-    def cpus(self) -> int:
-        """Its CPUs."""
-        return int(self.resources.get("CPU", 0))
-
-    def __str__(self) -> str:
-        """Its address, CPUs and memory, and resources of the user's own."""
-        own = [
-            name for name in self.resources if name not in ("CPU", "memory", "object_store_memory") and ":" not in name
-        ]
-        memory = self.resources.get("memory", 0) / 2**30
-        return ", ".join([f"{self.address} with {self.cpus} CPUs", f"{memory:.1f} GiB", *own])
+from dorylax.ray_cluster.nodes import Node
 
 
 class Ask(NamedTuple):
@@ -80,22 +51,18 @@ def asked(config: RayConfig, hosts: int, cores: int) -> Ask:
     return Ask(bundles, "STRICT_SPREAD", places, options, f"{text}, on {count} nodes (ray.hosts_per_node)")
 
 
-def cores_of_each(nodes: Sequence[Node], hosts: int, hosts_per_node: int | None) -> int:
+def cores_of_each(nodes: Sequence[Node], hosts: int, hosts_per_node: int | None, *, left: float) -> int:
     """The most cores that every host can have, ≥ 1, whether or not there is room for them.
 
     Args:
         nodes: of the cluster.
         hosts: how many.
         hosts_per_node: as of `RayConfig`.
+        left: CPUs that are to be left for workers.
     """
     every = [node.cpus for node in nodes]
     for cores in range(max(every, default=1), 1, -1):
         room = sum(min(cpus // cores, hosts_per_node or hosts) for cpus in every)
-        if room >= hosts:
+        if room >= hosts and sum(every) - hosts * cores >= left:
             return cores
     return 1
-
-
-def described(nodes: Sequence[Node]) -> str:
-    """What a cluster has, in words."""
-    return f"it has {'; '.join(map(str, nodes))}" if nodes else "it has no node"

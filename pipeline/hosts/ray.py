@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, final
 
 from dorylax.machine import CORES
 from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.pipeline.hosts.placement import Node, asked, cores_of_each, described
+from dorylax.pipeline.hosts.placement import asked, cores_of_each
 from dorylax.pipeline.hosts.process import Failure
+from dorylax.ray_cluster.actor import Place, make_actor
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.errors import cause_of
+from dorylax.ray_cluster.nodes import described, nodes_of
 from dorylax.serverless.backends.environment import computing_environment
-from dorylax.version import __version__
+
+_HOST = "dorylax.pipeline.hosts.ray_host:RayHost"
 
 _GONE_SECONDS = 5.0
 """For actors that were killed, and for their placement group, to be gone."""
-
-
-class Begun(NamedTuple):
-    """A host that listens.
-
-    Attributes:
-        endpoint: where.
-        node: the address of its node.
-        pid: of its process there.
-    """
-
-    endpoint: str
-    node: str
-    pid: int
 
 
 @final
@@ -44,16 +31,17 @@ class RayLauncher:
     Args:
         ray: the module, connected.
         config: what to ask the cluster for.
+        left: CPUs that are to be left for workers.
     """
 
-    def __init__(self, ray: Any, config: RayConfig) -> None:
-        self._ray, self._config = ray, config
+    def __init__(self, ray: Any, config: RayConfig, *, left: float) -> None:
+        self._ray, self._config, self._left = ray, config, left
 
     async def launch(self, names: Sequence[str], specs: Sequence[bytes]) -> Actors:
         """See `Launcher`."""
         launched = Actors(self._ray, names)
         try:
-            await launched.place(self._config)
+            await launched.place(self._config, self._left)
             await launched.start(specs, self._config.timeout)
         except BaseException:
             launched.close()
@@ -70,7 +58,7 @@ class Actors:
         names: of the hosts.
 
     Attributes:
-        begun: where each is.
+        places: where each is, once it says so.
     """
 
     def __init__(self, ray: Any, names: Sequence[str]) -> None:
@@ -80,68 +68,63 @@ class Actors:
         self._actors: list[Any] = []
         self._runs: list[Any] = []
         self._closing = False
-        self.begun: list[Begun | None] = [None for _ in names]
+        self.places: list[Place | None] = [None for _ in names]
         self.endpoints: Sequence[str] = ()
         self.failed: asyncio.Future[None] = self._loop.create_future()
 
-    async def place(self, config: RayConfig) -> None:
+    async def place(self, config: RayConfig, left: float) -> None:
         """Reserves what they need, and makes them there.
 
         Raises:
             HostError: the cluster has no room for them.
         """
-        nodes = [Node.of(found) for found in self._ray.nodes() if found["Alive"]]
-        cores = config.cpus or cores_of_each(nodes, len(self._names), config.hosts_per_node)
-        ask = asked(config, len(self._names), cores)
+        hosts = len(self._names)
+        cores = config.cpus or cores_of_each(nodes_of(self._ray), hosts, config.hosts_per_node, left=left)
+        ask = asked(config, hosts, cores)
         self._group = self._ray.util.placement_group(ask.bundles, strategy=ask.strategy, name="dorylax")
         if not await _answered(self._group.ready(), config.timeout):
-            nodes = [Node.of(found) for found in self._ray.nodes() if found["Alive"]]
             raise HostError(
-                f"the Ray cluster has no room for {len(self._names)} servers within {config.timeout:g} s (ray.timeout): "
-                f"{ask.text}; {described(nodes)}"
+                f"the Ray cluster has no room for {hosts} servers within {config.timeout:g} s (ray.timeout): "
+                f"{ask.text}; {described(nodes_of(self._ray))}"
             )
         environment = computing_environment(cores) | {CORES: str(cores)}
-        make = self._ray.remote(_host_class())
         for number, name in enumerate(self._names):
             strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
                 self._group, placement_group_bundle_index=ask.places[number]
             )
-            actor = make.options(
-                **ask.of_each,
-                name=None,
-                max_restarts=0,
-                max_task_retries=0,
-                max_concurrency=2,  # what is asked of it while it runs
-                scheduling_strategy=strategy,
-                runtime_env={"env_vars": environment},
+            self._actors.append(
+                make_actor(self._ray, _HOST, name, environment=environment, scheduling_strategy=strategy, **ask.of_each)
             )
-            self._actors.append(actor.remote(name, sys.path, __version__))
 
     async def start(self, specs: Sequence[bytes], timeout: float) -> None:
-        """Has them begin, and waits until all listen."""
-        begins = [actor.begin.remote(spec) for actor, spec in zip(self._actors, specs, strict=True)]
-        waiting = {asyncio.wrap_future(begin.future()): number for number, begin in enumerate(begins)}
-        for future in waiting:
-            future.add_done_callback(_looked_at)  # also of those that are killed because another failed
+        """Has them begin, and waits until all listen.
+
+        Raises:
+            HostError: one did not, or not in time.
+        """
         end = self._loop.time() + timeout
-        while left := [future for future in waiting if not future.done()]:
-            seconds = end - self._loop.time()
-            if seconds <= 0:
-                late = ", ".join(self._names[waiting[future]] for future in left)
-                raise HostError(f"{late}: did not begin within {timeout:g} s (ray.timeout)")
-            await asyncio.wait(left, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for future, number in waiting.items():
-                if future.done():
-                    self._take(number, future)
-        self.endpoints = [begun.endpoint for begun in self.begun if begun is not None]
+        async for number, found in self._answers([actor.place.remote() for actor in self._actors], end, timeout):
+            self.places[number] = place = Place(*found)
+            if place.problem is not None:
+                raise self._error(number, {"text": place.problem})
+        begins = [
+            actor.ask.remote("begin", name, spec)
+            for actor, name, spec in zip(self._actors, self._names, specs, strict=True)
+        ]
+        endpoints = dict.fromkeys(range(len(begins)), "")
+        async for number, (endpoint, problem) in self._answers(begins, end, timeout):
+            if problem:
+                raise self._error(number, problem)
+            endpoints[number] = endpoint
+        self.endpoints = [*endpoints.values()]
         for number, actor in enumerate(self._actors):
-            self._runs.append(actor.run.remote())
+            self._runs.append(actor.ask.remote("run"))
             self._runs[-1].future().add_done_callback(self._watch(number))
 
     @property
     def pids(self) -> list[int]:
         """Their process ids, on their nodes."""
-        return [begun.pid for begun in self.begun if begun is not None]
+        return [place.pid for place in self.places if place is not None]
 
     def close(self) -> None:
         """See `Launched`."""
@@ -163,13 +146,21 @@ class Actors:
             remove.start()
             remove.join(_GONE_SECONDS)
 
-    def _take(self, number: int, future: asyncio.Future[Any]) -> None:
-        if (error := future.exception()) is not None:
-            raise self._error(number, {"text": cause_of(error)})
-        endpoint, node, pid, problem = future.result()
-        self.begun[number] = Begun(endpoint, node, pid)
-        if problem:
-            raise self._error(number, problem)
+    async def _answers(self, references: Sequence[Any], end: float, timeout: float) -> AsyncIterator[tuple[int, Any]]:
+        """What calls of the hosts give, with the host's number, as it comes."""
+        waiting = {_answer(reference): number for number, reference in enumerate(references)}
+        while waiting:
+            done, left = await asyncio.wait(
+                waiting, timeout=max(0.0, end - self._loop.time()), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                late = ", ".join(self._names[waiting[future]] for future in left)
+                raise HostError(f"{late}: did not begin within {timeout:g} s (ray.timeout)")
+            for future in done:
+                number = waiting.pop(future)
+                if (error := future.exception()) is not None:
+                    raise self._error(number, {"text": cause_of(error)})
+                yield number, future.result()
 
     def _watch(self, number: int) -> Callable[[Any], None]:
         """What is called in a thread of Ray's when a host has ended."""
@@ -188,76 +179,18 @@ class Actors:
 
     def _error(self, number: int, why: Mapping[str, Any]) -> HostError:
         """For the fields of a `Failure`."""
-        begun = self.begun[number]
-        return Failure(**why).error(self._names[number], "" if begun is None else f" on node {begun.node}")
+        place = self.places[number]
+        return Failure(**why).error(self._names[number], "" if place is None else f" on node {place.node}")
 
 
 async def _answered(reference: Any, seconds: float) -> bool:
     """Whether something in the cluster is done within so many seconds."""
-    future = asyncio.wrap_future(reference.future())
-    future.add_done_callback(_looked_at)
-    done, _ = await asyncio.wait([future], timeout=seconds)
+    done, _ = await asyncio.wait([_answer(reference)], timeout=seconds)
     return bool(done)
 
 
-def _looked_at(future: asyncio.Future[Any]) -> None:
-    """For what may fail when nobody waits for it any more: an exception that nobody takes would end the run."""
-    if not future.cancelled():
-        future.exception()
-
-
-def _host_class() -> type:
-    """The class of the actors. It is sent to the nodes as it is, so that it can say where modules are found."""
-
-    class Host:
-        """A host: `begin` starts it, and `run` returns when it has ended, with what went wrong."""
-
-        def __init__(self, name: str, places: Sequence[str], version: str) -> None:
-            import threading
-
-            self._name, self._version = name, version
-            self._ended = threading.Event()
-            self._problem: dict[str, Any] | None = None
-            sys.path.extend(place for place in places if place not in sys.path)
-
-        def begin(self, content: bytes) -> tuple[str, str, int, dict[str, Any] | None]:
-            """Starts it; gives its endpoint, its node's address, its process id, and what went wrong."""
-            import queue
-            import threading
-
-            import ray
-
-            from dorylax.version import __version__ as version
-
-            node: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-            if version != self._version:
-                problem = f"its node has dorylax {version}, the driver {self._version}: install the same"
-                return "", node, os.getpid(), {"text": problem}
-            told: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-            def life() -> None:
-                import dataclasses
-                import logging
-
-                from dorylax.pipeline.hosts.process import Failure, live
-
-                # Into its node's log, where it is one of several.
-                logging.basicConfig(format=f"{self._name}: {logging.BASIC_FORMAT}")
-
-                try:
-                    live(content, told.put, host=node)
-                except BaseException as error:
-                    self._problem = dataclasses.asdict(Failure.of(error))
-                self._ended.set()
-                told.put("")
-
-            threading.Thread(target=life, name="host", daemon=True).start()
-            endpoint = told.get()
-            return endpoint, node, os.getpid(), None if endpoint else self._problem or {"text": "it ended"}
-
-        def run(self) -> dict[str, Any] | None:
-            """Waits until it has ended."""
-            self._ended.wait()
-            return self._problem
-
-    return Host
+def _answer(reference: Any) -> asyncio.Future[Any]:
+    """What comes of something in the cluster; it may be given up, and its error is then nobody's."""
+    answer: asyncio.Future[Any] = asyncio.wrap_future(reference.future())
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return answer

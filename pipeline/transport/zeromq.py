@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -99,13 +98,15 @@ class ZeroMqTransport:
         self._readers: dict[Socket, Callable[[], None]] = {}
         self.bytes_sent = 0
         self.sent: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
-        self._folder: Path | None = make_socket_folder() if kind == "ipc" and folder is None else None
+        self._folder = make_socket_folder() if kind == "ipc" and folder is None else None
+        if self._folder is not None:
+            folder = self._folder.path
         self._context: zmq.Context[Socket] = zmq.Context()
         self._door = self._context.socket(zmq.ROUTER)
         self._door.bind(admission.ZAP_ADDRESS)
         self._router = self._socket(zmq.ROUTER)
         admission.protect(self._router, keys, kind)
-        self._router.bind(f"tcp://{host}:*" if kind == "tcp" else f"ipc://{folder or self._folder}/{os.getpid():x}")
+        self._router.bind(f"tcp://{host}:*" if kind == "tcp" else f"ipc://{folder}/{os.getpid():x}")
         self.endpoint = str(self._router.get_string(zmq.LAST_ENDPOINT))
         self._listen(self._door, self._admit)
         self._listen(self._router, self._answer)
@@ -177,7 +178,7 @@ class ZeroMqTransport:
                 socket.close(linger=0)
         self._context.term()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     def _socket(self, kind: int) -> Socket:
         socket = self._context.socket(kind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-BackendName = Literal["inline", "local", "emulator", "aws"]
+BackendName = Literal["inline", "local", "emulator", "aws", "ray"]
 
 
 class BackendEntry(NamedTuple):
@@ -19,11 +19,13 @@ class BackendEntry(NamedTuple):
         invoker: `module:function` that makes its sandboxes of (`TensorConfig`, `RunKeys`, their number); None where tasks
             run on threads of this process. Calls of all others are billed by the prices of a cluster.
         settings: the fields of `TensorConfig` that only some backends have.
+        on_ray: whether its sandboxes live on a Ray cluster; `invoker` is then given the `RayConfig` too.
     """
 
     what: str
     invoker: str | None
     settings: tuple[str, ...]
+    on_ray: bool = False
 
 
 _SANDBOXES = ("workers", "streaming")
@@ -45,6 +47,9 @@ BACKENDS: Mapping[BackendName, BackendEntry] = {
         "in a function of AWS Lambda",
         "dorylax.serverless.backends.aws.make:of_settings",
         (*_SANDBOXES, "function", "region", "host", "artefacts"),
+    ),
+    "ray": BackendEntry(
+        "in actors on a Ray cluster", "dorylax.serverless.backends.ray.pool:of_settings", _SANDBOXES, on_ray=True
     ),
 }
 ELSEWHERE: tuple[BackendName, ...] = tuple(name for name, entry in BACKENDS.items() if entry.invoker is not None)

@@ -1,4 +1,4 @@
-"""`Pool`: sandboxes in processes of this machine, as an `Invoker`; `local` and `emulator` say which processes."""
+"""`Pool`: sandboxes in processes, as an `Invoker`; `local`, `emulator` and `ray` say which processes, and where."""
 
 from __future__ import annotations
 
@@ -19,15 +19,23 @@ class Pool:
         workers: how many, ≥ 1.
         start: makes one.
         start_seconds: how long one may take to be ready.
+        closed: called once, when all have been ended.
 
     Raises:
         ValueError: fewer than 1 worker.
     """
 
-    def __init__(self, workers: int, start: Callable[[], Sandboxed], start_seconds: float) -> None:
+    def __init__(
+        self,
+        workers: int,
+        start: Callable[[], Sandboxed],
+        start_seconds: float,
+        *,
+        closed: Callable[[], None] = lambda: None,
+    ) -> None:
         if workers < 1:
             raise ValueError(f"workers must be ≥ 1, got {workers}")
-        self._slots = ProcessSlots(workers, start, start_seconds)
+        self._slots = ProcessSlots(workers, start, start_seconds, closed)
         # Also if nobody closes it: at the end of the process, or when it is no longer referenced.
         self._close = weakref.finalize(self, self._slots.close)
 

@@ -1,7 +1,7 @@
-"""Sandboxes in processes of this machine, each with a thread of its own that starts it and waits for its answers.
+"""Sandboxes in processes, each with a thread of this one that starts it and waits for its answers.
 
 A process that died, or was ended because it took too long, is replaced when the next event needs one. What such a process
-is depends on its kind (`local`, `emulator`).
+is, and where, depends on its kind (`local`, `emulator`, `ray`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Sandboxed(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Its process id, on its machine."""
         ...
 
     def is_alive(self) -> bool:
@@ -44,7 +44,7 @@ class Sandboxed(Protocol):
         """Waits until events may come.
 
         Raises:
-            InvokeError: it died, could not be set up, or took longer than `timeout` seconds.
+            InvokeError: it died, could not be set up, or took longer than `timeout` seconds from when it had a place.
         """
         ...
 
@@ -89,10 +89,13 @@ class ProcessSlots:
         size: how many processes, ≥ 1. They start when they are needed, or with `warm`.
         start: makes one; it may be starting for as long as `wait_ready` waits.
         start_seconds: how long one may take to be ready.
+        closed: called once all have been ended.
     """
 
-    def __init__(self, size: int, start: Callable[[], Sandboxed], start_seconds: float) -> None:
-        self._make, self._start_seconds = start, start_seconds
+    def __init__(
+        self, size: int, start: Callable[[], Sandboxed], start_seconds: float, closed: Callable[[], None]
+    ) -> None:
+        self._make, self._start_seconds, self._closed = start, start_seconds, closed
         self._callers = Callers(size, "the workers")
         self._of_thread = threading.local()  # its process
         self._starting = threading.Lock()  # of the set below; held while a process is made, for some milliseconds
@@ -138,6 +141,7 @@ class ProcessSlots:
         self._callers.close()
         for process in processes:  # whose threads have ended, or are this one
             self._end(process)
+        self._closed()
 
     def _ask(self, event: bytes | None, timeout: float) -> bytes:
         """Has this thread's process answer, or a new one where it has ended; without an event, only starts it."""

@@ -6,12 +6,10 @@ import contextlib
 import errno
 import logging
 import queue
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 import zmq
@@ -21,6 +19,7 @@ from dorylax.serverless.data.connections import HANDSHAKE_SECONDS, Capacity
 from dorylax.serverless.data.endpoint import Endpoint, Reply
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.refusals import Refusals
+from dorylax.serverless.data.socket_folder import SocketFolder
 from dorylax.serverless.data.watch import Watch
 
 T = TypeVar("T")
@@ -53,7 +52,7 @@ class Loop:
         transport: Literal["ipc", "tcp"],
         *,
         host: str,
-        folder: Path | None,
+        folder: SocketFolder | None,
         refusals: Refusals,
         capacity: Capacity,
         backlog: int,
@@ -120,7 +119,7 @@ class Loop:
             admission.protect(router, self._keys, self._transport)
             router.handshake_ivl = int(HANDSHAKE_SECONDS * 1000)
             router.heartbeat_ivl = _HEARTBEAT_MS
-            router.bind(f"tcp://{self._host}:*" if self._transport == "tcp" else f"ipc://{self._folder}/{number}")
+            router.bind(f"tcp://{self._host}:*" if self._folder is None else f"ipc://{self._folder.path}/{number}")
             address = str(router.get_string(zmq.LAST_ENDPOINT))
             monitor = self._watch.start(router, endpoint.label, address)  # before any worker can know the address
         except BaseException:
@@ -175,7 +174,7 @@ class Loop:
         self._watch.close()
         self._context.term()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
 
     def _look(self) -> None:
         now = time.monotonic()

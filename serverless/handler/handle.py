@@ -1,6 +1,7 @@
 """The handler: takes an event, fetches operands, computes, delivers results, answers how it went.
 
-It is the same in a worker process, in the emulator and on Lambda. It puts results to the servers before it answers.
+It is the same in a worker process, on a Ray cluster, in the emulator and on Lambda. It puts results to the servers before
+it answers.
 """
 
 from __future__ import annotations

@@ -149,8 +149,8 @@ def test_a_path_becomes_text() -> None:
         ({"clock": "wall"}, "clock must be one of real, virtual, got 'wall'"),
         (
             {"cluster": "large"},
-            "cluster = large needs pipeline.clock=virtual, got real, or tensor.backend=local or emulator or aws, which "
-            "is billed by its prices: change one of them",
+            "cluster = large needs pipeline.clock=virtual, got real, or tensor.backend=local or emulator or aws or ray, "
+            "which is billed by its prices: change one of them",
         ),
         (
             {"partitioner": "metiss"},

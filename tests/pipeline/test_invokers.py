@@ -13,6 +13,7 @@ from dorylax.pipeline import invokers
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.invokers import check_descriptors, make_data_server, make_invoker
 from dorylax.pipeline.resources import Resources
+from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
 from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.config import TensorConfig
@@ -33,17 +34,24 @@ def test_what_is_missing_on_this_machine_is_an_error_of_the_configuration(monkey
     monkeypatch.delenv("DORYLAX_RIE", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError, match=r"tensor\.backend = emulator needs AWS's Runtime Interface Emulator"):
-        make_invoker(TensorConfig(backend="emulator"), RunKeys.make(), 1)
+        make_invoker(TensorConfig(backend="emulator"), RunKeys.make(), 1, RayConfig())
 
 
 def test_functions_of_aws_find_this_machine_at_its_host() -> None:
     keys = RunKeys.make()
     with make_data_server(TensorConfig(backend="aws", host="127.0.0.1"), keys) as data:
         assert data.open("graph").startswith("tcp://127.0.0.1:")
-    with make_data_server(TensorConfig(backend="aws"), keys, "127.0.0.1") as data:  # on a Ray cluster
-        assert data.open("graph").startswith("tcp://127.0.0.1:")
-    with make_data_server(TensorConfig(backend="local"), keys, "127.0.0.1") as data:
+    with make_data_server(TensorConfig(backend="local"), keys) as data:
         assert data.open("graph").startswith("ipc://")
+
+
+@pytest.mark.parametrize("backend", ["ray", "aws"])
+def test_on_a_cluster_that_is_the_address_of_the_node(
+    monkeypatch: pytest.MonkeyPatch, backend: typing.Literal["ray", "aws"]
+) -> None:
+    monkeypatch.setattr(invokers, "node_address", lambda: "127.0.0.3")
+    with make_data_server(TensorConfig(backend=backend), RunKeys.make()) as data:
+        assert data.open("graph").startswith("tcp://127.0.0.3:")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +101,6 @@ def test_of_aws_there_are_a_hundred_unless_told_otherwise() -> None:
 
 
 def test_local_workers_start_when_they_are_needed() -> None:
-    with contextlib.closing(make_invoker(TensorConfig(backend="local"), RunKeys.make(), 1)) as pool:
+    with contextlib.closing(make_invoker(TensorConfig(backend="local"), RunKeys.make(), 1, RayConfig())) as pool:
         assert isinstance(pool, Pool)
         assert pool.pids == ()

@@ -7,6 +7,7 @@ import pytest
 from dorylax.config import RunConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
+from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer.options import free_settings
 
@@ -22,6 +23,7 @@ SETTINGS = {"ray.address": "10.0.0.1:6379", "ray.hosts_per_node": 2, "ray.cpus":
         ({"hosts_per_node": 0}, "ray.hosts_per_node must be ≥ 1, got 0"),
         ({"cpus": 0.5}, "ray.cpus must be a whole number ≥ 1, got 0.5"),
         ({"memory": 0}, "ray.memory must be ≥ 1"),
+        ({"worker_cpus": -1}, "ray.worker_cpus must be ≥ 0, got -1"),
         ({"timeout": 0}, "ray.timeout must be > 0"),
         ({"adress": "local"}, "unknown key 'ray.adress'"),
     ],
@@ -36,11 +38,19 @@ def test_a_wrong_value_is_named(given: dict[str, object], message: str) -> None:
     [
         (
             {"ray": RayConfig(address="local")},
-            "ray.address = local needs pipeline.hosts=ray, got inline",
+            "ray.address = local needs pipeline.hosts=ray or tensor.backend=ray, got inline and inline",
         ),
         (
             {"hosts": "processes", "ray": RayConfig(cpus=2)},
             "ray.cpus = 2 needs pipeline.hosts=ray, got processes",
+        ),
+        (
+            {"tensor": TensorConfig(backend="ray"), "ray": RayConfig(hosts_per_node=2)},
+            "ray.hosts_per_node = 2 needs pipeline.hosts=ray, got inline",
+        ),
+        (
+            {"hosts": "ray", "ray": RayConfig(worker_cpus=2)},
+            "ray.worker_cpus = 2.0 needs tensor.backend=ray, got inline",
         ),
         ({"hosts": "ray", "clock": "virtual"}, "pipeline.hosts = ray needs pipeline.clock=real, got virtual"),
     ],
@@ -58,6 +68,15 @@ def test_it_is_a_section_of_a_run_s_configuration() -> None:
     assert config.ray == config.pipeline.ray
     assert RunConfig.from_yaml(config.to_yaml()) == config
     assert config.pipeline.dotted().items() >= SETTINGS.items()
+
+
+def test_workers_alone_have_it_too() -> None:
+    config = RunConfig.resolve({"tensor.backend": "ray", "ray.worker_cpus": 2, "ray.address": "10.0.0.1:6379"})
+    assert config.ray == RayConfig(address="10.0.0.1:6379", worker_cpus=2)
+    assert config.pipeline is not None
+    assert config.pipeline.hosts == "inline"
+    assert RunConfig.from_yaml(config.to_yaml()) == config
+    assert free_settings(config.pipeline) >= {"ray.worker_cpus"}
 
 
 def test_runs_elsewhere_do_not_speak_of_it() -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import pytest
 
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, TimeModel
@@ -27,10 +28,13 @@ from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.ray_cluster.config import RayConfig
+from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.base import Backend, Invoker
 from dorylax.serverless.backends.emulator.pool import emulated_functions
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.backends.local.pool import local_workers
+from dorylax.serverless.backends.ray.pool import ray_workers
 from dorylax.serverless.backends.remote import RemoteBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
@@ -39,6 +43,7 @@ from dorylax.serverless.rows import cut
 from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey, TensorTask
 from support.handler_events import KEY, OPERANDS, RESULTS, SCALE, UNUSED, W, rows_of, small_stage
 from support.pipelines import make_model, messy_data
+from support.ray_cluster import RayCluster
 from support.rie import need_emulator
 
 SERVERS = 2
@@ -162,6 +167,14 @@ def _loaded(content: bytes) -> stage_file.Stage:
     return stage_file.load(content)
 
 
+def connect(name: str, request: pytest.FixtureRequest) -> AbstractContextManager[Any]:
+    """Connects this process to the cluster of all tests where a backend needs one."""
+    if name != "ray":
+        return contextlib.nullcontext()
+    cluster: RayCluster = request.getfixturevalue("ray_cluster")
+    return connected(cluster.config())
+
+
 # The backends.
 
 
@@ -210,6 +223,12 @@ def _aws() -> Iterator[Opened]:
             yield opened
 
 
+def _ray() -> AbstractContextManager[Opened]:
+    """On the cluster of `ray_cluster`, to which this process is connected."""
+    keys = RunKeys.make()
+    return remote(keys, ray_workers(keys, RayConfig(), workers=1), "tcp", streaming=True)
+
+
 @contextlib.contextmanager
 def remote(
     keys: RunKeys,
@@ -251,8 +270,9 @@ BACKENDS: dict[str, Callable[[], AbstractContextManager[Opened]]] = {
     "local-tcp-streaming": functools.partial(_local, "tcp", streaming=True),
     "emulator": _emulator,
     "aws": _aws,
+    "ray": _ray,
 }
-"""Opens each backend; it is closed at the end."""
+"""Opens each backend; it is closed at the end. Tests of "ray" are connected to a cluster (`connect`)."""
 
 
 def bits(values: Sequence[np.ndarray], asked: TensorTask) -> list[bytes]:

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
@@ -46,7 +47,8 @@ class RayCluster:
 
     def add_node(self, cpus: int = CPUS, **options: Any) -> Any:
         """Adds a node, to be removed by `remove_node`."""
-        node = self._cluster.add_node(num_cpus=cpus, **_OPTIONS, **options)
+        with _forks():
+            node = self._cluster.add_node(num_cpus=cpus, **_OPTIONS, **options)
         self._cluster.wait_for_nodes()
         return node
 
@@ -68,7 +70,8 @@ def ray_cluster() -> Iterator[RayCluster]:
     cluster = cluster_utils.Cluster()
     try:
         for cpus in (0, CPUS, CPUS):
-            cluster.add_node(num_cpus=cpus, **({} if cpus else {"include_dashboard": False}), **_OPTIONS)
+            with _forks():
+                cluster.add_node(num_cpus=cpus, **({} if cpus else {"include_dashboard": False}), **_OPTIONS)
         cluster.wait_for_nodes()
         yield RayCluster(cluster)
     finally:
@@ -84,6 +87,14 @@ def ray_cluster() -> Iterator[RayCluster]:
         shutil.rmtree(folder)
     assert left == []
     assert _shared_memory() <= shared
+
+
+@contextlib.contextmanager
+def _forks() -> Iterator[None]:
+    """JAX does not warn of forks, by which Ray starts programs."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        yield
 
 
 def _of(folder: Path) -> list[str]:

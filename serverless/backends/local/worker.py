@@ -13,7 +13,6 @@ import queue
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
@@ -70,17 +69,10 @@ def main() -> None:
     settings = SandboxSettings.from_line(lines.get())
 
     # Late: these take a second to import, and the end of the input must be seen meanwhile.
-    import jax
-
-    from dorylax.serverless.data.client import DataClient
     from dorylax.serverless.handler.handle import handle
-    from dorylax.serverless.handler.sandbox import Sandbox
+    from dorylax.serverless.handler.open import open_sandbox
 
-    for name, value in settings.jax.items():
-        jax.config.update(name, value)
-    jax.devices()  # starts XLA now rather than in the first call
-    sandbox = Sandbox(DataClient(settings.keys, settings.link))
-    time.sleep(settings.cold_start_seconds)
+    sandbox = open_sandbox(settings)
     try:
         _say(streams.answers, READY)
         while True:

@@ -71,10 +71,15 @@ def test_a_cluster_without_room_is_one_line(
 
 def test_of_hosts_that_end_because_one_could_not_begin_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
     first, second = Future[Any](), Future[Any]()
-    first.set_result(("", "10.0.0.1", 7, {"text": "it cannot"}))
+    first.set_result(("", {"text": "it cannot"}))
+    placed = Future[Any]()
+    placed.set_result(("10.0.0.1", 7, None))
+
+    def method(answer: Future[Any]) -> Any:
+        return SimpleNamespace(remote=lambda *_: SimpleNamespace(future=lambda: answer))
 
     def actor(begun: Future[Any]) -> Any:
-        return SimpleNamespace(begin=SimpleNamespace(remote=lambda _: SimpleNamespace(future=lambda: begun)))
+        return SimpleNamespace(place=method(placed), ask=method(begun))
 
     async def life() -> None:
         actors = Actors(None, ["graph server 0", "graph server 1"])

@@ -1,21 +1,28 @@
-"""Runs whose hosts are actors on two nodes of a Ray cluster: the same numbers, clear errors, and nothing left."""
+"""Runs with servers or workers on two nodes of a Ray cluster: the same numbers, clear errors, and nothing left."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
-from support.pipelines import farthest, messy_data, train_pipeline, train_single
+from support.pipelines import farthest, messy_data, running, train_pipeline, train_single
+from support.processes import alive, until
 from support.ray_cluster import RayCluster
 
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.ray import Actors
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.ray_cluster.connection import connected
+from dorylax.serverless.config import TensorConfig
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -33,11 +40,11 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_cluster: R
     assert not list(tmp_path.glob("dorylax-*"))
     with connected(ray_cluster.config()) as ray:
         assert not [one for one in ray.util.placement_group_table().values() if one["state"] != "REMOVED"]
-        assert hosts(ray) == []
+        until(lambda: actors(ray) == [])
 
 
-def hosts(ray: Any) -> list[Any]:
-    """Actors that live."""
+def actors(ray: Any) -> list[Any]:
+    """Those that live."""
     return [one for one in ray.state.actors().values() if one["State"] != "DEAD"]
 
 
@@ -47,19 +54,34 @@ def config(ray_cluster: RayCluster, **options: Any) -> PipelineConfig:
     return PipelineConfig(**given | options)
 
 
+def train(run: PipelineRun, epochs: int) -> None:
+    for _ in range(epochs):
+        run.run_epoch()
+
+
 def launched(run: PipelineRun) -> Actors:
     assert isinstance(run, HostsRun)
     assert isinstance(run._launched, Actors)
     return run._launched
 
 
+RAY, LOCAL = TensorConfig(backend="ray", workers=2), TensorConfig(backend="local", workers=2)
+
+
 @pytest.mark.parametrize(
     ("model", "dtype", "options"),
     [
-        ("gcn", "float64", {"servers": 4, "num_hosts": 4, "ray": {"hosts_per_node": 2}}),
-        ("gat", "float32", {"parameter_servers": 2}),
+        (
+            "gcn",
+            "float64",
+            {"parameter_servers": 2, "ray": {"hosts_per_node": 2}, "tensor": TensorConfig(backend="ray")},
+        ),
+        ("sage", "float64", {"servers": 4, "num_hosts": 4, "ray": {"hosts_per_node": 2}}),
+        ("gat", "float32", {"num_hosts": 2, "tensor": LOCAL, "parameter_servers": 2}),
+        ("gat", "float64", {"hosts": "processes", "servers": 3, "num_hosts": 2, "tensor": RAY}),
+        ("gcn", "float32", {"hosts": "inline", "tensor": TensorConfig(backend="ray", workers=3, streaming=True)}),
     ],
-    ids=lambda value: value if isinstance(value, str) else None,
+    ids=["gcn-ray", "sage-inline", "gat-local", "gat-processes-ray", "gcn-here-ray"],
 )
 def test_synchronous_training_is_that_of_one_machine(
     ray_cluster: RayCluster, model: str, dtype: str, options: dict[str, Any]
@@ -67,3 +89,69 @@ def test_synchronous_training_is_that_of_one_machine(
     jax.config.update("jax_enable_x64", dtype == "float64")
     found = train_pipeline(model, DATA, EPOCHS, config(ray_cluster, **options), dtype=dtype)
     assert farthest(found, train_single(model, DATA, EPOCHS, dtype=dtype)) <= TOLERANCE[dtype]
+
+
+def socket_folders(pid: int) -> set[Path]:
+    """Folders of the sockets that a process listens on."""
+    inodes = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    paths = {Path(line[7]).parent for line in lines if len(line) > 7 and f"socket:[{line[6]}]" in inodes}
+    return {path for path in paths if path.name.startswith("dorylax-")}
+
+
+def test_a_host_that_is_killed_leaves_neither_workers_nor_sockets(ray_cluster: RayCluster) -> None:
+    with running("gcn", DATA, config(ray_cluster, tensor=LOCAL)) as run:
+        run.run_epoch()
+        pid = launched(run).pids[0]
+        workers = {one.pid for one in alive() if one.parent == pid}
+        folders = socket_folders(pid)
+        assert workers
+        assert len(folders) == 1
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(HostError, match=r"graph server 0 on node 127\.0\.0\.1: its worker process has died"):
+            train(run, 3)
+        until(lambda: not workers & {one.pid for one in alive()} and not any(folder.exists() for folder in folders))
+
+
+def test_workers_of_a_host_that_is_killed_end(ray_cluster: RayCluster) -> None:
+    given = config(ray_cluster, num_hosts=2, tensor=RAY)
+    with connected(ray_cluster.config()) as ray, running("gcn", DATA, given) as run:
+        run.run_epoch()
+        assert len(actors(ray)) == 4
+        os.kill(launched(run).pids[0], signal.SIGKILL)
+        until(lambda: len(actors(ray)) == 2)  # while the run goes on, as far as it knows
+        with pytest.raises(HostError, match="graph server 0"):
+            train(run, 3)
+
+
+def test_a_command_that_is_killed_leaves_nothing(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    """Servers and workers on Ray, some of them stopped."""
+    settings = ["data.size=tiny", "pipeline.servers=2", "pipeline.hosts=ray", "tensor.backend=ray", "tensor.workers=2"]
+    words = [word for setting in (*settings, f"ray.address={ray_cluster.address}") for word in ("--set", setting)]
+    command = [sys.executable, "-m", "dorylax", "train", "--model", "gcn", "--data", "communities", *words]
+    command += ["--epochs", "1000000", "--out", str(tmp_path / "run")]
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    (tmp_path / "temporary").mkdir()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    metrics = tmp_path / "run" / "seed-0" / "metrics.jsonl"
+    try:
+        until(lambda: (metrics.is_file() and metrics.read_bytes().count(b"\n") > 1) or process.poll() is not None)
+        assert process.poll() is None, process.stderr
+        with connected(ray_cluster.config()) as ray:
+            pids = [one["Pid"] for one in ray.state.actors().values() if one["State"] == "ALIVE"]
+        assert len(pids) == 5  # three servers, two workers
+        for pid in pids[::2]:
+            os.kill(pid, signal.SIGSTOP)
+    finally:
+        process.kill()
+        process.communicate()
+    until(lambda: not {one.pid for one in alive()} & set(pids))
+
+
+def test_servers_without_room_are_told(ray_cluster: RayCluster) -> None:
+    servers = config(ray_cluster, ray={"timeout": 3, "cpus": 4})
+    with (
+        pytest.raises(HostError, match=r"no room for 3 servers within 3 s .* each needs 4 CPUs; it has"),
+        running("gcn", DATA, servers),
+    ):
+        pass

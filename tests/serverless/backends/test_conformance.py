@@ -16,6 +16,7 @@ from support.backends import (
     STAGES,
     Opened,
     bits,
+    connect,
     expected,
     real,
     stages,
@@ -33,7 +34,7 @@ from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, Tens
 @pytest.fixture(scope="module", params=BACKENDS)
 def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
     """One backend for all tests of it: each starts processes."""
-    with BACKENDS[request.param]() as found:
+    with connect(request.param, request), BACKENDS[request.param]() as found:
         yield found
 
 
@@ -172,11 +173,11 @@ def test_a_task_that_was_given_up_may_be_asked_for_again(opened: Opened) -> None
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_closing_leaves_nothing_and_may_be_repeated(name: str) -> None:
+def test_closing_leaves_nothing_and_may_be_repeated(name: str, request: pytest.FixtureRequest) -> None:
     """While tasks run, too: nobody waits for them any more."""
     stages()  # what JAX starts to make them is not the backend's
     asked = task(SMALL, 5)
-    with nothing_left():
+    with connect(name, request), nothing_left():
         with BACKENDS[name]() as opened:
             check(*opened.run(asked), asked)
             for interval in range(4):

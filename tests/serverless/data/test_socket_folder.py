@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.processes import until
 
 from dorylax.serverless.data import socket_folder
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.data.socket_folder import SocketFolderError, make_socket_folder
+
+_ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -39,9 +45,10 @@ def long(nothing_left: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_it_is_in_the_temporary_folder_and_for_this_user_alone(nothing_left: Path) -> None:
     folder = make_socket_folder()
-    assert folder.parent == nothing_left
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    folder.rmdir()
+    assert folder.path.parent == nothing_left
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    folder.remove()
+    folder.remove()
 
 
 def test_where_that_is_too_long_sockets_are_elsewhere(short: Path, long: Path) -> None:
@@ -61,19 +68,20 @@ def test_the_users_runtime_folder_comes_first(
     runtime.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
     folder = make_socket_folder()
-    assert folder.parent == runtime
-    folder.rmdir()
+    assert folder.path.parent == runtime
+    folder.remove()
     runtime.rmdir()
-    assert make_socket_folder().parent == short  # the system has removed the other one
-    next(short.iterdir()).rmdir()
+    folder = make_socket_folder()
+    assert folder.path.parent == short  # the system has removed the other one
+    folder.remove()
 
 
 def test_a_runtime_folder_without_a_name_is_none(short: Path, long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", "")
     monkeypatch.chdir("/tmp")
     folder = make_socket_folder()
-    folder.rmdir()
-    assert folder.parent == short
+    folder.remove()
+    assert folder.path.parent == short
 
 
 def test_no_place_at_all_is_one_line(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,5 +105,34 @@ def test_a_system_without_a_temporary_folder(short: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(tempfile, "gettempdir", none)
     monkeypatch.setenv("TMPDIR", os.devnull)
     folder = make_socket_folder()
-    assert folder.parent == short
-    folder.rmdir()
+    assert folder.path.parent == short
+    folder.remove()
+
+
+_KILLED = """
+import os, signal
+from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.server import DataServer
+print(DataServer(RunKeys.make()).open("graph 0").removeprefix("ipc://"), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_it_goes_with_a_process_that_is_killed(nothing_left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(nothing_left))
+    command = [sys.executable, "-c", _KILLED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
+    assert done.returncode == -signal.SIGKILL
+    folder = Path(done.stdout.strip()).parent
+    assert folder.parent == nothing_left
+    until(lambda: not folder.exists())
+
+
+def test_without_a_shell_it_is_as_good(nothing_left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "no shell")
+
+    monkeypatch.setattr(subprocess, "run", none)
+    folder = make_socket_folder()
+    assert folder.path.is_dir()
+    folder.remove()

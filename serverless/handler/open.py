@@ -1,0 +1,21 @@
+"""Makes the sandbox of a process that has one for as long as it lives."""
+
+from __future__ import annotations
+
+import time
+
+import jax
+
+from dorylax.serverless.data.client import DataClient
+from dorylax.serverless.handler.sandbox import Sandbox
+from dorylax.serverless.handler.settings import SandboxSettings
+
+
+def open_sandbox(settings: SandboxSettings) -> Sandbox:
+    """A new sandbox, once JAX is set up and started as its settings say."""
+    for name, value in settings.jax.items():
+        jax.config.update(name, value)
+    jax.devices()  # starts XLA now rather than in the first call
+    sandbox = Sandbox(DataClient(settings.keys, settings.link))
+    time.sleep(settings.cold_start_seconds)
+    return sandbox
