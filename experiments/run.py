@@ -29,7 +29,7 @@ from dorylax.experiments.executors.ray_tasks import ray_tasks
 from dorylax.experiments.folder import Study, check_folder, locked, write_sweep
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.runner import RunOptions, check_data, error_file
-from dorylax.experiments.sweep import CONFIGS, Run, Sweep, select
+from dorylax.experiments.sweep import CONFIGS, Condition, Run, Sweep, select
 from dorylax.experiments.sweep_file import load
 from dorylax.experiments.table import print_summary
 from dorylax.machine import cores
@@ -136,8 +136,7 @@ def command(
         load_library()  # so that its absence is reported once, and not by every run
     check_data(sweep)
     with locked(folder):
-        write_sweep(folder, sweep, conditions)
-        _run(sweep, folder, place, RunOptions(tensorboard=tensorboard), with_report=with_report)
+        _run(sweep, conditions, folder, place, RunOptions(tensorboard=tensorboard), with_report=with_report)
     return 0
 
 
@@ -216,7 +215,15 @@ def _dry_run(sweep: Sweep, folder: Path, place: _Place) -> int:
     return 0
 
 
-def _run(sweep: Sweep, folder: Path, place: _Place, options: RunOptions, *, with_report: bool) -> None:
+def _run(
+    sweep: Sweep,
+    conditions: Sequence[Condition],
+    folder: Path,
+    place: _Place,
+    options: RunOptions,
+    *,
+    with_report: bool,
+) -> None:
     known = known_outcomes(sweep, folder)
     todo = [outcome.run for outcome in known.values() if outcome.status != "done"]
     took = known_seconds(known.values())
@@ -225,6 +232,7 @@ def _run(sweep: Sweep, folder: Path, place: _Place, options: RunOptions, *, with
         place.executor(todo) as (executor, at_a_time),
         SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress,
     ):
+        write_sweep(folder, sweep, conditions)
         found, stopped = carry_out(known, folder, progress, executor=executor, options=options)
     outcomes = list(found.values())
     print_summary(sweep, outcomes, f"sweep {sweep.name}")

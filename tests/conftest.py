@@ -101,12 +101,3 @@ def real_data() -> Path:
     if not folder:
         pytest.skip("DORYLAX_DATA is not set: it names the folder with cora.npz and the other real graphs")
     return Path(folder)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what starts a Ray cluster, unless asked for: `pipeline.hosts=ray` is still being built."""
-    if os.environ.get("DORYLAX_TEST_RAY"):
-        return
-    for item in items:
-        if "ray_cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.skip(reason="starts a Ray cluster: set DORYLAX_TEST_RAY=1"))

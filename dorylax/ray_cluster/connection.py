@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import faulthandler
 import importlib
 import importlib.metadata
 import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import warnings
@@ -22,7 +25,9 @@ from dorylax.settings.errors import ConfigError
 OLDEST = (2, 50)
 """The first version of Ray with which this works."""
 
+_GONE_SECONDS = 30.0
 _ADDRESS = "RAY_ADDRESS"
+_SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_AUTH_MODE", "RAY_CLIENT_MODE", "RAY_USAGE_STATS_ENABLED")
 _LOOPBACK = ("localhost", "127.0.0.1")
 _HOW = "or start one here (`dorylax cluster up`, `ray start --head`), or give ray.address=local"
 
@@ -31,7 +36,7 @@ _HOW = "or start one here (`dorylax cluster up`, `ray start --head`), or give ra
 def connected(config: RayConfig) -> Iterator[Any]:
     """Connects this process to the cluster, unless it is connected already, as in an actor; then that connection is used.
 
-    What Ray warns of is not shown, and signals do what they did before.
+    What Ray warns of is not shown, and signals, and whatever else of this process Ray sets for itself, do as before.
 
     Args:
         config: which cluster, and how long to wait for it.
@@ -42,28 +47,53 @@ def connected(config: RayConfig) -> Iterator[Any]:
     Raises:
         ConfigError: Ray is not installed, or too old; there is no such cluster, or it does not answer; names the key.
     """
-    ray = load_ray()
-    if ray.is_initialized():
+    with contextlib.ExitStack() as stack:
+        with _process_kept():
+            ray = load_ray()
+            if not ray.is_initialized():
+                stack.enter_context(_quiet())
+                _connect(ray, config)
+                stack.callback(_disconnect, ray)
         yield ray
-        return
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    options = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
-    with _signals_kept():
-        if config.address == LOCAL:
-            # Ray sets handlers of signals, which only the main thread can.
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            with warnings.catch_warnings():  # JAX's of a fork, by which Ray starts other programs
-                warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-                ray.init(address=LOCAL, **options)
-        else:
-            address = _find(config)
-            del options["include_dashboard"]  # which says how a cluster is started
-            with _loopback_kept(address):
-                _within(config.timeout, lambda: ray.init(address=address, **options), address)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Has Ray say nothing of its own: it would print what it notes about nodes between the results of a command."""
+    logger = logging.getLogger("ray")
+    worker: Any = importlib.import_module("ray._private.worker")
+    level, printer = logger.level, worker.print_to_stdstream
+    logger.setLevel(logging.ERROR)
+    worker.print_to_stdstream = lambda *_, **__: None
     try:
-        yield ray
+        yield
     finally:
-        ray.shutdown()
+        worker.print_to_stdstream = printer
+        logger.setLevel(level)
+
+
+def _connect(ray: Any, config: RayConfig) -> None:
+    options = {"log_to_driver": False, "configure_logging": False}
+    if config.address == LOCAL:
+        # Ray sets handlers of signals, which only the main thread can.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        with warnings.catch_warnings():
+            # JAX's, of what forks: Ray starts programs, which is all that is done in the child.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            ray.init(address=LOCAL, include_dashboard=False, **options)
+        return
+    address = _find(config)
+    with _loopback_kept(address):
+        _within(config.timeout, lambda: ray.init(address=address, **options), address)
+
+
+def _disconnect(ray: Any) -> None:
+    """In a thread, since Ray waits without end for the head of a cluster that hangs."""
+    thread = threading.Thread(target=ray.shutdown, name="ray disconnection", daemon=True)
+    thread.start()
+    thread.join(_GONE_SECONDS)
+    if thread.is_alive():
+        atexit.unregister(ray.shutdown)  # which would wait again
 
 
 def node_address() -> str:
@@ -163,16 +193,24 @@ def _loopback_kept(address: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+def _process_kept() -> Iterator[None]:
+    """Puts back what Ray sets when it is loaded and connects: handlers of signals and of uncaught exceptions, variables."""
+    hook, faults = sys.excepthook, faulthandler.is_enabled()
+    environment = {name: os.environ.get(name) for name in _SET_BY_RAY}
+    signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in signals.items():
+                signal.signal(number, handler)
+        sys.excepthook = hook
+        if not faults:
+            faulthandler.disable()
+        for name, value in environment.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _one_line(error: BaseException) -> str:

@@ -13,14 +13,15 @@ import os
 import signal
 import socket
 import sys
-import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, final
 
 from dorylax.errors import DorylaxError
 from dorylax.experiments.executors.parcel import pack, unpack
+from dorylax.experiments.executors.scratch import scratch_folder
 from dorylax.experiments.runner import DataCache, RunOptions, directory, error_file, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.version import __version__
@@ -33,6 +34,7 @@ FOLDERS = ("DORYLAX_DATA", "DORYLAX_CACHE")
 
 Status: TypeAlias = Literal["done", "failed", "open"]
 
+_ALIVE_SECONDS = 5.0
 _EPOCH_SECONDS = 0.25
 _SNAPSHOT_SECONDS = 60.0
 _CACHE = DataCache()
@@ -125,6 +127,56 @@ class Answer:
 
 
 @final
+class NodeProcess(NamedTuple):
+    """A process of a node.
+
+    Attributes:
+        node: Ray's id of the node, in hexadecimal digits.
+        host: its host's name.
+        number: of the process there.
+        started: when it was started, in ticks since the host was, which tells it from a later process of its number.
+    """
+
+    node: str
+    host: str
+    number: int
+    started: int
+
+    @classmethod
+    def this(cls, node: str) -> NodeProcess:
+        """This process, on a node."""
+        return cls(node, socket.gethostname(), os.getpid(), _stat(os.getpid())[0])
+
+    def cpu_seconds(self) -> float | None:
+        """That it has used so far, asked on its node; None where it is gone."""
+        try:
+            started, used = _stat(self.number)
+        except OSError:
+            return None
+        return used if started == self.started else None
+
+    def kill(self) -> None:
+        """Kills it, on its node."""
+        with contextlib.suppress(OSError):
+            if _stat(self.number)[0] == self.started:
+                os.kill(self.number, signal.SIGKILL)
+
+
+def _stat(process: int) -> tuple[int, float]:
+    """When a process was started, in ticks, and the seconds of CPU time that it has used; 0 where the system is not Linux.
+
+    Raises:
+        OSError: there is none.
+    """
+    if sys.platform != "linux":
+        return 0, time.monotonic()
+    # After the name, which may hold spaces and brackets, from the 3rd field on: the 14th and 15th are times, the 22nd the
+    # start (proc_pid_stat(5)).
+    fields = Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    return int(fields[19]), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@final
 class News:
     """The actor that holds what runs tell until it is taken."""
 
@@ -133,7 +185,7 @@ class News:
         self._some = asyncio.Event()
 
     async def say(self, attempt: str, name: str, *arguments: Any) -> None:
-        """Of an attempt: a method of the watcher, or `saved`."""
+        """Of an attempt: a method of the watcher, `alive`, `saved`, or `ends` before it answers."""
         self._said.append((attempt, name, arguments))
         self._some.set()
 
@@ -160,25 +212,47 @@ def run_here(asked: Asked, news: Any) -> Answer:
     Raises:
         NodeError: the node is not set up for it.
     """
+    import ray
+
     asked.surroundings.settle()
     run = asked.run
-    with tempfile.TemporaryDirectory(prefix="dorylax-run-") as scratch:
-        folder = Path(scratch)
+    with scratch_folder() as folder:
         path, error_path = directory(folder, run), error_file(folder, run)
         if asked.begun is not None:
             unpack(asked.begun, path)
         teller = _Teller(asked.attempt, path, news)
-        teller.say("begins", socket.gethostname())
-        _CACHE.keep_only([run.config.data])
-        status: Status = "open"
-        error: str | None = None
-        # Ray raises it in a task that is cancelled, and takes what the task returns nevertheless.
-        with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
-            outcome = run_one(run, folder, teller, _CACHE, asked.options)
-            status, error = outcome.status, outcome.error
-        if status == "failed" and error_path.is_file():
-            error = error_path.read_text("utf-8")
-        return Answer(status, error, pack(path) if path.is_dir() else None)
+        teller.say("begins", NodeProcess.this(ray.get_runtime_context().get_node_id()))
+        with _signs_of_life(teller):
+            _CACHE.keep_only([run.config.data])
+            status: Status = "open"
+            error: str | None = None
+            # Ray raises it in a task that is cancelled, and takes what the task returns nevertheless.
+            with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
+                outcome = run_one(run, folder, teller, _CACHE, asked.options)
+                status, error = outcome.status, outcome.error
+            if status == "failed" and error_path.is_file():
+                error = error_path.read_text("utf-8")
+            answer = Answer(status, error, pack(path) if path.is_dir() else None)
+        teller.say("ends")
+        return answer
+
+
+@contextlib.contextmanager
+def _signs_of_life(teller: _Teller) -> Iterator[None]:
+    """Says from time to time that this process is not stopped, whatever its run does."""
+    over = threading.Event()
+
+    def say() -> None:
+        while not over.wait(_ALIVE_SECONDS):
+            teller.say("alive")
+
+    thread = threading.Thread(target=say, name="signs of life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextlib.contextmanager

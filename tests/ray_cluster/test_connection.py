@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import os
 import signal
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -29,15 +32,20 @@ def refusal(config: RayConfig) -> str:
 def test_it_is_made_and_ended(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
-    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    def own() -> list[Any]:
+        found = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+        return [*found, sys.excepthook, os.environ.get("PYTHONBREAKPOINT"), os.environ.get("RAY_AUTH_MODE")]
+
+    before = own()
     with connected(ray_cluster.config()) as module:
         assert module is ray
         assert sum(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]) == 8
-        assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
+        assert own() == before
         with connected(RayConfig(address="127.0.0.1:1")):  # connected already
             pass
         assert ray.is_initialized()
     assert not ray.is_initialized()
+    assert own() == before
     monkeypatch.setenv("RAY_ADDRESS", ray_cluster.address)
     with connected(RayConfig()):
         assert ray.is_initialized()
@@ -82,6 +90,25 @@ def test_ray_that_is_missing_or_too_old(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     assert refusal(RayConfig()).startswith('Ray is not installed: pip install "dorylax[ray]"')
+
+
+def test_another_version_of_ray_or_python(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray._private.utils.compute_version_info", lambda: ("2.50.0", "3.12.1"))
+    text = refusal(ray_cluster.config())
+    assert "must be a node of the cluster with the same versions of Python and Ray" in text
+    assert "Ray: 2.50.0 Python: 3.12.1" in text
+
+
+def test_hooks_that_ray_sets_when_it_is_loaded_are_put_back(ray_cluster: RayCluster) -> None:
+    """In a process that has not loaded it yet."""
+    code = (
+        "import sys, faulthandler; from dorylax.ray_cluster.config import RayConfig\n"
+        "from dorylax.ray_cluster.connection import connected\n"
+        f"with connected(RayConfig(address={ray_cluster.address!r})) as ray:\n"
+        "    print(sys.excepthook is sys.__excepthook__, faulthandler.is_enabled(), ray.is_initialized())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("True False True\n", "")
 
 
 def test_what_ray_warns_of_is_not_shown(ray_cluster: RayCluster, caplog: pytest.LogCaptureFixture) -> None:

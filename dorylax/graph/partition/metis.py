@@ -16,6 +16,7 @@ from jaxtyping import Int32, Int64
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.metis_call import partition_apart, partition_here, rand_is_shared
 from dorylax.graph.partition.undirected import undirected
 
 
@@ -62,31 +63,24 @@ def cut(
     Raises:
         PartitionError: METIS cannot hold the graph.
     """
-    import pymetis
-
     if num_parts == 1:
         return np.zeros(len(offsets) - 1, np.int32)
     index = _index_type()
     _check_fits("entries", len(neighbours), index)
     if weights is not None:
         _check_fits("vertices and edges", int(weights.sum()), index)
-    rows = pymetis.CSRAdjacency(offsets.astype(index, copy=False), neighbours.astype(index, copy=False))
+    arrays = [
+        None if one is None else one.astype(index, copy=False) for one in (offsets, neighbours, weights, edge_weights)
+    ]
+    partition = partition_apart if rand_is_shared() else partition_here
     try:
-        found = pymetis.part_graph(
-            num_parts,
-            adjacency=rows,
-            vweights=None if weights is None else weights.astype(index, copy=False),
-            eweights=None if edge_weights is None else edge_weights.astype(index, copy=False),
-            recursive=bisect,
-            options=pymetis.Options(seed=seed),
-        )
+        return partition(arrays, num_parts, recursive=bisect, seed=seed).astype(np.int32, copy=False)
     except (MemoryError, RuntimeError) as error:
         raise PartitionError(
             f"METIS cannot partition a graph of {len(neighbours)} entries here ({error}): use the method 'ldg'"
         ) from error
     finally:
         _give_back_heap()
-    return np.asarray(found.vertex_part).astype(np.int32, copy=False)
 
 
 # METIS's manual: recursive bisection for few parts, k-way for more.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,8 +32,9 @@ pytestmark = pytest.mark.timeout(120)
 _SWEEP = """\
 base: {data.size: tiny, model.name: gcn, pipeline.servers: 2, pipeline.intervals: 2, pipeline.clock: virtual}
 grid: {pipeline.mode: [pipe, async], train.epochs: [3]}
-seeds: 2
+seeds: 1
 """
+_MLP = "base: {data.size: tiny, model.name: mlp, train.epochs: 3}\nseeds: 2\n"
 _FOREVER = 1_000_000
 
 
@@ -39,6 +43,7 @@ class _Watcher:
 
     def __init__(self, at_epoch: Callable[[Run], None] = lambda _: None) -> None:
         self.told: list[tuple[str, str]] = []
+        self.reasons: list[str] = []
         self._at_epoch = at_epoch
         self._seen: set[str] = set()
 
@@ -54,7 +59,7 @@ class _Watcher:
 
     def again(self, run: Run, why: str) -> None:
         self.told.append(("again", run.key))
-        assert why.startswith("its process or its node was lost")
+        self.reasons.append(why)
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None: ...
 
@@ -62,8 +67,8 @@ class _Watcher:
         self.told.append(("ends", outcome.run.key))
 
 
-def _results(folder: Path, executor: Executor, watcher: _Watcher) -> bytes:
-    sweep = read(_SWEEP, "s.yaml", "s")
+def _results(folder: Path, executor: Executor, watcher: _Watcher, text: str = _SWEEP) -> bytes:
+    sweep = read(text, "s.yaml", "s")
     outcomes, stopped = carry_out(known_outcomes(sweep, folder), folder, watcher, executor=executor)
     assert stopped is None
     assert {outcome.status for outcome in outcomes.values()} == {"done"}
@@ -78,7 +83,7 @@ def test_results_are_those_of_one_machine(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def breaks(learning_rate):\n    raise ValueError('no such thing')\n")
     text = _SWEEP.replace("grid: {", 'grid: {optimizer.name: [adam, "mine.py:breaks"], ')
-    Path("s.yaml").write_text(text.replace("[pipe, async]", "[async]").replace("seeds: 2", "seeds: 2"))
+    Path("s.yaml").write_text(text.replace("[pipe, async]", "[async]"))
     words = ["--sweep", "s.yaml", "--no-report"]
     assert main([*words, "--out", "here", "--jobs", "2"]) == 1
     there = ["--out", "there", "--hosts", "ray", "--address", ray_cluster.address, "--cpus-per-run", "1"]
@@ -86,7 +91,7 @@ def test_results_are_those_of_one_machine(
     assert Path("there/results.csv").read_bytes() == Path("here/results.csv").read_bytes()
     failed = read(text.replace("[pipe, async]", "[async]"), "s.yaml", "s").runs[-1]
     last = [error_file(Path(folder), failed).read_text().splitlines()[-1] for folder in ("here", "there")]
-    assert last[0] == last[1] == "mine.py:2 (breaks): ValueError: no such thing"
+    assert last[0] == last[1] == ("mine.py:2 (breaks): raise ValueError('no such thing'): ValueError: no such thing")
     assert sorted(path.name for path in Path("there").iterdir()) == sorted(path.name for path in Path("here").iterdir())
 
 
@@ -106,24 +111,45 @@ def test_a_node_that_is_lost_changes_nothing(
 
     watcher = _Watcher(lose)
     try:
-        with nothing_left(), ray_tasks(ray_cluster.config(), _runs(), jobs=None, cpus=CPUS + 1) as executor:
+        with ray_tasks(ray_cluster.config(), _runs(), jobs=None, cpus=CPUS + 1) as executor:
             assert executor.at_a_time == 1
             there = _results(tmp_path / "there", executor, watcher)
     finally:
         ray_cluster.remove_node(nodes.pop())
     assert [key for what, key in watcher.told if what == "again"] == lost
-    assert len([key for what, key in watcher.told if what == "begins"]) == 4
+    assert re.fullmatch(r"(its process on )?node \S+ \([0-9a-f]{8}\) was lost", *watcher.reasons)
+    assert len([key for what, key in watcher.told if what == "begins"]) == 2
     assert there == _results(tmp_path / "here", Processes(2), _Watcher())
 
 
+def test_a_process_that_hangs_is_killed_and_its_run_is_run_again(
+    ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dorylax.experiments.executors.ray_attempts.LOOK_SECONDS", 6.0)
+    stopped: list[int] = []
+
+    def stop(run: Run) -> None:
+        if not stopped:
+            stopped.extend(ray_cluster.running("run_here"))
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    watcher = _Watcher(stop)
+    with nothing_left(sockets_stay=True), ray_tasks(ray_cluster.config(), _runs(_MLP), jobs=1, cpus=1) as executor:
+        there = _results(tmp_path / "there", executor, watcher, _MLP)
+        assert stopped[0] not in ray_cluster.running("run_here")
+    assert len(stopped) == 1
+    assert re.fullmatch(r"its process on node \S+ \([0-9a-f]{8}\) hung", *watcher.reasons)
+    assert there == _results(tmp_path / "here", InProcess(), _Watcher(), _MLP)
+
+
 def test_what_is_stopped_has_been_saved(ray_cluster: RayCluster, tmp_path: Path) -> None:
-    (run,) = read(f"base: {{data.size: tiny, model.name: mlp, train.epochs: {_FOREVER}}}\nseeds: 1\n", "s", "s").runs
     sweep = read(f"base: {{data.size: tiny, model.name: mlp, train.epochs: {_FOREVER}}}\nseeds: 1\n", "s", "s")
+    (run,) = sweep.runs
 
     def interrupt(_: Run) -> None:
         raise KeyboardInterrupt
 
-    with ray_tasks(ray_cluster.config(), sweep.runs, jobs=None, cpus=1) as executor:
+    with nothing_left(sockets_stay=True), ray_tasks(ray_cluster.config(), sweep.runs, jobs=None, cpus=1) as executor:
         known = known_outcomes(sweep, tmp_path)
         outcomes, stopped = carry_out(known, tmp_path, _Watcher(interrupt), executor=executor)
     assert (stopped, outcomes[run.key].status) == ("interrupted", "open")
@@ -145,9 +171,10 @@ def test_what_cannot_be_is_said_before_anything_runs(ray_cluster: RayCluster, tm
         return str(caught.value)
 
     assert refusal(_runs(), 99) == "--cpus-per-run = 99, but no node of the cluster has more than 4 CPUs: give fewer"
-    for key in ("pipeline.hosts", "tensor.backend"):
-        text = _SWEEP.replace("virtual", "real").replace("grid:", f"zip: {{{key}: [ray]}}\ngrid:")
-        assert refusal(_runs(text)).startswith(f"{key} = ray asks for room on the cluster that --hosts ray has given")
+    text = _SWEEP.replace("virtual", "real").replace("grid:", "zip: {pipeline.hosts: [ray]}\ngrid:")
+    assert refusal(_runs(text)).startswith(
+        "pipeline.hosts = ray asks for room on the cluster that --hosts ray has given"
+    )
     runs = _runs(_SWEEP.replace("data.size: tiny", f"data.name: {tmp_path / 'gone.npz'}"))
     assert f"has no {tmp_path / 'gone.npz'}, which the sweep names" in refusal(runs)
 
@@ -163,4 +190,3 @@ def test_options_of_ray_need_it(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / "s.yaml").write_text(_SWEEP)
     assert main(["--sweep", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), *option]) == 2
     assert capsys.readouterr().err == f"error: {option[0]} needs --hosts ray\n"
-    assert InProcess is not None

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from dorylax.experiments.executors.ray_worker import NodeError, Surroundings
+from dorylax.experiments.executors import ray_worker
+from dorylax.experiments.executors.ray_worker import NodeError, NodeProcess, Surroundings
 from dorylax.version import __version__
 
 
@@ -50,3 +54,32 @@ def test_what_is_missing_is_said(surroundings: Surroundings, tmp_path: Path) -> 
         NodeError, match=f"^node .* has dorylax {__version__}, the sweep's process 0.0: install the same"
     ):
         dataclasses.replace(surroundings, version="0.0").settle()
+
+
+def test_a_process_is_told_from_a_later_one_of_its_number() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
+    try:
+        this = NodeProcess.this("00")
+        started = ray_worker._stat(child.pid)[0]
+        other = this._replace(number=child.pid, started=started + 1)
+        assert other.cpu_seconds() is None
+        other.kill()
+        assert child.poll() is None
+        same = other._replace(started=started)
+        os.kill(child.pid, signal.SIGSTOP)
+        used = same.cpu_seconds()
+        assert used is not None
+        assert used == same.cpu_seconds()
+        same.kill()
+        assert child.wait() == -signal.SIGKILL
+        assert same.cpu_seconds() is None
+        same.kill()  # gone
+    finally:
+        child.kill()
+        child.wait()
+    used = this.cpu_seconds()
+    assert used is not None
+    end = time.process_time() + 0.1
+    while time.process_time() < end:
+        pass
+    assert (this.cpu_seconds() or 0.0) > used

@@ -1,0 +1,84 @@
+"""The call of METIS, here or in a process of its own.
+
+METIS draws by `rand` of the C library, whose state a process has once. Where threads of another library draw too, the same
+seed gives other parts from time to time. This file imports nothing of dorylax, since the process of its own runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def rand_is_shared() -> bool:
+    """Whether this process is connected to a Ray cluster, whose threads draw by `rand`."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def partition_here(arrays: Sequence[np.ndarray | None], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
+    """Partitions.
+
+    Args:
+        arrays: offsets, neighbours, and weights of vertices and entries or None, of METIS's own integers.
+        num_parts: P ≥ 2.
+        recursive: by bisection; else k-way.
+        seed: of METIS's random choices.
+
+    Returns:
+        The part of each vertex.
+
+    Raises:
+        MemoryError, RuntimeError: METIS refuses.
+    """
+    import pymetis
+
+    offsets, neighbours, weights, edge_weights = arrays
+    assert offsets is not None
+    assert neighbours is not None
+    found = pymetis.part_graph(
+        num_parts,
+        adjacency=pymetis.CSRAdjacency(offsets, neighbours),
+        vweights=weights,
+        eweights=edge_weights,
+        recursive=recursive,
+        options=pymetis.Options(seed=seed),
+    )
+    return np.asarray(found.vertex_part)
+
+
+def partition_apart(arrays: Sequence[np.ndarray | None], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
+    """The same in a process of its own, whose memory comes on top."""
+    given = [one for one in arrays if one is not None]
+    lengths = ["" if one is None else str(len(one)) for one in arrays]
+    words = [str(num_parts), str(int(recursive)), str(seed), given[0].dtype.str, *lengths]
+    command = [sys.executable, "-P", __file__, *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+                for one in given:
+                    process.stdin.write(np.ascontiguousarray(one).data)
+            found, said = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        raise RuntimeError(lines[-1] if lines else f"its process ended with exit code {process.returncode}")
+    return np.frombuffer(found, given[0].dtype)
+
+
+def _main(num_parts: str, recursive: str, seed: str, dtype: str, *lengths: str) -> None:
+    kind = np.dtype(dtype)
+    arrays = [np.frombuffer(sys.stdin.buffer.read(int(one) * kind.itemsize), kind) if one else None for one in lengths]
+    parts = partition_here(arrays, int(num_parts), recursive=bool(int(recursive)), seed=int(seed))
+    sys.stdout.buffer.write(parts.astype(kind).tobytes())
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
