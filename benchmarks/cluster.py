@@ -4,6 +4,7 @@
     python benchmarks/cluster.py --only overhead --servers 2 4
     python benchmarks/cluster.py --only memory --size reddit-large         # an hour, 20 GB of disk
     python benchmarks/cluster.py --only scaling --out scaling              # 8 minutes; scaling.svg
+    python benchmarks/cluster.py --only sweep                              # 5 minutes; needs dorylax[ray]
 
 **overhead**: `pipeline.hosts=processes` beside as many servers in one process, on the graph of the flagship study and on
 one of 10 million edges (width 128). Both train the same GCN with dropout, some epochs each in turn; medians of seconds per
@@ -19,6 +20,9 @@ and the driver holds no graph.
 **scaling**: epochs on 1 to 64 servers in virtual time (`pipeline.clock=virtual`), on one graph (strong), and on graphs with
 as many vertices for each server (weak); synchronous, and with S = 1. The bottleneck is what most of the critical path was
 on: graph threads, tensor workers, messages, or parameter servers.
+
+**sweep**: the flagship study with `--hosts ray` over two nodes on this machine, one of which is killed once half of the runs
+have ended, and the same on this machine alone: whether `results.csv` is the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from harness.hand_over import HandOver
 from harness.host_memory import command, peaks
 from harness.server_scaling import RESOURCES, measure, plot
 from harness.side_by_side import Side
+from harness.sweep_on_nodes import compare
 
 _GIB = 2**30
 _MODES: dict[str, dict[str, Any]] = {"pipe": {"mode": "pipe"}, "async": {"mode": "async", "staleness": 1}}
@@ -161,7 +166,29 @@ def scaling(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {"overhead": overhead, "memory": memory, "scaling": scaling}
+def sweep(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A study over nodes, one of which is lost."""
+    from dorylax.machine import cores
+
+    with tempfile.TemporaryDirectory(prefix="dx-") as folder:  # short: Ray's paths of sockets are limited
+        found = compare(arguments.sweep, Path(folder), cores())
+    print(
+        f"{arguments.sweep}: {found.runs} runs, {found.seconds[0]:.0f} s on one machine, {found.seconds[1]:.0f} s over two "
+        f"nodes, one of them killed after {found.killed_after} runs ({len(found.again)} run again); results.csv "
+        f"{'is the same, byte for byte' if found.same else 'DIFFERS'}",
+        flush=True,
+    )
+    for line in found.again:
+        print(f"    {line}", flush=True)
+    return {"sweep": arguments.sweep, "runs": found.runs, "seconds": found.seconds, "same": found.same}
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
+    "overhead": overhead,
+    "memory": memory,
+    "scaling": scaling,
+    "sweep": sweep,
+}
 
 
 def main() -> None:
@@ -182,7 +209,18 @@ def main() -> None:
     group = parser.add_argument_group("scaling")
     group.add_argument("--scaling-servers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     group.add_argument("--scaling-vertices", type=int, default=800, help="for each server of the largest number")
-    tiny = {"servers": [2], "flagship": "tiny", "edges": 4000, "hidden": 8, "epochs": 1, "rounds": 1, "size": "tiny"}
+    group = parser.add_argument_group("sweep")
+    group.add_argument("--sweep", default="flagship", help="as of experiments/run.py")
+    tiny = {
+        "servers": [2],
+        "flagship": "tiny",
+        "edges": 4000,
+        "hidden": 8,
+        "epochs": 1,
+        "rounds": 1,
+        "size": "tiny",
+        "sweep": "smoke",
+    }
     arguments = parsed(parser, **tiny, scaling_servers=[1, 2], scaling_vertices=100)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
