@@ -38,7 +38,7 @@ class Saved:
     @property
     def holds_buffers(self) -> bool:
         """Whether there are any: else the next epoch is synchronous."""
-        return bool(self.arrays) or bool(self.parts)
+        return bool(self.parts) or any(not name.startswith(_PARAMETERS) for name in self.arrays)
 
 
 def save_buffers(servers: Sequence[GraphServer]) -> dict[str, np.ndarray]:

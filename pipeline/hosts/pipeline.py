@@ -24,6 +24,7 @@ from dorylax.pipeline.hosts.processes import ProcessLauncher
 from dorylax.pipeline.hosts.ray import RayLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
+from dorylax.pipeline.hosts.wire import transport_of
 from dorylax.pipeline.interval_data import reads_edge_ids
 from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare_evaluation
@@ -174,8 +175,6 @@ class HostsPipeline:
                 shards=shards,
                 sums=self.sums,
                 sizes=(sizes.vertices, sizes.edges),
-                epoch=epoch,
-                fills_ghosts=saved is None or not saved.holds_buffers,
                 jax=jax_settings(),
                 keys=RunKeys.make(),
                 transport=transport,
@@ -189,6 +188,7 @@ class HostsPipeline:
                 Beginnings(params, opt_state, state, saved, epoch),
                 launcher,
                 clock=clock,
+                make_transport=lambda: transport_of(spec, clock),
                 trace=trace,
                 config=config,
                 prices=self.prices,

@@ -108,9 +108,9 @@ def live(
     """
     # Late: these take a second to import, and the end of the driver must be seen meanwhile.
     from dorylax.clock import RealClock
-    from dorylax.pipeline.hosts.members import GraphMember, Member, ParameterMember
+    from dorylax.pipeline.hosts.host import Host
     from dorylax.pipeline.hosts.spec import HostSpec
-    from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+    from dorylax.pipeline.hosts.wire import transport_of
 
     spec = HostSpec.from_bytes(content)
     run = spec.run if host is None else dataclasses.replace(spec.run, host=host)
@@ -118,32 +118,17 @@ def live(
     logging.getLogger("dorylax").setLevel(run.log_level)
     with RealClock() as clock:
 
-        def end(members: list[Member]) -> None:
-            for member in members:
-                member.end()
-
         async def life() -> None:
-            transport = ZeroMqTransport(
-                run.keys,
-                run.transport,
-                host=run.host,
-                folder=run.sockets,
-                codec=run.codec(),
-                spawn=clock.spawn,
-            )
+            transport = transport_of(run, clock)
             with contextlib.ExitStack() as cleanup:
                 cleanup.callback(transport.close)
-                members: list[Member] = []
-                for one in spec.members:
-                    kind = GraphMember if one.role == "graph" else ParameterMember
-                    members.append(kind(one, run, clock, transport))
-                    cleanup.callback(members[-1].close)
+                lives = Host(spec.number, dataclasses.replace(spec, run=run), clock, transport)
+                cleanup.callback(lives.close)
                 if gone is not None:
                     loop = asyncio.get_running_loop()
-                    gone.add_done_callback(lambda _: loop.call_soon_threadsafe(end, members))
+                    gone.add_done_callback(lambda _: loop.call_soon_threadsafe(lives.end))
                 ready(transport.endpoint)
-                for member in members:
-                    await member.ended
+                await lives.ended
 
         clock.run(life())
 

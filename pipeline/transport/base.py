@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, final, runtime_checkable
 
 import jax
 
-Role = Literal["graph", "evaluation", "parameter", "ledger", "host", "driver"]
+Role = Literal["graph", "evaluation", "parameter", "ledger", "host", "process", "driver"]
+
+WHOLE_PROCESS: tuple[Role, ...] = ("process", "driver")
+"""Roles of those who speak for a process, whatever lives in it."""
 
 Waiting = Literal["sender", "receiver", "nobody"]
 """Who goes on when a request is there: "sender", for whom its answer is wanted at once; "receiver", who needs it at once,
@@ -85,6 +89,39 @@ class Transport(Protocol):
             LookupError: nobody is registered there.
             ConnectionError: it is unknown whether the request was delivered; it may be made again.
         """
+        ...
+
+
+@runtime_checkable
+class HostTransport(Transport, Protocol):
+    """A transport between processes, which may be lost.
+
+    Attributes:
+        endpoint: where others reach this process.
+        generation: of the run, -1 before the first. Requests of other generations are not answered, unless who is asked
+            speaks for a whole process.
+    """
+
+    endpoint: str
+    generation: int
+
+    @property
+    def sent(self) -> Mapping[str, tuple[int, int]]:
+        """By kind of request what left this process: messages, and bytes; "answer" for replies."""
+        ...
+
+    def renew(self, generation: int) -> None:
+        """Begins a new generation: what was registered, asked, and being answered in the last one is forgotten.
+
+        Only those who speak for a whole process stay (`WHOLE_PROCESS`).
+
+        Args:
+            generation: above the last.
+        """
+        ...
+
+    def connect(self, peers: Mapping[Address, str]) -> None:
+        """Says at which endpoints the addresses of other processes are; hangs up where nobody is any more."""
         ...
 
 

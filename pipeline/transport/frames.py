@@ -4,7 +4,8 @@ What goes to a process at a time is a *parcel*: messages, one after another, eac
 
     number of the request, 8 bytes | bytes of the header, 4 | header, JSON | each small array, from a multiple of 8 bytes on
 
-and, where requests are acknowledged, a last one without a header, whose rest are their numbers; after that a frame for each
+after the sender's generation (8 bytes), and, where requests are acknowledged, a last one without a header, whose rest are
+their numbers; after that a frame for each
 large array. Every frame costs a call of ZeroMQ, on either side, so what is small is copied together; ZeroMQ sends large
 arrays from where they lie.
 """
@@ -26,6 +27,7 @@ COPIED_BYTES = 1 << 18
 """Of an array that is copied: a frame that is not costs the sender a call of another thread, when it has been sent."""
 
 _HEAD = struct.Struct("<QI")
+_GENERATION = struct.Struct("<q")
 _ALIGNED = 8
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -68,10 +70,12 @@ class Parcel(NamedTuple):
     Attributes:
         messages: requests, or answers.
         acknowledged: numbers of requests whose answer says nothing more.
+        generation: of the sender.
     """
 
     messages: list[Message]
     acknowledged: list[int]
+    generation: int
 
 
 def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.ndarray]) -> Letter:
@@ -84,10 +88,10 @@ def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.n
     return Letter(_HEAD.pack(number, len(header)) + header, small, large, num_bytes)
 
 
-def parcel(letters: Sequence[Letter], acknowledged: Sequence[int]) -> list[bytes | memoryview]:
+def parcel(letters: Sequence[Letter], acknowledged: Sequence[int], generation: int) -> list[bytes | memoryview]:
     """The frames of some letters, and of an acknowledgement of these requests."""
-    parts: list[bytes | memoryview] = []
-    end = 0
+    parts: list[bytes | memoryview] = [_GENERATION.pack(generation)]
+    end = _GENERATION.size
     for one in letters:
         parts.append(one.head)
         end += len(one.head)
@@ -112,12 +116,13 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
     first = frames[0].buffer
     large = iter(frames[1:])
     messages: list[Message] = []
-    end = 0
+    (generation,) = _GENERATION.unpack_from(first)
+    end = _GENERATION.size
     while end < len(first):
         number, length = _HEAD.unpack_from(first, end)
         end += _HEAD.size
         if not length:
-            return Parcel(messages, [number, *np.frombuffer(first, "<u8", offset=end).tolist()])
+            return Parcel(messages, [number, *np.frombuffer(first, "<u8", offset=end).tolist()], generation)
         who, document, specs = json.loads(bytes(first[end : end + length]))
         end += length
         arrays = []
@@ -134,7 +139,7 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
                 content = np.empty(0, np.uint8)
             arrays.append(content.view(spec.numpy).reshape(spec.shape))
         messages.append(Message(number, who, document, arrays))
-    return Parcel(messages, [])
+    return Parcel(messages, [], generation)
 
 
 @functools.lru_cache(4096)

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple, final
 import zmq
 
 from dorylax.pipeline.transport import frames
-from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting
+from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Role, Waiting
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
@@ -70,6 +70,8 @@ class ZeroMqTransport:
 
     Attributes:
         endpoint: where others reach this process.
+        generation: see `HostTransport`.
+        refused: requests of other generations.
         bytes_sent: of arrays, in requests and replies.
         sent: by kind of request what left this process; "answer" for replies.
     """
@@ -91,11 +93,13 @@ class ZeroMqTransport:
         self._by_endpoint: dict[str, _Peer] = {}
         self._numbers = itertools.count()
         self._asked: dict[int, _Request] = {}  # requests that are not answered, by number
-        self._answering: set[tuple[bytes, int]] = set()
+        self._answering: dict[tuple[bytes, int], asyncio.Task[None]] = {}
         self._done: dict[bytes, list[int]] = {}  # requests that will be acknowledged, by the name of who has asked
         self._hurried: list[bytes] = []  # names of those who get theirs at the end of this turn of the loop
         self._held: asyncio.TimerHandle | None = None
         self._readers: dict[Socket, Callable[[], None]] = {}
+        self.generation = -1
+        self.refused = 0
         self.bytes_sent = 0
         self.sent: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
         self._folder = make_socket_folder() if kind == "ipc" and folder is None else None
@@ -116,8 +120,27 @@ class ZeroMqTransport:
         """See `Transport`."""
         self._handlers[address] = handler
 
+    def renew(self, generation: int) -> None:
+        """See `HostTransport`."""
+        self.generation = generation
+        self._handlers = {one: handler for one, handler in self._handlers.items() if one.role in WHOLE_PROCESS}
+        for name, task in list(self._answering.items()):
+            if task.get_name() not in WHOLE_PROCESS:
+                del self._answering[name]
+                task.cancel()
+        for number, asked in list(self._asked.items()):
+            if asked.role not in WHOLE_PROCESS:
+                del self._asked[number]
+                asked.answer.cancel()
+        self._done.clear()
+        self._peers.clear()
+        for peer in self._by_endpoint.values():
+            peer.letters.clear()
+
     def connect(self, peers: Mapping[Address, str]) -> None:
-        """Says at which endpoints the addresses of other processes are."""
+        """See `HostTransport`."""
+        for endpoint in self._by_endpoint.keys() - set(peers.values()):
+            self._hang_up(self._by_endpoint.pop(endpoint).socket)
         for address, endpoint in peers.items():
             if endpoint == self.endpoint:
                 continue
@@ -154,7 +177,9 @@ class ZeroMqTransport:
         number = next(self._numbers)
         who = (kind, sender.role, sender.index, receiver.role, receiver.index, waiting == "sender")
         letter = self._letter(kind, number, who, payload)
-        asked = self._asked[number] = _Request(self._loop.create_future(), peer, letter, self._loop.time())
+        asked = self._asked[number] = _Request(
+            self._loop.create_future(), receiver.role, peer, letter, self._loop.time()
+        )
         try:
             peer.letters.append(letter)
             if waiting == "nobody" and letter.num_bytes < frames.COPIED_BYTES:
@@ -163,7 +188,7 @@ class ZeroMqTransport:
                 self._send_letters(peer)
             answer = await asked.answer
         finally:
-            del self._asked[number]
+            self._asked.pop(number, None)
         return None if answer is None else self._codec.decode(answer.document, answer.arrays)
 
     def close(self) -> None:
@@ -172,13 +197,17 @@ class ZeroMqTransport:
         if self._held is not None:
             self._held.cancel()
         for socket in (self._router, self._door, *(peer.socket for peer in self._by_endpoint.values())):
-            if not socket.closed:
-                if not self._loop.is_closed():
-                    self._loop.remove_reader(socket.fileno())
-                socket.close(linger=0)
+            self._hang_up(socket)
         self._context.term()
         if self._folder is not None:
             self._folder.remove()
+
+    def _hang_up(self, socket: Socket) -> None:
+        if not socket.closed:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(socket.fileno())
+            self._readers.pop(socket, None)
+            socket.close(linger=0)
 
     def _socket(self, kind: int) -> Socket:
         socket = self._context.socket(kind)
@@ -245,11 +274,11 @@ class ZeroMqTransport:
     def _send_letters(self, peer: _Peer) -> None:
         """Sends a process the requests that are held back for it, and with them acknowledgements of its own."""
         letters, peer.letters = peer.letters, []
-        self._send(peer.socket, frames.parcel(letters, self._take_done(peer.name)))
+        self._send(peer.socket, frames.parcel(letters, self._take_done(peer.name), self.generation))
 
     def _acknowledge(self, name: bytes) -> None:
         if (done := self._take_done(name)) and not self._router.closed:
-            self._send(self._router, [name, *frames.parcel([], done)])
+            self._send(self._router, [name, *frames.parcel([], done, self.generation)])
 
     def _acknowledge_hurried(self) -> None:
         hurried, self._hurried = self._hurried, []
@@ -266,9 +295,9 @@ class ZeroMqTransport:
     def _ask_again(self) -> None:
         now = self._loop.time()
         for number, asked in self._asked.items():
-            if now - asked.since >= ASK_AGAIN_SECONDS:
+            if now - asked.since >= ASK_AGAIN_SECONDS and not asked.peer.socket.closed:
                 self._asked[number] = asked._replace(since=now)
-                self._send(asked.peer.socket, frames.parcel([asked.letter], []))
+                self._send(asked.peer.socket, frames.parcel([asked.letter], [], self.generation))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def _admit(self, found: list[zmq.Frame]) -> None:
@@ -280,9 +309,13 @@ class ZeroMqTransport:
         for number in parcel.acknowledged:
             self._answered(number, None)
         for message in parcel.messages:
+            role = message.who[3]
+            if parcel.generation != self.generation and role not in WHOLE_PROCESS:
+                self.refused += 1
+                continue
             if (name, message.number) not in self._answering:  # else it is asked again while it is being answered
-                self._answering.add((name, message.number))
-                self._spawn(self._handle(name, message))
+                task = self._answering[name, message.number] = self._spawn(self._handle(name, message))
+                task.set_name(role)
 
     async def _handle(self, name: bytes, message: frames.Message) -> None:
         kind, *addresses, urgent = message.who
@@ -293,10 +326,10 @@ class ZeroMqTransport:
             payload = self._codec.decode(message.document, message.arrays)
             reply = await self._handlers[receiver].handle(kind, payload, sender)
         finally:
-            self._answering.discard((name, message.number))
+            self._answering.pop((name, message.number), None)
         if reply is not None:
             letter = self._letter("answer", message.number, (), reply)
-            self._send(self._router, [name, *frames.parcel([letter], self._take_done(name))])
+            self._send(self._router, [name, *frames.parcel([letter], self._take_done(name), self.generation)])
             return
         self._done.setdefault(name, []).append(message.number)
         if not urgent:
@@ -323,6 +356,7 @@ class _Request(NamedTuple):
     """A request: who waits for its answer, None where that says nothing; who is asked, what, and when it was sent last."""
 
     answer: asyncio.Future[frames.Message | None]
+    role: Role
     peer: _Peer
     letter: frames.Letter
     since: float

@@ -61,8 +61,8 @@ def train(run: PipelineRun, epochs: int) -> None:
 
 def launched(run: PipelineRun) -> Actors:
     assert isinstance(run, HostsRun)
-    assert isinstance(run._launched, Actors)
-    return run._launched
+    assert isinstance(run._hosts._launched, Actors)
+    return run._hosts._launched
 
 
 RAY, LOCAL = TensorConfig(backend="ray", workers=2), TensorConfig(backend="local", workers=2)

@@ -140,7 +140,7 @@ def test_a_host_that_dies_ends_the_run_and_is_named() -> None:
     with running("gcn", DATA, config()) as run:
         assert isinstance(run, HostsRun)
         run.run_epoch()
-        os.kill(run._launched.pids[1], signal.SIGKILL)
+        os.kill(run._hosts._launched.pids[1], signal.SIGKILL)
         with pytest.raises(HostError, match=r"graph server 1: .* status -9"):
             train(run, 3)
 
