@@ -126,13 +126,12 @@ class Coordinator:
         Raises:
             HostError: one could not be started.
         """
-        self._launched = await self._launcher.launch(
-            [one.name for one in self._specs], [one.to_bytes() for one in self._specs], self._ended
-        )
+        self._launched = await self._launcher.launch(self._specs, self._ended)
         try:
             await self._during(self._assemble())
         except _LostError:
             await self._recover()
+        self._since = self._clock.now()
 
     async def lasting(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Asks something, and once more after every loss.
@@ -322,9 +321,8 @@ class Coordinator:
         saved = self._start.saved
         fills = self.standing is not None or saved is None or not saved.holds_buffers
         assembly = Assembly(self.generation, book, self._epoch, fills)
-        for one, reports in zip(self._specs, await self.ask_all(self._processes, "assemble", assembly), strict=True):
-            for member, report in zip(one.members, reports, strict=False):  # new hosts have none
-                self._reports[host_address(member.role, member.number, self._config.servers)] = report
+        for reports in await self.ask_all(self._processes, "assemble", assembly):
+            self._reports |= {Address(role, index): report for role, index, report in reports}  # new hosts have none
         for report in self._reports.values():
             self.before.add(counters_of(report))
         self._reports.clear()
@@ -336,6 +334,7 @@ class Coordinator:
         if not self.generation and saved is not None:  # it was paid for already
             self.begun = self._clock.now()
         await self._begin(constants)
+        await self.ask_all(self._processes, "begun")
 
     async def _begin(self, constants: list[Any]) -> None:
         if (standing := self.standing) is not None:

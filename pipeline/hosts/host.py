@@ -50,17 +50,24 @@ class Host:
         match kind:
             case "beat":
                 return None
+            case "begun":
+                # What is there by now stays (modules, jaxprs); looking through it over and over would take the loop's time.
+                gc.collect()
+                gc.freeze()
+                return None
             case "assemble":
                 assert isinstance(payload, Assembly)
                 async with self._assembling:
                     return await self._assemble(payload)
         raise ValueError(f"a host cannot answer {kind!r} from {sender}")
 
-    async def _assemble(self, assembly: Assembly) -> list[Report]:
-        """Makes the servers of a generation; gives what those before them have counted."""
+    async def _assemble(self, assembly: Assembly) -> list[tuple[str, int, Report]]:
+        """Makes the servers of a generation; gives what those before them have counted, and where they were."""
         if assembly.generation <= self._transport.generation:  # another loss has come meanwhile
             return []
-        reports = [member.report() for member in self._members]
+        reports = [
+            (member.address.role, member.address.index, member.report()) for member in self._members if member.built
+        ]
         self._heart.stop()
         await self._leave()
         self._transport.renew(assembly.generation)
@@ -89,7 +96,7 @@ class Host:
     async def _leave(self) -> None:
         await self._scope.abandon()
         self.close()
-        # What was there stayed out of collections (`Member`); now it may go.
+        # What was there stayed out of collections ("begun"); now it may go.
         gc.unfreeze()
         gc.collect()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from dorylax.errors import DorylaxError
+from dorylax.pipeline.hosts.spec import HostSpec
 
 
 class HostError(DorylaxError, RuntimeError):
@@ -57,12 +58,11 @@ class Launched(Protocol):
 class Launcher(Protocol):
     """Where hosts live."""
 
-    async def launch(self, names: Sequence[str], specs: Sequence[bytes], on_end: OnEnd) -> Launched:
+    async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> Launched:
         """Starts a host for each spec, and waits until all listen.
 
         Args:
-            names: what to call each in messages.
-            specs: what each is given (`HostSpec.to_bytes`).
+            specs: what each is given.
             on_end: told of each host that ends, from the moment on at which it listens.
 
         Raises:

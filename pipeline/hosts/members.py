@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import gc
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -70,6 +69,10 @@ class Member(ABC):
         assembly: who the others are.
         clock: of this generation.
         transport: to the others.
+
+    Attributes:
+        address: where the driver asks it.
+        built: whether it can be asked for more than that it be built.
     """
 
     def __init__(
@@ -79,7 +82,8 @@ class Member(ABC):
         self._spec, self._run, self._clock, self._transport = spec, run, clock, transport
         self._epoch, self._fills_ghosts = assembly.epoch, assembly.fills_ghosts
         self._prepared = run.prepared
-        self._address = host_address(spec.role, spec.number, config.servers)
+        self.address = host_address(spec.role, spec.number, config.servers)
+        self.built = False
         self._cleanup = contextlib.ExitStack()
         self._spans: list[Span] = []
         self._worked: tuple[Any, ...] = (-1,)
@@ -100,19 +104,17 @@ class Member(ABC):
         )
         self._answered = 0
         self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        transport.register(self._address, self)
+        transport.register(self.address, self)
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
         """See `RequestHandler`."""
         match kind:
             case "build":
-                return self._build()
-            case "begin":
-                self._begin(payload)
-                # What is there by now stays (modules, jaxprs); looking through it over and over would take the loop's time.
-                gc.collect()
-                gc.freeze()
+                self._build()
+                self.built = True
                 return None
+            case "begin":
+                return self._begin(payload)
             case "report":
                 return self.report()
             case "traffic":
@@ -189,10 +191,11 @@ class GraphMember(Member):
         self._cleanup.callback(self._backend.close)
         autotuner = make_autotuner(config, resources)
         slots = resources.slots if autotuner is None else autotuner.limit
-        self._reporter = Reporter(self._address, self._transport, self._clock.spawn)
+        self._reporter = Reporter(self.address, self._transport, self._clock.spawn)
         # Nobody starts before the ledger has said so.
         self._gate = Gate(Allowance(self._epoch - 1, self._epoch, 0, None, None), self._reporter)
         self._told = 0
+        self._files = self._clock.workers("files", 1)
         self._server = GraphServer(
             self._context,
             shard,
@@ -249,13 +252,17 @@ class GraphMember(Member):
             case "save":
                 return save_controller(self._server), self._host.save_counts(payload)
             case "sees":
-                return await asyncio.to_thread(seen, *payload)
+                return await self._aside(lambda: seen(*payload))
             case "write":
                 number, place = payload
-                return await self._once(number, lambda: asyncio.to_thread(write_buffers, self._server, place))
+                return await self._once(number, lambda: self._aside(lambda: write_buffers(self._server, place)))
             case _:
                 raise ValueError(f"graph server {self._spec.number} cannot answer {kind!r} from {sender}")
         return None
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Does something with files; others are answered meanwhile."""
+        return (await self._files.run(work, seconds=0.0, order=(self._spec.number,))).value
 
     def _allow(self, told: Told) -> None:
         if told.number > self._told:

@@ -158,30 +158,12 @@ class HostsPipeline:
         with contextlib.ExitStack() as unfinished:
             config = unfinished.enter_context(on_cluster(self.config))
             launcher, transport, host = self._place(config)
-            shards = self._shards(unfinished)
             sockets = None
             if transport == "ipc":
                 folder = make_socket_folder()
                 unfinished.callback(folder.remove)
                 sockets = folder.path
-            sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
-            spec = RunSpec(
-                parts=self.parts,
-                loss=self.loss,
-                spec=self.prepared.plan.program.traced.spec,
-                optimizer=self.optimizer,
-                config=config,
-                seed=self.seed,
-                shards=shards,
-                sums=self.sums,
-                sizes=(sizes.vertices, sizes.edges),
-                jax=jax_settings(),
-                keys=RunKeys.make(),
-                transport=transport,
-                host=host,
-                sockets=sockets,
-                log_level=logging.getLogger("dorylax").getEffectiveLevel(),
-            )
+            spec = self.spec(config, unfinished, transport=transport, host=host, sockets=sockets)
             clock = unfinished.enter_context(RealClock(thread_settings()))
             return HostsRun(
                 spec,
@@ -195,6 +177,46 @@ class HostsPipeline:
                 epoch=epoch,
                 cleanup=unfinished.pop_all(),
             )
+
+    def spec(
+        self,
+        config: PipelineConfig,
+        cleanup: contextlib.ExitStack,
+        *,
+        transport: Literal["ipc", "tcp"] = "ipc",
+        host: str = "",
+        sockets: Path | None = None,
+    ) -> RunSpec:
+        """What all hosts of a run are told; shards that are not there are written.
+
+        Args:
+            config: how to run, with what a cluster decides.
+            cleanup: is given what removes these again.
+            transport, host, sockets: as of `RunSpec`.
+
+        Raises:
+            ConfigError: the graph cannot be divided as asked for.
+            OSError: shards cannot be written.
+        """
+        shards = self._shards(cleanup)
+        sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
+        return RunSpec(
+            parts=self.parts,
+            loss=self.loss,
+            spec=self.prepared.plan.program.traced.spec,
+            optimizer=self.optimizer,
+            config=config,
+            seed=self.seed,
+            shards=shards,
+            sums=self.sums,
+            sizes=(sizes.vertices, sizes.edges),
+            jax=jax_settings(),
+            keys=RunKeys.make(),
+            transport=transport,
+            host=host,
+            sockets=sockets,
+            log_level=logging.getLogger("dorylax").getEffectiveLevel(),
+        )
 
     @staticmethod
     def _place(config: PipelineConfig) -> tuple[Launcher, Literal["ipc", "tcp"], str]:

@@ -16,6 +16,7 @@ from typing import IO, final
 
 from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.process import LENGTH_BYTES, Failure
+from dorylax.pipeline.hosts.spec import HostSpec
 
 _MODULE = "dorylax.pipeline.hosts.process"
 _READ_BYTES = 1 << 16
@@ -33,11 +34,11 @@ class ProcessLauncher:
     def __init__(self, threads: int) -> None:
         self._threads = threads
 
-    async def launch(self, names: Sequence[str], specs: Sequence[bytes], on_end: OnEnd) -> Processes:
+    async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> Processes:
         """See `Launcher`."""
-        launched = Processes(names, specs, self._threads, on_end)
+        launched = Processes(specs, self._threads, on_end)
         try:
-            await launched.start(range(len(names)))
+            await launched.start(range(len(specs)))
         except BaseException:
             launched.close()
             raise
@@ -48,11 +49,12 @@ class ProcessLauncher:
 class Processes:
     """See `Launched`."""
 
-    def __init__(self, names: Sequence[str], specs: Sequence[bytes], threads: int, on_end: OnEnd) -> None:
-        self._names, self._specs, self._on_end = names, specs, on_end
+    def __init__(self, specs: Sequence[HostSpec], threads: int, on_end: OnEnd) -> None:
+        self._names, self._on_end = [one.name for one in specs], on_end
+        self._specs = [one.to_bytes() for one in specs]
         self._environment = {"NPROC": str(threads), **os.environ}  # XLA reads it; whoever has set it knows better
         self._processes: dict[int, _Process] = {}
-        self.endpoints = [""] * len(names)
+        self.endpoints = [""] * len(specs)
 
     async def start(self, numbers: Sequence[int]) -> None:
         """Starts some, and waits until all of them listen.

@@ -12,6 +12,7 @@ from dorylax.machine import CORES
 from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.placement import Ask, asked, cores_of_each
 from dorylax.pipeline.hosts.process import Failure
+from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.ray_cluster.actor import Place, make_actor
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.errors import cause_of
@@ -37,12 +38,12 @@ class RayLauncher:
     def __init__(self, ray: Any, config: RayConfig, *, left: float) -> None:
         self._ray, self._config, self._left = ray, config, left
 
-    async def launch(self, names: Sequence[str], specs: Sequence[bytes], on_end: OnEnd) -> Actors:
+    async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> Actors:
         """See `Launcher`."""
-        launched = Actors(self._ray, self._config, names, specs, on_end)
+        launched = Actors(self._ray, self._config, specs, on_end)
         try:
             await launched.place(self._left)
-            await launched.start(range(len(names)))
+            await launched.start(range(len(specs)))
         except BaseException:
             launched.close()
             raise
@@ -56,7 +57,6 @@ class Actors:
     Args:
         ray: the module, connected.
         config: what to ask the cluster for.
-        names: of the hosts.
         specs: what each is given.
         on_end: as of `Launcher`.
 
@@ -64,18 +64,17 @@ class Actors:
         places: where each is, once it says so.
     """
 
-    def __init__(
-        self, ray: Any, config: RayConfig, names: Sequence[str], specs: Sequence[bytes], on_end: OnEnd
-    ) -> None:
-        self._ray, self._config, self._names, self._specs, self._on_end = ray, config, names, specs, on_end
+    def __init__(self, ray: Any, config: RayConfig, specs: Sequence[HostSpec], on_end: OnEnd) -> None:
+        self._ray, self._config, self._on_end = ray, config, on_end
+        self._names, self._specs = [one.name for one in specs], [one.to_bytes() for one in specs]
         self._loop = asyncio.get_running_loop()
         self._group: Any = None
         self._ask: Ask | None = None
         self._cores = 1
         self._actors: dict[int, Any] = {}
         self._runs: dict[int, Any] = {}
-        self.places: list[Place | None] = [None for _ in names]
-        self.endpoints = [""] * len(names)
+        self.places: list[Place | None] = [None for _ in specs]
+        self.endpoints = [""] * len(specs)
 
     async def place(self, left: float) -> None:
         """Reserves what all need.
@@ -202,7 +201,9 @@ class Actors:
 
     def _lost(self, number: int, error: BaseException) -> HostError:
         """For an actor that is no more, or cannot be reached."""
-        return HostError(f"{self._names[number]}{self._where(number)}: {cause_of(error)}", lost=getattr(error, "cause", None) is None)
+        return HostError(
+            f"{self._names[number]}{self._where(number)}: {cause_of(error)}", lost=getattr(error, "cause", None) is None
+        )
 
     def _error(self, number: int, why: Mapping[str, Any] | None) -> HostError:
         """For the fields of a `Failure`."""

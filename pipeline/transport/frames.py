@@ -4,7 +4,7 @@ What goes to a process at a time is a *parcel*: messages, one after another, eac
 
     number of the request, 8 bytes | bytes of the header, 4 | header, JSON | each small array, from a multiple of 8 bytes on
 
-after the sender's generation (8 bytes), and, where requests are acknowledged, a last one without a header, whose rest are
+after what says who sends it (`Sender`, 8 bytes each), and, where requests are acknowledged, a last one without a header, whose rest are
 their numbers; after that a frame for each
 large array. Every frame costs a call of ZeroMQ, on either side, so what is small is copied together; ZeroMQ sends large
 arrays from where they lie.
@@ -27,7 +27,7 @@ COPIED_BYTES = 1 << 18
 """Of an array that is copied: a frame that is not costs the sender a call of another thread, when it has been sent."""
 
 _HEAD = struct.Struct("<QI")
-_GENERATION = struct.Struct("<q")
+_SENDER = struct.Struct("<QqQ")
 _ALIGNED = 8
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -64,18 +64,32 @@ class Message(NamedTuple):
     arrays: list[np.ndarray]
 
 
+class Sender(NamedTuple):
+    """What every parcel says of who sends it.
+
+    Attributes:
+        process: a number that no other process of the run has.
+        generation: of the run, as far as it knows.
+        oldest: the number of its oldest request without an answer.
+    """
+
+    process: int
+    generation: int
+    oldest: int
+
+
 class Parcel(NamedTuple):
     """What has come at a time.
 
     Attributes:
         messages: requests, or answers.
         acknowledged: numbers of requests whose answer says nothing more.
-        generation: of the sender.
+        sender: who sends it.
     """
 
     messages: list[Message]
     acknowledged: list[int]
-    generation: int
+    sender: Sender
 
 
 def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.ndarray]) -> Letter:
@@ -88,10 +102,10 @@ def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.n
     return Letter(_HEAD.pack(number, len(header)) + header, small, large, num_bytes)
 
 
-def parcel(letters: Sequence[Letter], acknowledged: Sequence[int], generation: int) -> list[bytes | memoryview]:
+def parcel(letters: Sequence[Letter], acknowledged: Sequence[int], sender: Sender) -> list[bytes | memoryview]:
     """The frames of some letters, and of an acknowledgement of these requests."""
-    parts: list[bytes | memoryview] = [_GENERATION.pack(generation)]
-    end = _GENERATION.size
+    parts: list[bytes | memoryview] = [_SENDER.pack(*sender)]
+    end = _SENDER.size
     for one in letters:
         parts.append(one.head)
         end += len(one.head)
@@ -116,13 +130,13 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
     first = frames[0].buffer
     large = iter(frames[1:])
     messages: list[Message] = []
-    (generation,) = _GENERATION.unpack_from(first)
-    end = _GENERATION.size
+    sender = Sender(*_SENDER.unpack_from(first))
+    end = _SENDER.size
     while end < len(first):
         number, length = _HEAD.unpack_from(first, end)
         end += _HEAD.size
         if not length:
-            return Parcel(messages, [number, *np.frombuffer(first, "<u8", offset=end).tolist()], generation)
+            return Parcel(messages, [number, *np.frombuffer(first, "<u8", offset=end).tolist()], sender)
         who, document, specs = json.loads(bytes(first[end : end + length]))
         end += length
         arrays = []
@@ -139,7 +153,7 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
                 content = np.empty(0, np.uint8)
             arrays.append(content.view(spec.numpy).reshape(spec.shape))
         messages.append(Message(number, who, document, arrays))
-    return Parcel(messages, [], generation)
+    return Parcel(messages, [], sender)
 
 
 @functools.lru_cache(4096)

@@ -1,7 +1,7 @@
 """The transport between processes: requests over ZeroMQ, encrypted by the run's keys where they leave the machine.
 
 Every process has one socket that answers (ROUTER) and one for each process that it asks (DEALER); `frames` has what
-travels. What is lost on a broken connection is asked again, with the same number, which the receiver does not begin twice.
+travels. What is lost on a broken connection is asked again, with the same number, which the receiver handles once (`inbox`).
 Sockets are served by the loop of the clock: a message that has come waits for no other thread.
 
 Sending something costs more than what is in it: three threads are woken, on either side and in ZeroMQ. So what nobody waits
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +26,7 @@ import zmq
 from dorylax.pipeline.transport import frames
 from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Role, Waiting
 from dorylax.pipeline.transport.codec import Codec
+from dorylax.pipeline.transport.inbox import Inbox
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
@@ -91,9 +92,11 @@ class ZeroMqTransport:
         self._handlers: dict[Address, RequestHandler] = {}
         self._peers: dict[Address, _Peer] = {}
         self._by_endpoint: dict[str, _Peer] = {}
-        self._numbers = itertools.count()
+        self._process = secrets.randbits(64)
+        self._number = 0  # of the next request
         self._asked: dict[int, _Request] = {}  # requests that are not answered, by number
-        self._answering: dict[tuple[bytes, int], asyncio.Task[None]] = {}
+        self._inbox = Inbox()
+        self._answering: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._done: dict[bytes, list[int]] = {}  # requests that will be acknowledged, by the name of who has asked
         self._hurried: list[bytes] = []  # names of those who get theirs at the end of this turn of the loop
         self._held: asyncio.TimerHandle | None = None
@@ -124,9 +127,10 @@ class ZeroMqTransport:
         """See `HostTransport`."""
         self.generation = generation
         self._handlers = {one: handler for one, handler in self._handlers.items() if one.role in WHOLE_PROCESS}
-        for name, task in list(self._answering.items()):
+        for key, task in list(self._answering.items()):
             if task.get_name() not in WHOLE_PROCESS:
-                del self._answering[name]
+                del self._answering[key]
+                self._inbox.give_up(*key)
                 task.cancel()
         for number, asked in list(self._asked.items()):
             if asked.role not in WHOLE_PROCESS:
@@ -174,7 +178,7 @@ class ZeroMqTransport:
             raise LookupError(
                 f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}"
             ) from None
-        number = next(self._numbers)
+        number, self._number = self._number, self._number + 1
         who = (kind, sender.role, sender.index, receiver.role, receiver.index, waiting == "sender")
         letter = self._letter(kind, number, who, payload)
         asked = self._asked[number] = _Request(
@@ -274,16 +278,21 @@ class ZeroMqTransport:
     def _send_letters(self, peer: _Peer) -> None:
         """Sends a process the requests that are held back for it, and with them acknowledgements of its own."""
         letters, peer.letters = peer.letters, []
-        self._send(peer.socket, frames.parcel(letters, self._take_done(peer.name), self.generation))
+        self._send(peer.socket, frames.parcel(letters, self._take_done(peer.name), self._sender))
 
     def _acknowledge(self, name: bytes) -> None:
         if (done := self._take_done(name)) and not self._router.closed:
-            self._send(self._router, [name, *frames.parcel([], done, self.generation)])
+            self._send(self._router, [name, *frames.parcel([], done, self._sender)])
 
     def _acknowledge_hurried(self) -> None:
         hurried, self._hurried = self._hurried, []
         for name in hurried:
             self._acknowledge(name)
+
+    @property
+    def _sender(self) -> frames.Sender:
+        # Requests are kept in the order in which they were made.
+        return frames.Sender(self._process, self.generation, next(iter(self._asked), self._number))
 
     def _take_done(self, name: bytes) -> list[int]:
         """The requests of a process that are now being acknowledged."""
@@ -297,7 +306,7 @@ class ZeroMqTransport:
         for number, asked in self._asked.items():
             if now - asked.since >= ASK_AGAIN_SECONDS and not asked.peer.socket.closed:
                 self._asked[number] = asked._replace(since=now)
-                self._send(asked.peer.socket, frames.parcel([asked.letter], [], self.generation))
+                self._send(asked.peer.socket, frames.parcel([asked.letter], [], self._sender))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def _admit(self, found: list[zmq.Frame]) -> None:
@@ -306,19 +315,25 @@ class ZeroMqTransport:
 
     def _answer(self, found: list[zmq.Frame]) -> None:
         name, parcel = found[0].bytes, frames.opened(found[1:])
+        sender = parcel.sender
+        self._inbox.forget(sender.process, sender.oldest)
         for number in parcel.acknowledged:
             self._answered(number, None)
         for message in parcel.messages:
             role = message.who[3]
-            if parcel.generation != self.generation and role not in WHOLE_PROCESS:
+            if sender.generation != self.generation and role not in WHOLE_PROCESS:
                 self.refused += 1
                 continue
-            if (name, message.number) not in self._answering:  # else it is asked again while it is being answered
-                task = self._answering[name, message.number] = self._spawn(self._handle(name, message))
+            key = sender.process, message.number
+            begun = self._inbox.begin(*key)
+            if begun is True:
+                task = self._answering[key] = self._spawn(self._handle(key, name, message))
                 task.set_name(role)
+            elif begun:
+                self._reply(name, message, begun.reply)
 
-    async def _handle(self, name: bytes, message: frames.Message) -> None:
-        kind, *addresses, urgent = message.who
+    async def _handle(self, key: tuple[int, int], name: bytes, message: frames.Message) -> None:
+        kind, *addresses, _ = message.who
         sender, receiver = Address(*addresses[:2]), Address(*addresses[2:])
         if (peer := self._peers.get(sender)) is not None:
             peer.name = name
@@ -326,13 +341,17 @@ class ZeroMqTransport:
             payload = self._codec.decode(message.document, message.arrays)
             reply = await self._handlers[receiver].handle(kind, payload, sender)
         finally:
-            self._answering.pop((name, message.number), None)
+            self._answering.pop(key, None)
+        self._inbox.answer(*key, reply)
+        self._reply(name, message, reply)
+
+    def _reply(self, name: bytes, message: frames.Message, reply: Any) -> None:
         if reply is not None:
             letter = self._letter("answer", message.number, (), reply)
-            self._send(self._router, [name, *frames.parcel([letter], self._take_done(name), self.generation)])
+            self._send(self._router, [name, *frames.parcel([letter], self._take_done(name), self._sender)])
             return
         self._done.setdefault(name, []).append(message.number)
-        if not urgent:
+        if not message.who[-1]:  # urgent
             self._hold()
             return
         if not self._hurried:  # what comes in one turn of the loop is acknowledged together

@@ -1,0 +1,81 @@
+"""What goes wrong in a run, and when: drawn by its seed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from harness.simulation.network import Weather
+
+HORIZON_SECONDS = 6.0
+"""Within which faults begin; an undisturbed run takes about as long."""
+
+_LONGEST_SECONDS = 4.0
+
+
+class Fault(NamedTuple):
+    """One.
+
+    Attributes:
+        at: seconds of the simulation.
+        kind: "kill", "lose" (killed, and nobody is told), "stop", or "cut".
+        process: of what is killed or stopped.
+        lasts: seconds of a stop.
+        links: of what is cut: pairs of places, and for how many seconds.
+    """
+
+    at: float
+    kind: str
+    process: int = 0
+    lasts: float = 0.0
+    links: tuple[tuple[str, str, float], ...] = ()
+
+
+class Plan(NamedTuple):
+    """All of a run.
+
+    Attributes:
+        weather: of the network.
+        faults: in no order.
+        zombies: see `SimulatedLauncher`.
+        disk_errors: probability that writing a file of a checkpoint fails.
+        new_driver: after how many epochs a new driver goes on from the newest checkpoint; None: never.
+    """
+
+    weather: Weather
+    faults: tuple[Fault, ...]
+    zombies: float
+    disk_errors: float
+    new_driver: int | None
+
+
+NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 0.0, 0.0, None)
+
+
+def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
+    """The faults of a run."""
+    weather = Weather(
+        loss=float(rng.choice([0.0, 0.01, 0.1])),
+        doubling=float(rng.choice([0.0, 0.05, 0.3])),
+        delay=float(rng.choice([0.001, 0.005, 0.05])),
+    )
+    places = ["driver", *map(str, range(processes))]
+    links = [(one, other) for number, one in enumerate(places) for other in places[number + 1 :]]
+    faults = []
+    for _ in range(rng.integers(0, 4)):
+        at, kind = float(rng.uniform(0, HORIZON_SECONDS)), str(rng.choice(["kill", "lose", "stop", "cut"]))
+        if kind == "cut":
+            chosen = rng.permutation(len(links))[: rng.integers(1, len(links) + 1)]
+            found = tuple((*links[link], float(rng.uniform(0, _LONGEST_SECONDS))) for link in chosen)
+            faults.append(Fault(at, kind, links=found))
+        else:
+            lasts = float(rng.uniform(0, _LONGEST_SECONDS))
+            faults.append(Fault(at, kind, int(rng.integers(processes)), lasts))
+    return Plan(
+        weather,
+        tuple(faults),
+        zombies=float(rng.choice([0.0, 0.5])),
+        disk_errors=float(rng.choice([0.0, 0.3])),
+        new_driver=int(rng.integers(1, epochs)) if rng.random() < 0.2 else None,
+    )
