@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -47,14 +48,18 @@ class Heart:
         self._scope.cancel()
 
     async def _watch(self, number: int, scope: ClockScope) -> None:
-        asked: asyncio.Task[Any] | None = None
+        asked: deque[asyncio.Task[Any]] = deque(
+            maxlen=BEATS
+        )  # one that is lost with its connection is not the only one
         missed = beat = 0
         while missed < BEATS:
-            if asked is None or asked.done():
-                asked = scope.spawn(self._ask(number, beat))
+            if len(asked) == BEATS:
+                asked[0].cancel()
+            asked.append(scope.spawn(self._ask(number, beat)))
             await self._clock.sleep(self._pause, (number, beat))
             beat += 1
-            missed = 0 if asked.done() else missed + 1
+            missed = 0 if any(one.done() for one in asked) else missed + 1
+            asked = deque((one for one in asked if not one.done()), BEATS)
         self._on_silence(number)
 
     async def _ask(self, number: int, beat: int) -> None:

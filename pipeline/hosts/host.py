@@ -30,15 +30,18 @@ class Host:
         spec: which servers live in it.
         clock: of the process.
         transport: to the others.
+        alone: whether it is all that the process does, and may say when garbage is collected.
 
     Attributes:
         ended: done when it is to end.
     """
 
-    def __init__(self, number: int, spec: HostSpec, clock: Clock, transport: HostTransport) -> None:
+    def __init__(
+        self, number: int, spec: HostSpec, clock: Clock, transport: HostTransport, *, alone: bool = True
+    ) -> None:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._address = Address("process", number)
-        self._spec, self._clock, self._transport = spec, clock, transport
+        self._spec, self._clock, self._transport, self._alone = spec, clock, transport, alone
         self._scope = ClockScope(clock)
         self._members: list[Member] = []
         self._assembling = asyncio.Lock()
@@ -51,9 +54,11 @@ class Host:
             case "beat":
                 return None
             case "begun":
-                # What is there by now stays (modules, jaxprs); looking through it over and over would take the loop's time.
-                gc.collect()
-                gc.freeze()
+                if self._alone:
+                    # What is there by now stays (modules, jaxprs); looking through it over and over would take the loop's
+                    # time.
+                    gc.collect()
+                    gc.freeze()
                 return None
             case "assemble":
                 assert isinstance(payload, Assembly)
@@ -96,9 +101,10 @@ class Host:
     async def _leave(self) -> None:
         await self._scope.abandon()
         self.close()
-        # What was there stayed out of collections ("begun"); now it may go.
-        gc.unfreeze()
-        gc.collect()
+        if self._alone:
+            # What was there stayed out of collections ("begun"); now it may go.
+            gc.unfreeze()
+            gc.collect()
 
     def _silent(self, number: int) -> None:
         told = self._transport.generation, number

@@ -98,12 +98,14 @@ class HostTransport(Transport, Protocol):
 
     Attributes:
         endpoint: where others reach this process.
-        generation: of the run, -1 before the first. Requests of other generations are not answered, unless who is asked
-            speaks for a whole process.
     """
 
     endpoint: str
-    generation: int
+
+    @property
+    def generation(self) -> int:
+        """Of the run, -1 before the first. Requests of others are not answered, unless a whole process is asked."""
+        ...
 
     @property
     def sent(self) -> Mapping[str, tuple[int, int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NamedTuple, final
 
+from dorylax.pipeline.transport.base import WHOLE_PROCESS, Role
+
 
 class Answered(NamedTuple):
     """A request that was answered before.
@@ -21,11 +23,23 @@ class Inbox:
     """Remembers requests by who has asked and by their numbers, and replies for as long as they may be asked for again.
 
     Whoever asks counts its requests up, and says with each message below which number it has all answers.
+
+    Attributes:
+        generation: of the run, -1 before the first.
+        refused: how many requests of other generations have come.
     """
 
     def __init__(self) -> None:
+        self.generation = -1
+        self.refused = 0
         self._begun: dict[Hashable, dict[int, Answered | None]] = {}
         self._oldest: dict[Hashable, int] = {}
+
+    def refuses(self, generation: int, role: Role) -> bool:
+        """Whether a request of a generation is not to be answered: of another one, unless a whole process is asked."""
+        refused = generation != self.generation and role not in WHOLE_PROCESS
+        self.refused += refused
+        return refused
 
     def begin(self, source: Hashable, number: int) -> Answered | bool:
         """Whether a request is to be handled; what was answered to it, where that was so already."""

@@ -71,8 +71,6 @@ class ZeroMqTransport:
 
     Attributes:
         endpoint: where others reach this process.
-        generation: see `HostTransport`.
-        refused: requests of other generations.
         bytes_sent: of arrays, in requests and replies.
         sent: by kind of request what left this process; "answer" for replies.
     """
@@ -101,8 +99,6 @@ class ZeroMqTransport:
         self._hurried: list[bytes] = []  # names of those who get theirs at the end of this turn of the loop
         self._held: asyncio.TimerHandle | None = None
         self._readers: dict[Socket, Callable[[], None]] = {}
-        self.generation = -1
-        self.refused = 0
         self.bytes_sent = 0
         self.sent: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
         self._folder = make_socket_folder() if kind == "ipc" and folder is None else None
@@ -119,13 +115,18 @@ class ZeroMqTransport:
         self._listen(self._router, self._answer)
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
+    @property
+    def generation(self) -> int:
+        """See `HostTransport`."""
+        return self._inbox.generation
+
     def register(self, address: Address, handler: RequestHandler) -> None:
         """See `Transport`."""
         self._handlers[address] = handler
 
     def renew(self, generation: int) -> None:
         """See `HostTransport`."""
-        self.generation = generation
+        self._inbox.generation = generation
         self._handlers = {one: handler for one, handler in self._handlers.items() if one.role in WHOLE_PROCESS}
         for key, task in list(self._answering.items()):
             if task.get_name() not in WHOLE_PROCESS:
@@ -321,8 +322,7 @@ class ZeroMqTransport:
             self._answered(number, None)
         for message in parcel.messages:
             role = message.who[3]
-            if sender.generation != self.generation and role not in WHOLE_PROCESS:
-                self.refused += 1
+            if self._inbox.refuses(sender.generation, role):
                 continue
             key = sender.process, message.number
             begun = self._inbox.begin(*key)

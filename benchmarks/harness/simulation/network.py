@@ -155,7 +155,6 @@ class SimulatedTransport:
         on_stale: Callable[[str], None],
     ) -> None:
         self._network, self._clock, self.place, self.endpoint = network, clock, place, endpoint
-        self.generation, self.refused = -1, 0
         self._on_stale = on_stale
         self._handlers: dict[Address, tuple[RequestHandler, int]] = {}
         self._peers: dict[Address, str] = {}
@@ -167,13 +166,18 @@ class SimulatedTransport:
         network.join(self)
         clock.spawn(self._ask_again(), name=f"{endpoint} asks again")
 
+    @property
+    def generation(self) -> int:
+        """See `HostTransport`."""
+        return self._inbox.generation
+
     def register(self, address: Address, handler: RequestHandler) -> None:
         """See `Transport`."""
         self._handlers[address] = handler, self.generation
 
     def renew(self, generation: int) -> None:
         """See `HostTransport`."""
-        self.generation = generation
+        self._inbox.generation = generation
         self._handlers = {one: found for one, found in self._handlers.items() if one.role in WHOLE_PROCESS}
         for key, task in list(self._answering.items()):
             if task.get_name() not in WHOLE_PROCESS:
@@ -226,8 +230,7 @@ class SimulatedTransport:
             return
         assert message.receiver is not None
         role = message.receiver.role
-        if self.refuses(message):
-            self.refused += 1
+        if self._inbox.refuses(message.generation, role):
             return
         key = (message.source, message.number)
         self._inbox.forget(message.source, message.oldest)
@@ -236,11 +239,6 @@ class SimulatedTransport:
             self._answering[key] = self._clock.spawn(self._handle(key, message), name=role)
         elif begun:
             self._reply(message, begun.reply)
-
-    def refuses(self, message: Message) -> bool:
-        """Whether a message is of another generation, and not for a whole process."""
-        assert message.receiver is not None
-        return message.generation != self.generation and message.receiver.role not in WHOLE_PROCESS
 
     def close(self) -> None:
         """Leaves the network."""

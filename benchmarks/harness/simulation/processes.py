@@ -97,7 +97,7 @@ class Process:
         own = ProcessClock(self._life, rng)
         endpoint = f"{self.place}/{incarnation}"
         self.transport = SimulatedTransport(network, own, place=self.place, endpoint=endpoint, on_stale=on_stale)
-        self._host = Host(spec.number, spec, own, self.transport)
+        self._host = Host(spec.number, spec, own, self.transport, alone=False)
 
     def kill(self) -> None:
         """Ends it between two instants."""

@@ -119,7 +119,7 @@ def run(seed: int) -> Outcome:
             world.network.events.hexdigest(),
             world.clock.now(),
             world.network.count,
-            world.lost,
+            world.lost + (0 if world._run is None else len(world._run.losses)),
         )
 
 
@@ -154,16 +154,16 @@ class _World:
             for fault in self._plan.faults:
                 self.clock.spawn(self._break(fault), name=f"fault at {fault.at}")
             self.clock.spawn(self._watch(), name="watch")
-            found = Results([], None)
+            losses: list[float] = []
             saved: tuple[Saved, Any, int] | None = None
             run = self._start(Beginnings(self._parts.params, None, self._parts.state, None, 0))
             for epoch in range(EPOCHS):
                 if self._plan.new_driver == epoch:
-                    run = self._start_again(saved, found.losses)
-                    found.losses += [run.run_epoch().loss for _ in range(len(found.losses), epoch)]
+                    run = self._start_again(saved, losses)
+                    losses += [run.run_epoch().loss for _ in range(len(losses), epoch)]
                 self._invariants.holds = None
                 last = run.run_epoch()
-                found.losses.append(last.loss)
+                losses.append(last.loss)
                 run.evaluate(last.params, last.state)
                 if epoch % 2 == 1:
                     self._invariants.holds = epoch + 1
@@ -177,7 +177,7 @@ class _World:
                 if last.epoch > drained + 1:
                     raise BrokenError(f"epoch {last.epoch} was run, though {drained} was to be the last")
             self._check(last)
-            return found._replace(params=jax.tree.map(np.array, last.params))
+            return Results(losses, jax.tree.map(np.array, last.params))
 
     def close(self) -> None:
         """Ends everything."""
