@@ -167,6 +167,7 @@ class PipelineRun(ABC):
             "counters": dataclasses.asdict(counted),
             "controllers": controllers,
             "servers": servers,
+            "losses": [dataclasses.asdict(loss) for loss in self.losses],
         }
 
     def counters(self) -> dict[str, float | int]:

@@ -99,10 +99,11 @@ class Coordinator:
         self._processes = [Address("process", number) for number in range(len(specs))]
         self.clocks: dict[Address, RemoteClock] = {}
         self.before = Counters()
+        self.losses: list[Loss] = []
         if start.saved is not None:
             self.before.restore(start.saved.record["counters"])
+            self.losses += [Loss(**one) for one in start.saved.record.get("losses", [])]
         self._reports: dict[Address, Report] = {}
-        self.losses: list[Loss] = []
         self.standing: Standing | None = None
         self.finished: dict[int, float] = {}
         self._synchronous_from: int | None = None

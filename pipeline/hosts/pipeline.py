@@ -192,7 +192,9 @@ class HostsPipeline:
         Args:
             config: how to run, with what a cluster decides.
             cleanup: is given what removes these again.
-            transport, host, sockets: as of `RunSpec`.
+            transport: as of `RunSpec`.
+            host: likewise.
+            sockets: likewise.
 
         Raises:
             ConfigError: the graph cannot be divided as asked for.

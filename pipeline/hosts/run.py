@@ -232,6 +232,12 @@ class HostsRun(PipelineRun):
 
     def _on_loss(self, loss: Loss) -> None:
         again = f"epoch {loss.epoch} is run again" if loss.repeats else f"it goes on with epoch {loss.epoch}"
+        if self._trace is not None:
+            graph = [int(server.rpartition(" ")[2]) for server in loss.servers if server.startswith("graph")]
+            end = self.seconds
+            begin = end - loss.recovery_seconds
+            name = f"lost: {', '.join(loss.servers)}"
+            self._trace(Span(name, "recovery", min(graph, default=0), -1, loss.epoch, begin, end))
         _LOG.warning("%s: replaced within %.1f s, %s", "; ".join(loss.causes), loss.recovery_seconds, again)
 
     def close(self) -> None:

@@ -4,10 +4,9 @@ What goes to a process at a time is a *parcel*: messages, one after another, eac
 
     number of the request, 8 bytes | bytes of the header, 4 | header, JSON | each small array, from a multiple of 8 bytes on
 
-after what says who sends it (`Sender`, 8 bytes each), and, where requests are acknowledged, a last one without a header, whose rest are
-their numbers; after that a frame for each
-large array. Every frame costs a call of ZeroMQ, on either side, so what is small is copied together; ZeroMQ sends large
-arrays from where they lie.
+after what says who sends it (`Sender`, 8 bytes each), and, where requests are acknowledged, a last one without a header,
+whose rest are their numbers; after that a frame for each large array. Every frame costs a call of ZeroMQ, on either side, so
+what is small is copied together; ZeroMQ sends large arrays from where they lie.
 """
 
 from __future__ import annotations
