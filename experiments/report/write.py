@@ -17,9 +17,9 @@ from dorylax.experiments.report import figures
 from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.figures import NamedFigure
 from dorylax.experiments.report.inside import breakdown_figure, staleness_figure, timeline_figure
+from dorylax.experiments.report.losses import losses_table
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
-from dorylax.experiments.report.losses import losses_table
 from dorylax.experiments.report.servers import Loads, server_figure, server_tables
 from dorylax.experiments.report.tables import comparison_table, markdown, pooled_table, results_table
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds, traced_epochs

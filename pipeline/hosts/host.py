@@ -13,7 +13,7 @@ from dorylax.pipeline.hosts.members import GraphMember, Member, ParameterMember
 from dorylax.pipeline.hosts.messages import Assembly, Report
 from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.pipeline.stages import StageSizes
-from dorylax.pipeline.transport.base import Address, HostTransport
+from dorylax.pipeline.transport.base import Address, HostTransport, Role
 
 DRIVER = Address("driver", 0)
 
@@ -66,7 +66,7 @@ class Host:
                     return await self._assemble(payload)
         raise ValueError(f"a host cannot answer {kind!r} from {sender}")
 
-    async def _assemble(self, assembly: Assembly) -> list[tuple[str, int, Report]]:
+    async def _assemble(self, assembly: Assembly) -> list[tuple[Role, int, Report]]:
         """Makes the servers of a generation; gives what those before them have counted, and where they were."""
         if assembly.generation <= self._transport.generation:  # another loss has come meanwhile
             return []

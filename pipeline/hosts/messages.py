@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from dorylax.pipeline.parameters.messages import Tree
 from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.transport.base import Role
 
 
 class News(NamedTuple):
@@ -81,7 +82,7 @@ class Assembly(NamedTuple):
     """
 
     generation: int
-    book: list[tuple[str, int, str]]
+    book: list[tuple[Role, int, str]]
     epoch: int
     fills_ghosts: bool
 

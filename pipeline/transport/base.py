@@ -126,6 +126,10 @@ class HostTransport(Transport, Protocol):
         """Says at which endpoints the addresses of other processes are; hangs up where nobody is any more."""
         ...
 
+    def close(self) -> None:
+        """Ends all connections; what was not sent is lost. A second call does nothing."""
+        ...
+
 
 def payload_bytes(payload: Any) -> int:
     """Bytes of the arrays in a pytree."""

@@ -46,7 +46,7 @@ class Weather(NamedTuple):
 
 @final
 class Network:
-    """Carries messages between processes, each of which is a place.
+    """Carries messages between processes, which are known by their endpoints.
 
     Args:
         clock: of the simulation.
@@ -79,33 +79,28 @@ class Network:
         self.events.update(repr((round(self._clock.now(), 9), *what)).encode())
 
     def cut(self, one: str, other: str) -> None:
-        """Lets nothing pass between two places."""
+        """Lets nothing pass between two processes."""
         self._cut.add(frozenset((one, other)))
 
     def heal(self, one: str, other: str) -> None:
         """Lets it pass again."""
         self._cut.discard(frozenset((one, other)))
 
-    def stop(self, place: str) -> None:
-        """Freezes a place: what it sends and is sent waits until `resume`."""
-        self._stopped.setdefault(place, [])
+    def stop(self, endpoint: str) -> None:
+        """Freezes a process: what it sends and is sent waits until `resume`."""
+        self._stopped.setdefault(endpoint, [])
 
-    def resume(self, place: str) -> None:
+    def resume(self, endpoint: str) -> None:
         """Lets it go on."""
-        for go in self._stopped.pop(place, []):
+        for go in self._stopped.pop(endpoint, []):
             go()
-
-    def restore(self, place: str) -> None:
-        """Nothing is wrong with a place any more."""
-        self._cut = {link for link in self._cut if place not in link}
-        self.resume(place)
 
     def send(self, node: SimulatedTransport, endpoint: str, message: Message) -> None:
         """Sends a message."""
         if node.endpoint not in self._nodes:
             return
-        if node.place in self._stopped:
-            self._stopped[node.place].append(lambda: self.send(node, endpoint, message))
+        if node.endpoint in self._stopped:
+            self._stopped[node.endpoint].append(lambda: self.send(node, endpoint, message))
             return
         copies = 1 + int(self._rng.random() < self._weather.doubling)
         self.count += 1
@@ -123,10 +118,10 @@ class Network:
 
     def _arrive(self, node: SimulatedTransport, endpoint: str, message: Message) -> None:
         receiver = self._nodes.get(endpoint)
-        if receiver is None or frozenset((node.place, receiver.place)) in self._cut:
+        if receiver is None or frozenset((node.endpoint, receiver.endpoint)) in self._cut:
             return
-        if receiver.place in self._stopped:
-            self._stopped[receiver.place].append(lambda: self._arrive(node, endpoint, message))
+        if receiver.endpoint in self._stopped:
+            self._stopped[receiver.endpoint].append(lambda: self._arrive(node, endpoint, message))
             return
         self.note(message.source, endpoint, message.generation, message.number, message.kind)
         receiver.take(message)
@@ -140,7 +135,6 @@ class SimulatedTransport:
         network: carries messages.
         spawn: makes tasks of this process.
         clock: of the process.
-        place: where it is.
         endpoint: unlike any other that there was.
         on_stale: told where a message of another generation reaches a handler.
     """
@@ -150,11 +144,10 @@ class SimulatedTransport:
         network: Network,
         clock: Clock,
         *,
-        place: str,
         endpoint: str,
         on_stale: Callable[[str], None],
     ) -> None:
-        self._network, self._clock, self.place, self.endpoint = network, clock, place, endpoint
+        self._network, self._clock, self.endpoint = network, clock, endpoint
         self._on_stale = on_stale
         self._handlers: dict[Address, tuple[RequestHandler, int]] = {}
         self._peers: dict[Address, str] = {}

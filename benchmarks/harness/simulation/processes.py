@@ -78,7 +78,6 @@ class Process:
     """A host that lives, or a zombie.
 
     Attributes:
-        place: of it on the network.
         transport: its.
     """
 
@@ -92,11 +91,9 @@ class Process:
         incarnation: int,
         on_stale: Callable[[str], None],
     ) -> None:
-        self.place = str(spec.number)
         self._life = ClockScope(clock)
         own = ProcessClock(self._life, rng)
-        endpoint = f"{self.place}/{incarnation}"
-        self.transport = SimulatedTransport(network, own, place=self.place, endpoint=endpoint, on_stale=on_stale)
+        self.transport = SimulatedTransport(network, own, endpoint=f"{spec.number}/{incarnation}", on_stale=on_stale)
         self._host = Host(spec.number, spec, own, self.transport, alone=False)
 
     def kill(self) -> None:
@@ -151,8 +148,6 @@ class SimulatedLauncher:
                 self._gone.append(process)
                 if self._rng.random() >= self._zombies:
                     process.kill()
-            # What was wrong with its machine is not so with the new one's.
-            self._network.restore(str(number))
         await self._start(numbers)
 
     async def _start(self, numbers: Sequence[int]) -> None:

@@ -215,7 +215,7 @@ class _World:
             self._launcher,
             clock=self.clock,
             make_transport=lambda: SimulatedTransport(
-                self.network, self.clock, place="driver", endpoint=endpoint, on_stale=self._stale.append
+                self.network, self.clock, endpoint=endpoint, on_stale=self._stale.append
             ),
             trace=None,
             config=self._config,
@@ -263,17 +263,25 @@ class _World:
         if fault.kind in ("kill", "lose"):
             self._launcher.kill(fault.process, told=fault.kind == "kill")
         elif fault.kind == "stop":
-            self.network.stop(str(fault.process))
+            stopped = self._endpoint(str(fault.process))
+            self.network.stop(stopped)
             await sleep(fault.lasts, (1,))
-            self.network.resume(str(fault.process))
+            self.network.resume(stopped)
         else:
-            for one, other, _ in fault.links:
+            links = [(self._endpoint(one), self._endpoint(other), lasts) for one, other, lasts in fault.links]
+            for one, other, _ in links:
                 self.network.cut(one, other)
             now = 0.0
-            for one, other, lasts in sorted(fault.links, key=lambda link: link[2]):
+            for one, other, lasts in sorted(links, key=lambda link: link[2]):
                 await sleep(lasts - now, (2,))
                 now = lasts
                 self.network.heal(one, other)
+
+    def _endpoint(self, place: str) -> str:
+        """Of who is there now; should it be replaced, nothing is wrong with whoever comes."""
+        if place == "driver":
+            return f"driver/{self._drivers}"
+        return self._launcher.endpoints[int(place)] if self._launcher.endpoints else place
 
     async def _watch(self) -> None:
         await self.clock.sleep(_HANGS_SECONDS, (3,))
