@@ -8,8 +8,11 @@ import numpy as np
 
 from harness.simulation.network import Weather
 
-HORIZON_SECONDS = 6.0
-"""Within which faults begin; an undisturbed run takes about as long."""
+START_SECONDS, TRAINING_SECONDS = 3.0, 2.5
+"""Within which faults begin: of the start of hosts, of training; about as long as these take where nothing goes wrong."""
+
+_EARLY = 0.2
+"""The share of faults that begin while hosts start."""
 
 _LONGEST_SECONDS = 4.0
 
@@ -18,13 +21,15 @@ class Fault(NamedTuple):
     """One.
 
     Attributes:
-        at: seconds of the simulation.
+        early: whether it begins while hosts start.
+        at: seconds since they began to start, or else since they had.
         kind: "kill", "lose" (killed, and nobody is told), "stop", or "cut".
         process: of what is killed or stopped.
         lasts: seconds of a stop.
         links: of what is cut: pairs of places, and for how many seconds.
     """
 
+    early: bool
     at: float
     kind: str
     process: int = 0
@@ -64,14 +69,15 @@ def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
     links = [(one, other) for number, one in enumerate(places) for other in places[number + 1 :]]
     faults = []
     for _ in range(rng.integers(0, 4)):
-        at, kind = float(rng.uniform(0, HORIZON_SECONDS)), str(rng.choice(["kill", "lose", "stop", "cut"]))
+        early, kind = bool(rng.random() < _EARLY), str(rng.choice(["kill", "lose", "stop", "cut"]))
+        at = float(rng.uniform(0, START_SECONDS if early else TRAINING_SECONDS))
         if kind == "cut":
             chosen = rng.permutation(len(links))[: rng.integers(1, len(links) + 1)]
             found = tuple((*links[link], float(rng.uniform(0, _LONGEST_SECONDS))) for link in chosen)
-            faults.append(Fault(at, kind, links=found))
+            faults.append(Fault(early, at, kind, links=found))
         else:
             lasts = float(rng.uniform(0, _LONGEST_SECONDS))
-            faults.append(Fault(at, kind, int(rng.integers(processes)), lasts))
+            faults.append(Fault(early, at, kind, int(rng.integers(processes)), lasts))
     return Plan(
         weather,
         tuple(faults),

@@ -33,7 +33,7 @@ from harness.simulation.invariants import BrokenError, Invariants
 from harness.simulation.network import Network, SimulatedTransport
 from harness.simulation.processes import SimulatedLauncher
 
-EPOCHS = 4
+EPOCHS = 6
 _HANGS_SECONDS = 60.0
 _USUAL = {"servers": 2, "intervals": 2, "hosts": "processes", "host_timeout": 1.0, "max_losses": 1000}
 
@@ -151,12 +151,12 @@ class _World:
             BrokenError: something does not hold.
         """
         with self._invariants.watching(), self._full_disks(), tempfile.TemporaryDirectory() as folder:
-            for fault in self._plan.faults:
-                self.clock.spawn(self._break(fault), name=f"fault at {fault.at}")
+            self._begin_faults(early=True)
             self.clock.spawn(self._watch(), name="watch")
             losses: list[float] = []
             saved: tuple[Saved, Any, int] | None = None
             run = self._start(Beginnings(self._parts.params, None, self._parts.state, None, 0))
+            self._begin_faults(early=False)
             for epoch in range(EPOCHS):
                 if self._plan.new_driver == epoch:
                     run = self._start_again(saved, losses)
@@ -255,6 +255,11 @@ class _World:
         except StorageError:
             return None
         return Saved(found.arrays, found.record, parts)
+
+    def _begin_faults(self, *, early: bool) -> None:
+        for fault in self._plan.faults:
+            if fault.early == early:
+                self.clock.spawn(self._break(fault), name=f"fault at {fault.at}")
 
     async def _break(self, fault: Fault) -> None:
         sleep = self.clock.sleep
