@@ -46,9 +46,8 @@ def main() -> None:
 
 def _said(outcome: Outcome) -> str:
     words = ["good" if outcome.good else "BAD"]
-    words.append(
-        {True: "same bits", False: "OTHER BITS", None: "all epochs" if outcome.finite else "NOT FINITE"}[outcome.same]
-    )
+    whole = "all epochs" if outcome.finite else "NOT FINITE"
+    words.append({True: "same bits", False: "OTHER BITS", None: whole}[outcome.same])
     for loss in outcome.losses:
         words.append(f"recovered in {loss.recovery_seconds:.1f} s, {1e3 * loss.wasted_seconds:.0f} ms run again")
     words.append(f"{outcome.seconds:+.1f} s in all")

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,25 +93,43 @@ def lose(mode: str, target: str, phase: str = "gather") -> Outcome:
         folder = Path(place)
         wanted = _undisturbed(mode, target)
         before = set(below(os.getpid()))
-        temporary = set(Path(tempfile.gettempdir()).iterdir())
-        signs = folder / "signs"
+        signs, temporary = folder / "signs", folder / "t"
         signs.mkdir()
-        if target == "driver":
-            found = _lost_driver(mode, phase, folder, signs)
-        elif target == "disk full at a checkpoint":
-            with first_in_hosts(fill_disk_once, str(signs)):
-                found = train(mode, target, folder / "run")
-        else:
-            with at_phase(phase, EPOCH, signs, lambda: _act(target)):
-                found = train(mode, target, folder / "run")
+        temporary.mkdir()
+        with _temporary_in(temporary):
+            found = _lost(mode, target, phase, folder, signs)
         time.sleep(0.1)
         left = [str(pid) for pid in set(below(os.getpid())) - before]
-        left += [str(path) for path in set(Path(tempfile.gettempdir()).iterdir()) - temporary]
+        left += [str(path) for path in temporary.iterdir()]
     same = None
     if mode == "pipe":
         same = found.losses == wanted.losses and all(map(np.array_equal, found.params, wanted.params))
     finite = len(found.losses) == EPOCHS and bool(np.isfinite(found.losses).all())
     return Outcome(same, finite, found.lost, found.seconds - wanted.seconds, left)
+
+
+def _lost(mode: str, target: str, phase: str, folder: Path, signs: Path) -> Trained:
+    if target == "driver":
+        return _lost_driver(mode, phase, folder, signs)
+    if target == "disk full at a checkpoint":
+        with first_in_hosts(fill_disk_once, str(signs)):
+            return train(mode, target, folder / "run")
+    with at_phase(phase, EPOCH, signs, lambda: _act(target)):
+        return train(mode, target, folder / "run")
+
+
+@contextlib.contextmanager
+def _temporary_in(folder: Path) -> Iterator[None]:
+    """Has temporary files of this process, and of those that it starts, made in a folder."""
+    before = os.environ.get("TMPDIR"), tempfile.tempdir
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before[1]
+        os.environ.pop("TMPDIR")
+        if before[0] is not None:
+            os.environ["TMPDIR"] = before[0]
 
 
 @functools.lru_cache

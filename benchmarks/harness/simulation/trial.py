@@ -43,7 +43,10 @@ CONFIGURATIONS: Mapping[str, dict[str, Any]] = {
     "pipe, 2 hosts": {"num_hosts": 2, "parameter_servers": 2},
     "async": {"mode": "async"},
     "async, S = 2, 2 parameter servers": {"mode": "async", "staleness": 2, "freshness": 0.0, "parameter_servers": 2},
-    "async, per interval": {"mode": "async", "update": "per_interval", "parameter_servers": 2, "sync_every": 2},
+    "async, per interval": {
+        **{"mode": "async", "update": "per_interval", "staleness": 2, "freshness": 0.0},
+        **{"parameter_servers": 2, "sync_every": 2},
+    },
     "async, late gradients": {"mode": "async", "gradient_share": 0.5},
 }
 
