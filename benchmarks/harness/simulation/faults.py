@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.simulation.network import Weather
 
-START_SECONDS, TRAINING_SECONDS = 3.0, 2.5
+START_SECONDS, TRAINING_SECONDS = 3.0, 1.5
 """Within which faults begin: of the start of hosts, of training; about as long as these take where nothing goes wrong."""
 
 _EARLY = 0.2
