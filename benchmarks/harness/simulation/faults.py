@@ -45,6 +45,7 @@ class Plan(NamedTuple):
         faults: in no order.
         zombies: see `SimulatedLauncher`.
         disk_errors: probability that writing a file of a checkpoint fails.
+        drain: after which epoch all are asked to stand; None: after none.
         new_driver: after how many epochs a new driver goes on from the newest checkpoint; None: never.
     """
 
@@ -52,10 +53,11 @@ class Plan(NamedTuple):
     faults: tuple[Fault, ...]
     zombies: float
     disk_errors: float
+    drain: int | None
     new_driver: int | None
 
 
-NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 0.0, 0.0, None)
+NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 0.0, 0.0, None, None)
 
 
 def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
@@ -83,5 +85,6 @@ def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
         tuple(faults),
         zombies=float(rng.choice([0.0, 0.5])),
         disk_errors=float(rng.choice([0.0, 0.3])),
+        drain=int(rng.integers(epochs)) if rng.random() < 0.5 else None,
         new_driver=int(rng.integers(1, epochs)) if rng.random() < 0.2 else None,
     )

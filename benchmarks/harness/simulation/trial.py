@@ -22,6 +22,7 @@ from dorylax.pipeline.hosts import checkpoint_parts
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec, spread
+from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings
 from dorylax.program.model.flax_nnx import take_apart
@@ -34,7 +35,7 @@ from harness.simulation.network import Network, SimulatedTransport
 from harness.simulation.processes import SimulatedLauncher
 
 EPOCHS = 6
-_EVERY = 3  # epochs there is a checkpoint
+_BARRIERS = (3,)
 _HANGS_SECONDS = 60.0
 _USUAL = {"servers": 2, "intervals": 2, "hosts": "processes", "host_timeout": 1.0, "max_losses": 1000}
 
@@ -149,7 +150,7 @@ class _World:
         self._invariants = Invariants(staleness, self._generation)
 
     def train(self) -> Results:
-        """Trains all epochs, with a checkpoint after every third.
+        """Trains all epochs, with checkpoints at a barrier, where it is drained, and in the end.
 
         Raises:
             BrokenError: something does not hold.
@@ -159,27 +160,24 @@ class _World:
             self.clock.spawn(self._watch(), name="watch")
             losses: list[float] = []
             saved: tuple[Saved, Any, int] | None = None
+            held = set(_BARRIERS)
             run = self._start(Beginnings(self._parts.params, None, self._parts.state, None, 0))
             self._begin_faults(early=False)
             for epoch in range(EPOCHS):
                 if self._plan.new_driver == epoch:
                     run = self._start_again(saved, losses)
                     losses += [run.run_epoch().loss for _ in range(len(losses), epoch)]
-                self._invariants.holds = None
                 last = run.run_epoch()
                 losses.append(last.loss)
                 run.evaluate(last.params, last.state)
-                if (epoch + 1) % _EVERY == 0:
-                    self._invariants.holds = epoch + 1
-                    self.clock.run(self.clock.sleep(float(self._rng.uniform(0, 0.2)), (epoch,)))
-                    if (kept := self._save(run, Path(folder))) is not None:
-                        saved = kept, (last.params, last.opt_state, last.state), epoch + 1
+                if epoch == self._plan.drain:
+                    held.add(run.drain())
+                if epoch + 1 in held:
+                    saved = self._stand(run, last, Path(folder)) or saved
             drained = run.drain()
-            while run.save() is None:
-                self._invariants.holds = None
+            while last.epoch + 1 < drained:
                 last = run.run_epoch()
-                if last.epoch > drained + 1:
-                    raise BrokenError(f"epoch {last.epoch} was run, though {drained} was to be the last")
+            self._stand(run, last, Path(folder))
             self._check(last)
             return Results(losses, jax.tree.map(np.array, last.params))
 
@@ -227,8 +225,8 @@ class _World:
             epoch=beginnings.epoch,
             cleanup=contextlib.ExitStack(),
         )
-        for epoch in range(beginnings.epoch + 1, EPOCHS + 1):
-            if epoch % _EVERY == 0:
+        for epoch in _BARRIERS:
+            if epoch > beginnings.epoch:
                 self._run.barrier(epoch)
         return self._run
 
@@ -243,6 +241,16 @@ class _World:
         kept, trees, epoch = saved
         del losses[epoch:]
         return self._start(Beginnings(*trees, kept, epoch))
+
+    def _stand(self, run: HostsRun, last: PipelineEpoch, folder: Path) -> tuple[Saved, Any, int] | None:
+        """What is saved while nobody may start the next epoch."""
+        self._invariants.holds = last.epoch + 1
+        self.clock.run(self.clock.sleep(float(self._rng.uniform(0, 0.2)), (last.epoch,)))
+        if run.save() is None:
+            raise BrokenError(f"not all stand before epoch {last.epoch + 1}, which is held")
+        kept = self._save(run, folder)
+        self._invariants.holds = None
+        return None if kept is None else (kept, (last.params, last.opt_state, last.state), last.epoch + 1)
 
     def _save(self, run: HostsRun, folder: Path) -> Saved | None:
         """A checkpoint, with the files of all hosts; None where one could not be written, or nothing stands still."""
