@@ -9,49 +9,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from dorylax.aligned import rows_of
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.npz import MASKS as MASK_NAMES
 from dorylax.graph.partition import Layout
-from dorylax.graph.shard import Shard
 from dorylax.graph.shard_files import write_shard
 from dorylax.graph.shard_names import SUMMARY, shard_name
 from dorylax.graph.sharded_data import ShardedData, ShardEntry, ShardsSummary, mask_counts
-from dorylax.pipeline.interval_data import MASKS, ROWS, row_name
-
-
-def own_rows(data: Dataset, cutting: Cutting, shard: Shard, order: np.ndarray, *, ids: bool) -> dict[str, np.ndarray]:
-    """What lies beside a shard, by name.
-
-    Args:
-        data: the data set.
-        cutting: by which the shard was cut.
-        shard: the server's part of the graph.
-        order: of the layout.
-        ids: whether ids of edges are among them, and where they are not the edges' places, these too.
-    """
-    graph, rows = data.graph, order[shard.first : shard.last]
-    found = {
-        row_name("rows", "features"): rows_of(data.features, rows),
-        row_name("labels", "labels"): data.labels[rows],
-        row_name("ids", "vertex ids"): (rows if graph.vertex_ids is None else graph.vertex_ids[rows]).astype(np.int32),
-        MASKS: np.stack([getattr(data, name)[rows] for name in MASK_NAMES]),
-        ROWS: rows,
-    }
-    found |= {row_name("rows", name): rows_of(array, rows) for name, array in data.vertex_inputs.items()}
-    if not (ids or data.edge_inputs):
-        return found
-    places = cutting.edge_places(shard.server)
-    found |= {row_name("rows", name): rows_of(array, places) for name, array in data.edge_inputs.items()}
-    if ids:
-        own = graph.edge_ids
-        found[row_name("ids", "edge ids")] = places if own is None else rows_of(own, places)
-        found[row_name("places", "edge places")] = places
-    return found
+from dorylax.pipeline.interval_data import own_rows
 
 
 def write_shards(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import final
 
 import numpy as np
@@ -67,9 +68,7 @@ class Cutting:
         found = {direction: np.flatnonzero(needed[server]) for direction, needed in self._needed.items()}
         bounds = {direction: np.searchsorted(held, layout.all_bounds) for direction, held in found.items()}
         sends = {
-            direction: tuple(
-                self._wanted(direction, start, stop, first) for start, stop in zip(own[:-1], own[1:], strict=True)
-            )
+            direction: tuple(self._wanted(direction, start, stop, first) for start, stop in pairwise(own.tolist()))
             for direction in found
         }
         # In a symmetric graph both directions are the same rows, whose edge ids, costly to make, nobody asks for.

@@ -1,8 +1,9 @@
 """The part of a laid-out graph that one server holds: its rows in local numbering, its ghosts, what it sends to whom.
 
-How it is cut out of a graph is in `cutting`. The laid-out graph is `graph.reorder(layout.order)`: server s owns rows `layout.server_bounds[s]:layout.server_bounds[s+1]`.
-Locally these are rows 0 … n-1; *ghosts*, vertices of other servers at the other end of its edges, follow them as rows
-n … n+G-1, ascending. Ghosts over in-edges and over out-edges are numbered apart (in a symmetric graph they are the same).
+How it is cut out of a graph is in `cutting`. The laid-out graph is `graph.reorder(layout.order)`: server s owns rows
+`layout.server_bounds[s]:layout.server_bounds[s+1]`. Locally these are rows 0 … n-1; *ghosts*, vertices of other servers at
+the other end of its edges, follow them as rows n … n+G-1, ascending. Ghosts over in-edges and over out-edges are numbered
+apart (in a symmetric graph they are the same).
 
 Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`Shard.sends`). *Pushed*:
 every interval makes partial sums for the sources of its in-edges (`Shard.transposed`); those for ghosts are added up over

@@ -173,7 +173,7 @@ def test_hosts_evaluate_a_version_where_their_rows_lie(model: str, hosts: int | 
 
 
 def test_what_goes_wrong_in_a_host_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dorylax.pipeline.shard_writing.LaidOut.own_rows", lambda *args: {})  # no features
+    monkeypatch.setattr("dorylax.pipeline.shard_writing.own_rows", lambda *args, **options: {})  # no features
     with pytest.raises(HostError, match=r"graph server \d: KeyError"), running("gcn", DATA, config()):
         pass
 
