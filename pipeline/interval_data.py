@@ -135,6 +135,8 @@ def interval_data(
     program = plan.program
     types, inputs = program.analysis.types, program.traced.step.jaxpr.invars
     wanted = _wanted(prepared)
+    # What only steps before training read is padded as it is read: a copy of the features less.
+    again = {var for step in plan.epoch for var in step.reads}
     found = {(inputs[k], program.traced.inputs[k]): value for k, value in values.items() if inputs[k] in wanted}
     constants: list[dict[Var, Any]] = []
     for interval in range(shard.num_intervals):
@@ -148,7 +150,7 @@ def interval_data(
             bounds = shard.bounds if vertices else shard.edge_bounds
             first, last = bounds[interval], bounds[interval + 1]
             rows = np.asarray(value)[first:last]
-            if vertices:
+            if vertices and var in again:
                 zero = entry.role in ("weights", "real")
                 rows = pad(rows, row_type.axis, row_type.factor, last - first, sizes.vertices, zero=zero)
             mine[var] = rows

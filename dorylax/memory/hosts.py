@@ -149,13 +149,13 @@ def graph_server(
     of_once = program.training.publications_of_once
     # Training and evaluation are prepared one after the other, and give back what only that has read.
     before = {
-        "rows of intervals": sum(_padded(plan, cut, plan.steps) for plan in plans),
+        "rows of intervals": sum(_padded(plan, cut) for plan in plans),
         "buffers": max(_published(plan, cut, plan.publications_of_once) for plan in plans),
         "messages": messages(of_once),
         WORK: once,
     }
     within = {
-        "rows of intervals": sum(_padded(plan, cut, plan.epoch) for plan in plans),
+        "rows of intervals": sum(_padded(plan, cut) for plan in plans),
         "buffers": sum(_buffers(plan, cut) for plan in plans),
         "messages": messages(set(range(len(program.training.publications))) - set(of_once)),
         WORK: cut.intervals * sum(most for _, most in live) + epoch,
@@ -193,12 +193,10 @@ def _has_rows(plan: Plan, var: Var) -> bool:
     return isinstance(plan.program.analysis.types.get(var), Rows)
 
 
-def _padded(plan: Plan, cut: Cut, steps: Sequence[Step]) -> int:
-    """Of the data that these steps read and publish, the rows of intervals that are padded, which are copies."""
-    inputs = plan.program.traced.step.jaxpr.invars
-    numbers = {operand.publication for step in steps for operand in step.operands if operand.publication is not None}
-    read = {var for step in steps for var in step.reads} | {plan.publications[number].var for number in numbers}
-    mine = [var for var in inputs if var in read and _has_rows(plan, var)]
+def _padded(plan: Plan, cut: Cut) -> int:
+    """Of the data that epochs read, the rows of intervals that are padded, which are copies."""
+    read = {var for step in plan.epoch for var in step.reads}
+    mine = [var for var in plan.program.traced.step.jaxpr.invars if var in read and _has_rows(plan, var)]
     return cut.shorter * sum(value_bytes(var.aval, _at(cut)) for var in mine if _of_vertices(plan, var))
 
 
