@@ -9,13 +9,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.graph.data_shape import DataShape
+from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.rows import SPAN
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.jax_internals import Var
-from dorylax.memory.phases import CODE, WORK
+from dorylax.memory.phases import CODE, WORK, communities
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.pipeline.resources import Resources
@@ -268,9 +271,38 @@ def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
     return {"parameters": (versions + 3) * parameters}
 
 
-def cutting(shape: DataShape) -> dict[str, int]:
-    """The driver's data set, partitioned and laid out, while shards are cut from it; beside the one that it has."""
+def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int]:
+    """What the driver holds beside its data set while shards are cut from it and written, one after the other.
+
+    Args:
+        shape: of the data set.
+        cut: of the largest shard.
+        config: of the pipeline.
+    """
+    V, E, whole = shape.num_vertices, shape.num_edges, shape.copy()
+    directions = 1 if shape.symmetric else 2
+    ids = 4 if shape.edge_ids_fit else 0
+    moments = [{WORK: communities(shape)}]
+    if config.partition is None:
+        moments.append({WORK: _partitioning(shape, config.partitioner)})
+    once = {"reversed graph": whole.get("reversed graph", 0), "edge order": ids * E}
+    # `transpose` without ids, or `edge_order` of a graph that was reordered before.
+    moments.append(once | {WORK: max(0 if shape.symmetric else 6 * E, 28 * E if ids and shape.reordered else 0)})
+    of_vertices = sum(whole.get(name, 0) for name in ("features", "labels", "vertex inputs", "masks"))
+    of_edges = whole.get("edge inputs", 0) + ids * (2 if shape.own_edge_ids else 1) * E
+    shard = directions * (8 * (cut.rows + 1) + 4 * cut.edges) + 16 * sum(cut.ghosts)
+    rows = of_vertices * cut.rows // max(1, V) + 12 * cut.rows + of_edges * cut.edges // max(1, E)
+    # Whose ghosts vertices are, their order and places, and spans of edges that are sorted on each thread.
+    work = directions * config.servers * V + 24 * V + 28 * SPAN * min(os.cpu_count() or 1, 8, -(-cut.edges // SPAN))
+    moments.append(once | {"shard": shard, "rows": rows, WORK: work})
+    found = max(moments, key=lambda held: sum(held.values()))
+    return {name: size for name, size in found.items() if size}
+
+
+def _partitioning(shape: DataShape, method: Method) -> int:
     V, E = shape.num_vertices, shape.num_edges
-    laid_out = shape.copy(reordered=True)
-    # METIS has the graph once more in 64 bits, and coarser ones, about as many edges again.
-    return {"laid out": sum(laid_out.values()), WORK: max(24 * E + 60 * V, 2 * laid_out["graph"])}
+    if method == "metis":  # the graph once more in 64 bits, and coarser ones, about as many edges again
+        return 24 * E + 60 * V
+    reversed_graph = 0 if shape.symmetric or method != "ldg" else 14 * E
+    # LDG looks at the neighbours of 1/256 of all vertices at a time.
+    return reversed_graph + 60 * V + (0 if method != "ldg" else 40 * E * (1 if shape.symmetric else 2) // 256)

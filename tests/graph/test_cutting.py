@@ -15,6 +15,7 @@ from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import lay_out, partition
+from dorylax.graph.rows import SPAN
 from dorylax.pipeline.shard_writing import write_shards
 
 # Of all arrays in the files that were written when the graph was laid out as a whole first.
@@ -88,15 +89,16 @@ def test_what_the_graph_computes_meanwhile_is_not_kept_with_it() -> None:
     assert "edge_order" not in graph.__dict__
 
 
-def test_no_more_is_held_than_a_shard(tmp_path: Path) -> None:
-    """Of the files of 8 servers, one at a time, and of edges no copy of them all."""
-    data = load("communities", num_vertices=4000, num_edges=8_000_000, num_features=500, num_classes=4)
+def test_no_more_is_held_than_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 16 million edges no copy, but an eighth of them at a time."""
+    monkeypatch.setattr("dorylax.graph.reorder.SPAN", 1 << 16)  # as many at a time on each thread
+    data = load("communities", num_vertices=4000, num_edges=16_000_000, num_features=500, num_classes=4)
     layout = lay_out(data.graph, partition(data.graph, 8, method="range"), 4)
+    whole = 4 * data.graph.num_edges + data.features.nbytes
     tracemalloc.start()
     try:
         write_shards(tmp_path, data, layout, ids=False, digests=False)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    whole = 4 * data.graph.num_edges + data.features.nbytes
-    assert peak < whole / 8 + LIMIT
+    assert whole / 8 < peak < whole / 8 + 28 * SPAN
