@@ -1,16 +1,22 @@
-"""The memory of a `dorylax train` and of its hosts, sampled while they run."""
+"""The memory of a `dorylax train` and of its hosts, sampled while they run; a run for which there is none left is ended."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from harness.processes import below, held
 
 _SAMPLE_SECONDS = 0.1
+_LEFT = 700 * 2**20
+"""Bytes that a run leaves: where it would take more it is ended, before the system ends something else."""
 
 
 class Peaks(NamedTuple):
@@ -19,10 +25,14 @@ class Peaks(NamedTuple):
     Attributes:
         driver: of the process of the command.
         hosts: of those below it, largest first.
+        whole: whether the run came to its end; else these are no peaks but what was held when it was ended.
+        seconds: that it ran.
     """
 
     driver: int
     hosts: list[int]
+    whole: bool
+    seconds: float
 
 
 def command(*words: str) -> None:
@@ -42,16 +52,34 @@ def peaks(words: Sequence[str]) -> Peaks:
     Raises:
         SystemExit: it failed.
     """
+    begin = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "dorylax", "train", "--no-save", "--json", *words], stdout=subprocess.DEVNULL
     )
     found: dict[int, int] = {}
+    whole = True
     while process.poll() is None:
-        for pid in (process.pid, *below(process.pid)):
+        pids = (process.pid, *below(process.pid))
+        if available() < _LEFT:
+            whole = False
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+            break
+        for pid in pids:
             if (now := held(pid)) is not None:
                 found[pid] = max(now.pss, found.get(pid, 0))
         time.sleep(_SAMPLE_SECONDS)
-    if process.returncode:
+    if whole and process.returncode:
         raise SystemExit(f"dorylax train {' '.join(words)} ended with {process.returncode}")
     driver = found.pop(process.pid, 0)
-    return Peaks(driver, sorted(found.values(), reverse=True))
+    return Peaks(driver, sorted(found.values(), reverse=True), whole, time.perf_counter() - begin)
+
+
+def available() -> int:
+    """Bytes that processes may still take without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return 1024 * int(line.split()[1])
+    raise OSError("/proc/meminfo does not say what is available")

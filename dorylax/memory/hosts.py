@@ -23,6 +23,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost
+from dorylax.pipeline.transport.window import WINDOW_BYTES
 from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
@@ -136,34 +137,41 @@ def graph_server(
     epoch = sum(count * _call(plan.epoch, cut) for count, plan in running)
 
     def messages(numbers: Iterable[int]) -> int:
-        """Rows on their way, of one value at a time: as messages, and as the copies that some of them are made of."""
-        sent = [program.training.publications[number] for number in numbers]
-        # Where every server has every row, whole intervals are sent, from where they lie.
-        times = {side: 2 if count >= shape.num_vertices - n else 4 for side, count in ghosts.items()}
-        return max((times[one.direction] * ghosts[one.direction] * _row(one.var) for one in sent), default=0)
+        """Rows on their way, of one value at a time, which `Window` bounds: what peers send, and what is sent."""
+        found = [0]
+        for one in map(program.training.publications.__getitem__, numbers):
+            row, count = _row(one.var), ghosts[one.direction]
+            window = max(WINDOW_BYTES, cut.interval_rows * row)
+            # Where every server has every row, whole intervals are sent, from where they lie.
+            copies = 1 if count >= shape.num_vertices - n else 2
+            found.append(min(count * row, (config.servers - 1) * window) + copies * min(count * row, window))
+        return max(found)
 
     always = {
         CODE: _RUNNING,
         "shard": _shard(shape, cut, plans, copies=copies),
         "rows": round(of_vertices * n / shape.num_vertices) + 12 * n,  # with ids and places
+        "rows of intervals": sum(_padded(plan, cut) for plan in plans),
         "edge inputs": whole.get("edge inputs", 0) * cut.edges // max(1, shape.num_edges),
-        "kept from epoch to epoch": sum(kept for kept, _ in live),
     }
     of_once = program.training.publications_of_once
     # Training and evaluation are prepared one after the other, and give back what only that has read.
-    before = {
-        "rows of intervals": sum(_padded(plan, cut) for plan in plans),
-        "buffers": max(_published(plan, cut, plan.publications_of_once) for plan in plans),
-        "messages": messages(of_once),
-        WORK: once,
-    }
+    before = [
+        {
+            "kept from epoch to epoch": sum(kept for kept, _ in live[:number]),
+            "buffers": _published(plan, cut, plan.publications_of_once),
+            "messages": messages(of_once),
+            WORK: cut.intervals * _live_before(plan, cut) + once,
+        }
+        for number, plan in enumerate(plans)
+    ]
     within = {
-        "rows of intervals": sum(_padded(plan, cut) for plan in plans),
+        "kept from epoch to epoch": sum(kept for kept, _ in live),
         "buffers": sum(_buffers(plan, cut) for plan in plans),
         "messages": messages(set(range(len(program.training.publications))) - set(of_once)),
         WORK: cut.intervals * sum(most for _, most in live) + epoch,
     }
-    parts = always | max(before, within, key=lambda held: sum(held.values()))
+    parts = always | max(*before, within, key=lambda held: sum(held.values()))
     return {name: size for name, size in parts.items() if size}
 
 
@@ -224,12 +232,23 @@ def _buffers(plan: Plan, cut: Cut) -> int:
     return _published(plan, cut, lasting) + pushed
 
 
+def _rows_of(variables: Iterable[Any], plan: Plan, cut: Cut) -> int:
+    """What an interval has of these values."""
+    return sum(value_bytes(var.aval, _at(cut)) for var in variables if _has_rows(plan, var))
+
+
+def _live_before(plan: Plan, cut: Cut) -> int:
+    """What an interval holds at most between two steps before training: all wait for each other's rows there."""
+    now: set[Var] = set()
+    most = 0
+    for step in plan.once:
+        now = (now | set(step.writes)) - set(step.forget)
+        most = max(most, _rows_of(now, plan, cut))
+    return most
+
+
 def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
     """What all intervals keep from epoch to epoch, and what one holds at most within an epoch."""
-
-    def held(variables: Any) -> int:
-        return sum(value_bytes(var.aval, _at(cut)) for var in variables if _has_rows(plan, var))
-
     kept = {var for step in plan.once for var in step.writes} - {var for step in plan.once for var in step.forget}
     now: set[Var] = set()
     copied: set[int] = set()
@@ -240,9 +259,9 @@ def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
         # Of a push: the sums per source of the interval, before they are in the buffer.
         partial = cut.sources * _row(step.writes[0]) if step.kind == "push" else 0
         own = sum(cut.sources * _row(plan.publications[number].var) for number in copied)
-        most = max(most, held(now) + own + partial)
+        most = max(most, _rows_of(now, plan, cut) + own + partial)
         now -= set(step.forget)
-    return cut.intervals * held(kept), most
+    return cut.intervals * _rows_of(kept, plan, cut), most
 
 
 def _copied(plan: Plan, step: Step, *, copies: bool) -> set[int]:
