@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from harness.processes import below, held
 
-_SAMPLE_SECONDS = 0.1
+_SAMPLE_SECONDS, _LOOK_SECONDS = 0.1, 0.02
 _LEFT = 700 * 2**20
 """Bytes that a run leaves: where it would take more it is ended, before the system ends something else."""
 
@@ -57,24 +58,31 @@ def peaks(words: Sequence[str]) -> Peaks:
         [sys.executable, "-m", "dorylax", "train", "--no-save", "--json", *words], stdout=subprocess.DEVNULL
     )
     found: dict[int, int] = {}
-    whole = True
+    ended = threading.Event()
+    watch = threading.Thread(target=_end_in_time, args=(process, ended))
+    watch.start()
     while process.poll() is None:
-        pids = (process.pid, *below(process.pid))
-        if available() < _LEFT:
-            whole = False
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            process.wait()
-            break
-        for pid in pids:
+        for pid in (process.pid, *below(process.pid)):
             if (now := held(pid)) is not None:
                 found[pid] = max(now.pss, found.get(pid, 0))
         time.sleep(_SAMPLE_SECONDS)
+    watch.join()
+    whole = not ended.is_set()
     if whole and process.returncode:
         raise SystemExit(f"dorylax train {' '.join(words)} ended with {process.returncode}")
     driver = found.pop(process.pid, 0)
     return Peaks(driver, sorted(found.values(), reverse=True), whole, time.perf_counter() - begin)
+
+
+def _end_in_time(process: subprocess.Popen[bytes], ended: threading.Event) -> None:
+    """Kills a process, and those below it, when it leaves too little; looks often, since sampling a large one takes long."""
+    while process.poll() is None:
+        if available() < _LEFT:
+            ended.set()
+            for pid in (process.pid, *below(process.pid)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(_LOOK_SECONDS)
 
 
 def available() -> int:
