@@ -16,7 +16,7 @@ send.
 **memory**: the peak of each host and of the driver, sampled (PSS: of a page that processes share each counts its share),
 beside that of the same run with all servers in one process. Hosts map a partition that `dorylax partition --out` has saved,
 and the driver holds no graph. A run for which memory does not suffice is ended; how much it held then is the least that it
-takes, so that what is said of hosts beside it is true.
+takes, so that what is said of hosts beside it is true; `--scale` takes a share of the graph for which it suffices.
 
 **scaling**: epochs on 1 to 64 servers in virtual time (`pipeline.clock=virtual`), on one graph (strong), and on graphs with
 as many vertices for each server (weak); synchronous, and with S = 1. The bottleneck is what most of the critical path was
@@ -38,7 +38,8 @@ from typing import Any
 
 from harness.command_line import parsed, parser_of, write_json
 from harness.hand_over import HandOver
-from harness.host_memory import Peaks, command, peaks
+from harness.host_memory import Peaks, peaks
+from harness.scaled_size import name_of, program
 from harness.server_scaling import RESOURCES, measure, plot
 from harness.side_by_side import Side
 from harness.sweep_on_nodes import compare
@@ -121,28 +122,37 @@ def memory(arguments: argparse.Namespace) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         folder = arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-cluster-")))
         folder.mkdir(parents=True, exist_ok=True)
-        partition, data = folder / f"{arguments.size}-on-4", ["--data", "communities"]
-        settings = [f"data.size={arguments.size}", f"model.hidden_features={arguments.hidden}", "model.dropout=0"]
+        size = name_of(arguments.size, arguments.scale)
+        dorylax = program(arguments.size, arguments.scale)
+        partition, data = folder / f"{size}-on-4", ["--data", "communities", "--set", f"data.size={size}"]
         if (
             not partition.exists()
         ):  # ids of edges are for models that draw or take values per edge, which this one does not
             options = ["--servers", "4", "--method", arguments.method, "--no-edge-ids", "--out", str(partition)]
-            command("partition", *data, "--set", settings[0], *options)
-        settings += ["pipeline.servers=4", f"pipeline.partition={partition}", "train.eval_every=2"]
-        words = [*data, "--model", "gcn", "--epochs", "2"]
-        for setting in (*settings, "single.memory=ignore"):  # what does not fit is ended where it is seen not to
+            made = peaks(["partition", *data, *options], dorylax)
+            if not made.whole:
+                raise SystemExit(
+                    f"{size}: cutting it into shards does not fit here, it held {made.driver / _GIB:.2f} GiB"
+                )
+            print(f"{size}: cut into 4 shards in {made.seconds:.0f} s and {made.driver / _GIB:.2f} GiB", flush=True)
+        words = ["train", "--no-save", "--json", *data, "--model", "gcn", "--epochs", "2"]
+        for setting in (
+            *(f"model.hidden_features={arguments.hidden}", "model.dropout=0", "pipeline.servers=4"),
+            *(f"pipeline.partition={partition}", "train.eval_every=2"),
+            "single.memory=ignore",  # what does not fit is ended where it is seen not to
+        ):
             words += ["--set", setting]
-        hosts = peaks([*words, "--set", "pipeline.hosts=processes"])
-        inline = peaks(words)
+        hosts = peaks([*words, "--set", "pipeline.hosts=processes"], dorylax)
+        inline = peaks(words, dorylax)
     graph = [host / _GIB for host in hosts.hosts[:4]]
     others = ", ".join(f"{host / _GIB:.2f}" for host in hosts.hosts[4:])
     print(
-        f"{arguments.size} on 4 servers: {_one_process(inline)}; hosts {', '.join(f'{host:.2f}' for host in graph)} GiB"
+        f"{size} on 4 servers: {_one_process(inline)}; hosts {', '.join(f'{host:.2f}' for host in graph)} GiB"
         f"{_share(inline, hosts)}; driver {hosts.driver / _GIB:.2f} GiB (aim: ≤ 1); others {others} GiB; "
         f"{inline.seconds:.0f} and {hosts.seconds:.0f} s{'' if hosts.whole else '; HOSTS DID NOT FIT and were ended'}",
         flush=True,
     )
-    return {"size": arguments.size, "inline": inline._asdict(), "hosts": hosts._asdict()}
+    return {"size": size, "inline": inline._asdict(), "hosts": hosts._asdict()}
 
 
 def _one_process(inline: Peaks) -> str:
@@ -221,6 +231,7 @@ def main() -> None:
     group.add_argument("--rounds", type=int, default=7)
     group = parser.add_argument_group("memory")
     group.add_argument("--size", default="reddit-small", help="of `communities`")
+    group.add_argument("--scale", type=float, default=1.0, help="share of that size's vertices and edges")
     group.add_argument("--method", default="range", help="of the partition")
     group.add_argument("--folder", type=Path, help="where the partition is kept; a temporary one by default")
     group = parser.add_argument_group("scaling")

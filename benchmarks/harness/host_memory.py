@@ -1,4 +1,4 @@
-"""The memory of a `dorylax train` and of its hosts, sampled while they run; a run for which there is none left is ended."""
+"""The memory of a command and of its hosts, sampled while they run; one for which there is none left is ended."""
 
 from __future__ import annotations
 
@@ -36,27 +36,18 @@ class Peaks(NamedTuple):
     seconds: float
 
 
-def command(*words: str) -> None:
-    """Runs `dorylax` with these words.
+def peaks(words: Sequence[str], program: Sequence[str] = ("-m", "dorylax")) -> Peaks:
+    """Runs a command of `dorylax`, and samples.
 
-    Raises:
-        SystemExit: it failed.
-    """
-    process = subprocess.run([sys.executable, "-m", "dorylax", *words], stdout=subprocess.DEVNULL, check=False)
-    if process.returncode:
-        raise SystemExit(f"dorylax {' '.join(words)} ended with {process.returncode}")
-
-
-def peaks(words: Sequence[str]) -> Peaks:
-    """Trains with these words of `dorylax train`, and samples.
+    Args:
+        words: of the command.
+        program: what is `dorylax` to Python.
 
     Raises:
         SystemExit: it failed.
     """
     begin = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dorylax", "train", "--no-save", "--json", *words], stdout=subprocess.DEVNULL
-    )
+    process = subprocess.Popen([sys.executable, *program, *words], stdout=subprocess.DEVNULL)
     found: dict[int, int] = {}
     ended = threading.Event()
     watch = threading.Thread(target=_end_in_time, args=(process, ended))
@@ -69,7 +60,7 @@ def peaks(words: Sequence[str]) -> Peaks:
     watch.join()
     whole = not ended.is_set()
     if whole and process.returncode:
-        raise SystemExit(f"dorylax train {' '.join(words)} ended with {process.returncode}")
+        raise SystemExit(f"dorylax {' '.join(words)} ended with {process.returncode}")
     driver = found.pop(process.pid, 0)
     return Peaks(driver, sorted(found.values(), reverse=True), whole, time.perf_counter() - begin)
 
