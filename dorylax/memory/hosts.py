@@ -136,10 +136,10 @@ def graph_server(
     once = sum(count * _call(plan.once, cut) for count, plan in running)
     epoch = sum(count * _call(plan.epoch, cut) for count, plan in running)
 
-    def messages(numbers: Iterable[int]) -> int:
+    def messages(plan: Plan, numbers: Iterable[int]) -> int:
         """Rows on their way, of one value at a time, which `Window` bounds: what peers send, and what is sent."""
         found = [0]
-        for one in map(program.training.publications.__getitem__, numbers):
+        for one in map(plan.publications.__getitem__, numbers):
             row, count = _row(one.var), ghosts[one.direction]
             window = max(WINDOW_BYTES, cut.interval_rows * row)
             # Where every server has every row, whole intervals are sent, from where they lie.
@@ -154,13 +154,12 @@ def graph_server(
         "rows of intervals": sum(_padded(plan, cut) for plan in plans),
         "edge inputs": whole.get("edge inputs", 0) * cut.edges // max(1, shape.num_edges),
     }
-    of_once = program.training.publications_of_once
     # Training and evaluation are prepared one after the other, and give back what only that has read.
     before = [
         {
             "kept from epoch to epoch": sum(kept for kept, _ in live[:number]),
             "buffers": _published(plan, cut, plan.publications_of_once),
-            "messages": messages(of_once),
+            "messages": messages(plan, plan.publications_of_once),
             WORK: cut.intervals * _live_before(plan, cut) + once,
         }
         for number, plan in enumerate(plans)
@@ -168,7 +167,7 @@ def graph_server(
     within = {
         "kept from epoch to epoch": sum(kept for kept, _ in live),
         "buffers": sum(_buffers(plan, cut) for plan in plans),
-        "messages": messages(set(range(len(program.training.publications))) - set(of_once)),
+        "messages": max(messages(plan, _lasting(plan)) for plan in plans),
         WORK: cut.intervals * sum(most for _, most in live) + epoch,
     }
     parts = always | max(*before, within, key=lambda held: sum(held.values()))
@@ -224,12 +223,16 @@ def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
     )
 
 
+def _lasting(plan: Plan) -> set[int]:
+    """The publications that epochs read."""
+    return set(range(len(plan.publications))) - set(plan.publications_of_once)
+
+
 def _buffers(plan: Plan, cut: Cut) -> int:
     """Rows that epochs read through edges, and sums per source that several intervals contribute to."""
-    lasting = set(range(len(plan.publications))) - set(plan.publications_of_once)
     sums = cut.intervals * cut.sources + cut.ghosts[0]
     pushed = sum(sums * _row(step.writes[0]) for step in plan.steps if step.kind == "push")
-    return _published(plan, cut, lasting) + pushed
+    return _published(plan, cut, _lasting(plan)) + pushed
 
 
 def _rows_of(variables: Iterable[Any], plan: Plan, cut: Cut) -> int:
