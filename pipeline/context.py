@@ -11,6 +11,7 @@ from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.transport import Transport
 from dorylax.pipeline.transport.base import Role
+from dorylax.pipeline.transport.window import Window
 
 
 class HostContext(NamedTuple):
@@ -29,6 +30,7 @@ class HostContext(NamedTuple):
         clock: where time comes from.
         times: how long things take in virtual time; None on the real clock.
         role: of the addresses at which hosts exchange rows.
+        window: how much may be on its way at a time; None where messages are not copied.
     """
 
     plan: Plan
@@ -43,3 +45,4 @@ class HostContext(NamedTuple):
     clock: Clock
     times: TimeModel | None
     role: Role = "graph"
+    window: Window | None = None

@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import optax
 
-from dorylax import aligned
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import Cluster, TimeModel
+from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
-from dorylax.graph.shard import Shard, shards
-from dorylax.graph.sharded_data import homes_of
+from dorylax.graph.shard import Shard
+from dorylax.graph.sharded_data import homes_of, mask_counts
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
@@ -26,7 +26,7 @@ from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.interval_data import interval_data, server_values
+from dorylax.pipeline.interval_data import interval_data, own_rows, reads_edge_ids, stored_values
 from dorylax.pipeline.on_ray import on_cluster
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
@@ -42,7 +42,6 @@ from dorylax.pipeline.transport import InProcessTransport
 from dorylax.pipeline.transport.in_process import modelled
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
-from dorylax.program.tracing.arguments import RunData, data_values, training_weights
 from dorylax.serverless.backends.base import Backend
 
 
@@ -55,9 +54,10 @@ class Pipeline:
         prepared: the plan and its compiled functions.
         parts: the model.
         loss: `(output, labels) -> [V]`.
-        data: in the order of the layout.
         layout: which vertices are whose.
         pieces: each server's part of the graph.
+        rows: what lies beside each of them (`own_rows`).
+        num_training: how many vertices are trained on.
         optimizer: an optax transformation.
         config: how to run.
         prices: what runs are billed as; None where they cost nothing.
@@ -67,9 +67,10 @@ class Pipeline:
     prepared: Prepared
     parts: ModelParts
     loss: RowFunction
-    data: RunData
     layout: Layout
     pieces: tuple[Shard, ...]
+    rows: tuple[Mapping[str, np.ndarray], ...]
+    num_training: int
     optimizer: optax.GradientTransformation
     config: PipelineConfig
     prices: Cluster | None
@@ -102,20 +103,18 @@ class Pipeline:
         """
         prepared = prepared_for(config, parts, data, optimizer, loss)
         layout = layout_for(data.graph, config, seed)
-        graph = data.graph.reorder(layout.order)
-        wide = data.features.dtype == np.float64
-        weights = training_weights(data.train_mask, np.float64 if wide else np.float32)[layout.order]
-        further = {name: aligned.rows_of(array, layout.order) for name, array in data.vertex_inputs.items()}
-        further |= data.edge_inputs  # in order of edge ids, which edges keep
-        named = [further[entry.name] for entry in prepared.plan.program.traced.spec.named]
-        inputs = (aligned.rows_of(data.features, layout.order), *named)
+        cutting, ids = Cutting(data.graph, layout), reads_edge_ids(prepared)
+        pieces = tuple(cutting)
+        further = {entry.name for entry in prepared.plan.program.traced.spec.named}
+        rows = [own_rows(data, cutting, piece, layout.order, ids=ids, further=further) for piece in pieces]
         return cls(
             prepared=prepared,
             parts=parts,
             loss=loss,
-            data=RunData(graph, inputs, data.labels[layout.order], weights),
             layout=layout,
-            pieces=shards(graph, layout),
+            pieces=pieces,
+            rows=tuple(rows),
+            num_training=mask_counts(data)[0],
             optimizer=optimizer,
             config=config,
             prices=prices_for(config),
@@ -157,7 +156,6 @@ class Pipeline:
             InvokeError: a worker could not be started.
             ValueError: what was saved is another pipeline's.
         """
-        values = data_values(self.prepared.plan.program.traced, self.data)
         sizes = stage_sizes(self.pieces, self.config.edge_chunk)
         # Compiled before the clock starts: bills are read from it.
         functions = self.prepared.functions(sizes, of_workers=self.config.tensor.backend == "inline")
@@ -179,7 +177,6 @@ class Pipeline:
                 self._host(
                     context,
                     shard,
-                    values,
                     resources=resources,
                     functions=functions,
                     backend=backend,
@@ -259,7 +256,6 @@ class Pipeline:
         self,
         context: HostContext,
         shard: Shard,
-        values: Mapping[int, Any],
         *,
         resources: Resources,
         functions: Mapping[int, StageFunction],
@@ -282,7 +278,7 @@ class Pipeline:
             gate=gate,
             recorder=recorder,
         )
-        own = server_values(self.prepared.plan.program.traced, values, shard)
+        own = stored_values(self.prepared, self.rows[shard.server], shard, self.num_training)
         return GraphHost(server, interval_data(self.prepared, own, shard, context.sizes), progress.hear)
 
     def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> Driver:

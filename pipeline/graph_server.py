@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -179,11 +180,15 @@ class GraphServer:
         first, last = self.bounds(visit)
         rows = np.asarray(visit.value(publication.var))[: last - first]
         await buffer.publish(visit.interval, rows, visit.epoch)
-        for peer, places in self.shard.sends[publication.direction][visit.interval]:
+
+        def message(places: np.ndarray) -> RowsMessage:
             sent = rows if len(places) == len(rows) else rows[places - first]  # places ascend
-            message = RowsMessage(number, visit.number, visit.epoch, sent)
+            return RowsMessage(number, visit.number, visit.epoch, sent)
+
+        for peer, places in self.shard.sends[publication.direction][visit.interval]:
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
-            await self.send(visit, peer, message, order)
+            num_bytes = len(places) * rows[:1].nbytes
+            await self._start(visit, self._deliver(visit, peer, partial(message, places), num_bytes, order))
 
     async def push(self, step: Step, visit: Visit) -> None:
         """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
@@ -336,7 +341,7 @@ class GraphServer:
 
     async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
         """Sends a message to a peer while the interval goes on."""
-        await self._start(visit, self._deliver(visit, peer, message, order))
+        await self._start(visit, self._deliver(visit, peer, lambda: message, payload_bytes(message.rows), order))
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """Takes a message of a peer; taking it twice is as taking it once."""
@@ -365,11 +370,20 @@ class GraphServer:
         async with self._turn:
             await sending
 
-    async def _deliver(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
+    async def _deliver(
+        self, visit: Visit, peer: int, make: Callable[[], Message], num_bytes: int, order: tuple[int, ...]
+    ) -> None:
+        """Makes a message of so many bytes once it may go, which may mean to copy rows, and delivers it."""
+        window = self.context.window
+        async with contextlib.nullcontext() if window is None else window.room(num_bytes):
+            await self._deliver_now(visit, peer, make(), num_bytes + HEADER_BYTES, order)
+
+    async def _deliver_now(
+        self, visit: Visit, peer: int, message: Message, num_bytes: int, order: tuple[int, ...]
+    ) -> None:
         clock = self.context.clock
         begin = clock.now()
         kind, label = _KINDS[type(message)]
-        num_bytes = payload_bytes(message.rows) + HEADER_BYTES
         receiver = Address(self.context.role, peer)
         transport = self.context.transport
         try:

@@ -2,42 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.aligned import rows_of
+from dorylax.graph.cutting import Cutting
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.npz import MASKS as MASK_NAMES
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import Var, type_of, variables
 from dorylax.pipeline.prepare import PreparedPlan
 from dorylax.pipeline.stages import StageSizes
 from dorylax.program.rows.types import Rows
-from dorylax.program.tracing.traced import Traced
 from dorylax.serverless.rows import pad
 
 
-def server_values(traced: Traced, values: Mapping[int, Any], shard: Shard) -> dict[int, Any]:
-    """Of `data_values` of the whole graph, in the order of the layout, those of a server: views of its own rows.
+def own_rows(
+    data: Dataset,
+    cutting: Cutting,
+    shard: Shard,
+    order: np.ndarray,
+    *,
+    ids: bool,
+    further: Collection[str] | None = None,
+) -> dict[str, np.ndarray]:
+    """What lies beside a shard, by name.
 
-    The graph's arrays are not among them: a server has its shard.
+    Args:
+        data: the data set.
+        cutting: by which the shard was cut.
+        shard: the server's part of the graph.
+        order: of the layout.
+        ids: whether ids and places of edges are among them.
+        further: which further inputs are; None: all.
     """
-    spans = {"vertex": slice(shard.first, shard.last), "edge": slice(shard.first_edge, shard.last_edge)}
-    entries = {k: traced.inputs[k] for k in values if traced.inputs[k].role != "graph"}
-    return {
-        k: values[k] if entry.space is None or entry.role == "count" else np.asarray(values[k])[spans[entry.space]]
-        for k, entry in entries.items()
+    graph, rows = data.graph, order[shard.first : shard.last]
+    found = {
+        row_name("rows", "features"): rows_of(data.features, rows),
+        row_name("labels", "labels"): data.labels[rows],
+        row_name("ids", "vertex ids"): (rows if graph.vertex_ids is None else graph.vertex_ids[rows]).astype(np.int32),
+        MASKS: np.stack([getattr(data, name)[rows] for name in MASK_NAMES]),
+        ROWS: rows,
     }
+    vertices, edges = (
+        {row_name("rows", name): array for name, array in inputs.items() if further is None or name in further}
+        for inputs in (data.vertex_inputs, data.edge_inputs)
+    )
+    found |= {name: rows_of(array, rows) for name, array in vertices.items()}
+    if not (ids or edges):
+        return found
+    places = cutting.edge_places(shard.server)
+    found |= {name: rows_of(array, places) for name, array in edges.items()}
+    if ids:
+        own = graph.edge_ids
+        found[row_name("ids", "edge ids")] = places if own is None else rows_of(own, places)
+        found[row_name("places", "edge places")] = places
+    return found
 
 
 def stored_values(
     prepared: PreparedPlan, rows: Mapping[str, np.ndarray], shard: Shard, num_training: int
 ) -> dict[int, Any]:
-    """Of a server's values those that steps read, as `server_values` gives them, from the rows that lie beside its shard.
+    """Of a server's values those that steps read, by position of the input; what is per edge in order of slots.
 
     Args:
         prepared: the plan, and what is computed before rows.
-        rows: by name (`pipeline.shard_writing.own_rows`).
+        rows: by name, as of `own_rows`.
         shard: the server's part of the graph.
         num_training: how many vertices of the whole graph are trained on.
     """
@@ -102,6 +135,8 @@ def interval_data(
     program = plan.program
     types, inputs = program.analysis.types, program.traced.step.jaxpr.invars
     wanted = _wanted(prepared)
+    # What only steps before training read is padded as it is read: a copy of the features less.
+    again = {var for step in plan.epoch for var in step.reads}
     found = {(inputs[k], program.traced.inputs[k]): value for k, value in values.items() if inputs[k] in wanted}
     constants: list[dict[Var, Any]] = []
     for interval in range(shard.num_intervals):
@@ -115,7 +150,7 @@ def interval_data(
             bounds = shard.bounds if vertices else shard.edge_bounds
             first, last = bounds[interval], bounds[interval + 1]
             rows = np.asarray(value)[first:last]
-            if vertices:
+            if vertices and var in again:
                 zero = entry.role in ("weights", "real")
                 rows = pad(rows, row_type.axis, row_type.factor, last - first, sizes.vertices, zero=zero)
             mine[var] = rows

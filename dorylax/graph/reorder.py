@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32, Int64, Integer
 
 from dorylax.aligned import empty
 from dorylax.graph.compressed import AnyGraph, CompressedGraph
@@ -42,7 +42,7 @@ def reorder(graph: AnyGraph, order: npt.ArrayLike) -> AnyGraph:
     check_permutation("order", order, graph.num_vertices)
     order = order.astype(np.int32, copy=False)
     placed = _placed(graph)
-    offsets, sources = _permuted(*graph.host_rows(), order)
+    offsets, sources = permuted(*graph.host_rows(), order, inverse_permutation(order))
     vertex_ids = order if graph.vertex_ids is None else np.asarray(graph.vertex_ids)[order].astype(np.int32)
     return type(graph)(
         offsets,
@@ -71,36 +71,56 @@ def _placed(graph: CompressedGraph) -> EdgeOrder:
     return ranked
 
 
-def _permuted(
-    offsets: Int64[np.ndarray, " V1"], sources: Int32[np.ndarray, " E"], order: Int32[np.ndarray, " V"]
-) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " E"]]:
-    """Rows in another order, with ids to match, sources ascending inside a row again."""
-    place = inverse_permutation(order)
-    new_offsets = empty((len(offsets),), np.int64)
+def permuted(
+    offsets: Int64[np.ndarray, " V1"],
+    sources: Int32[np.ndarray, " E"],
+    rows: Integer[np.ndarray, " R"],
+    place: Int32[np.ndarray, " V"],
+    *,
+    with_positions: bool = False,
+) -> tuple[Int64[np.ndarray, " R1"], Int32[np.ndarray, " e"]]:
+    """Some rows of a graph whose vertices get other numbers.
+
+    Args:
+        offsets: int64 `[V+1]`.
+        sources: ascending inside a row, int32 `[E]`.
+        rows: which, in the order in which they are wanted, `[R]`.
+        place: the new number of each vertex, int32 `[V]`.
+        with_positions: whether positions are wanted in the place of sources.
+
+    Returns:
+        Offsets, int64 `[R+1]`, and sources by their new numbers, ascending inside a row again, or where in `sources` each
+        of them stood, equal ones in their order; int32 `[e]`.
+    """
+    new_offsets = empty((len(rows) + 1,), np.int64)
     new_offsets[0] = 0
-    np.cumsum(np.diff(offsets)[order], out=new_offsets[1:])
-    permuted = empty((len(sources),), np.int32)
+    np.cumsum(offsets[rows + 1] - offsets[rows], out=new_offsets[1:])
+    num_entries = int(new_offsets[-1])
+    found = empty((num_entries,), np.int32)
     # Whole rows, about a span of entries together; a hub may be longer than that.
-    cuts = np.searchsorted(new_offsets, np.arange(0, len(sources), SPAN), side="left")
-    bounds = np.unique([0, *cuts, len(order)]).tolist()
+    cuts = np.searchsorted(new_offsets, np.arange(0, num_entries, SPAN), side="left")
+    bounds = np.unique([0, *cuts, len(rows)]).tolist()
 
     def fill(chunk: int) -> None:
         first, last = bounds[chunk], bounds[chunk + 1]
         start, stop = int(new_offsets[first]), int(new_offsets[last])
         degrees = np.diff(new_offsets[first : last + 1])
-        moved = offsets[order[first:last]] - new_offsets[first:last]  # of each row, from new positions to old ones
+        moved = offsets[rows[first:last]] - new_offsets[first:last]  # of each row, from new positions to old ones
         entries = np.arange(start, stop) + np.repeat(moved, degrees)
         # Sorted by row, then source; keys of half the size, where they suffice, are sorted in half the time.
-        small = (last - first) * len(order) < 1 << 32
-        row_keys = np.arange(last - first, dtype=np.uint32 if small else np.int64) * len(order)
+        small = (last - first) * len(place) < 1 << 32
+        row_keys = np.arange(last - first, dtype=np.uint32 if small else np.int64) * len(place)
         before = np.repeat(row_keys, degrees)
         keys = before + place[sources[entries]].astype(before.dtype)
+        if with_positions:
+            found[start:stop] = entries[np.argsort(keys, kind="stable")]
+            return
         keys.sort()
-        np.subtract(keys, before, out=permuted[start:stop], casting="unsafe")
+        np.subtract(keys, before, out=found[start:stop], casting="unsafe")
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as threads:
         list(threads.map(fill, range(len(bounds) - 1)))  # raises here what a thread raised
-    return new_offsets, permuted
+    return new_offsets, found
 
 
 def user_order(graph: CompressedGraph) -> Int32[np.ndarray, " V"] | None:

@@ -1,8 +1,9 @@
 """The part of a laid-out graph that one server holds: its rows in local numbering, its ghosts, what it sends to whom.
 
-The laid-out graph is `graph.reorder(layout.order)`: server s owns rows `layout.server_bounds[s]:layout.server_bounds[s+1]`.
-Locally these are rows 0 … n-1; *ghosts*, vertices of other servers at the other end of its edges, follow them as rows
-n … n+G-1, ascending. Ghosts over in-edges and over out-edges are numbered apart (in a symmetric graph they are the same).
+How it is cut out of a graph is in `cutting`. The laid-out graph is `graph.reorder(layout.order)`: server s owns rows
+`layout.server_bounds[s]:layout.server_bounds[s+1]`. Locally these are rows 0 … n-1; *ghosts*, vertices of other servers at
+the other end of its edges, follow them as rows n … n+G-1, ascending. Ghosts over in-edges and over out-edges are numbered
+apart (in a symmetric graph they are the same).
 
 Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`Shard.sends`). *Pushed*:
 every interval makes partial sums for the sources of its in-edges (`Shard.transposed`); those for ghosts are added up over
@@ -17,8 +18,7 @@ from typing import Literal, final
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.compressed import Adjacency, CompressedGraph, as_int64
-from dorylax.graph.partition.layout import Layout
+from dorylax.graph.compressed import Adjacency
 from dorylax.graph.transpose import transpose
 
 Direction = Literal["in", "out"]
@@ -52,7 +52,7 @@ class Merge:
 
 @final
 class Shard:
-    """What one server holds of a laid-out graph; made by `shards`. Arrays are shared: they are not to be written to.
+    """What one server holds of a laid-out graph; made by `cutting`. Arrays are shared: they are not to be written to.
 
     Attributes:
         server: s.
@@ -165,83 +165,6 @@ class Shard:
             rows=Adjacency(offsets, places),
             contributors=Adjacency(of_ghosts - of_ghosts[0], owners.astype(np.int32)),
         )
-
-
-def shards(graph: CompressedGraph, layout: Layout) -> tuple[Shard, ...]:
-    """The shards of all servers, in order, in O(V·P + E).
-
-    Args:
-        graph: the laid-out graph, `given.reorder(layout.order)`.
-        layout: the layout.
-
-    Raises:
-        ValueError: the layout is of a graph of another size.
-    """
-    if layout.server_bounds[-1] != graph.num_vertices:
-        raise ValueError(f"the layout has {layout.server_bounds[-1]} rows, the graph {graph.num_vertices}")
-    servers = range(layout.num_servers)
-    bounds = list(zip(layout.server_bounds[:-1], layout.server_bounds[1:], strict=True))
-    # In a symmetric graph both directions are the same rows, whose edge ids, costly to make, nobody asks for.
-    incoming = [_local_rows(graph.incoming, *bounds[s]) for s in servers]
-    outgoing = incoming if graph.symmetric else [_local_rows(graph.outgoing, *bounds[s]) for s in servers]
-    by_direction: dict[Direction, list[tuple[Adjacency, np.ndarray]]] = {"in": incoming, "out": outgoing}
-    directions: tuple[Direction, ...] = ("in", "out")
-    all_bounds = layout.all_bounds
-    offsets = as_int64(graph.incoming.offsets)
-    ghosts = {d: [by_direction[d][s][1] for s in servers] for d in directions}
-    ghost_bounds = {d: [np.searchsorted(found, all_bounds).astype(np.int64) for found in ghosts[d]] for d in directions}
-    found = []
-    for s, (first, last) in enumerate(bounds):
-        own = np.array(layout.interval_bounds[s], np.int64)
-        ids = int(np.searchsorted(all_bounds, first))  # the id of its first interval
-        edges = offsets[own]
-        found.append(
-            Shard(
-                server=s,
-                rows=(first, last),
-                edges=(int(edges[0]), int(edges[-1])),
-                bounds=tuple((own - first).tolist()),
-                edge_bounds=tuple((edges - edges[0]).tolist()),
-                incoming=incoming[s][0],
-                outgoing=outgoing[s][0],
-                ghosts={d: ghosts[d][s] for d in directions},
-                ghost_bounds={d: ghost_bounds[d][s] for d in directions},
-                sends={
-                    d: tuple(
-                        _wanted(ghosts[d], [b[k : k + 2] for b in ghost_bounds[d]], first)
-                        for k in range(ids, ids + len(own) - 1)
-                    )
-                    for d in directions
-                },
-                pushes=_wanted(ghosts["in"], [b[[ids, ids + len(own) - 1]] for b in ghost_bounds["in"]], first),
-            )
-        )
-    return tuple(found)
-
-
-def _wanted(
-    ghosts: list[np.ndarray], bounds: list[np.ndarray], first: int
-) -> tuple[tuple[int, Int64[np.ndarray, " n"]], ...]:
-    """`(peer, rows)` of the peers that have ghosts between two bounds, in the numbering of a server from row `first`."""
-    return tuple(
-        (peer, held[start:stop] - first)
-        for peer, (held, (start, stop)) in enumerate(zip(ghosts, bounds, strict=True))
-        if start < stop
-    )
-
-
-def _local_rows(rows: Adjacency, first: int, last: int) -> tuple[Adjacency, Int64[np.ndarray, " G"]]:
-    """Rows `first:last` in local numbering, and their ghosts."""
-    offsets = as_int64(rows.offsets)[first : last + 1]
-    neighbours = np.asarray(rows.neighbours)[offsets[0] : offsets[-1]]
-    seen = np.zeros(rows.num_rows, bool)
-    seen[neighbours] = True
-    seen[first:last] = False
-    ghosts = np.flatnonzero(seen)
-    local = np.empty(rows.num_rows, np.int32)
-    local[first:last] = np.arange(last - first, dtype=np.int32)
-    local[ghosts] = np.arange(last - first, last - first + len(ghosts), dtype=np.int32)
-    return Adjacency(offsets - offsets[0], local[neighbours]), ghosts
 
 
 def _numbered(values: Int32[np.ndarray, " N"], size: int) -> tuple[Int32[np.ndarray, " U"], Int32[np.ndarray, " N"]]:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.graph.data_shape import DataShape
+from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.rows import SPAN
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.jax_internals import Var
-from dorylax.memory.phases import CODE, WORK
+from dorylax.memory.phases import CODE, WORK, communities
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost
+from dorylax.pipeline.transport.window import WINDOW_BYTES
 from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
@@ -132,35 +136,41 @@ def graph_server(
     once = sum(count * _call(plan.once, cut) for count, plan in running)
     epoch = sum(count * _call(plan.epoch, cut) for count, plan in running)
 
-    def messages(numbers: Iterable[int]) -> int:
-        """Rows on their way, of one value at a time: as messages, and as the copies that some of them are made of."""
-        sent = [program.training.publications[number] for number in numbers]
-        # Where every server has every row, whole intervals are sent, from where they lie.
-        times = {side: 2 if count >= shape.num_vertices - n else 4 for side, count in ghosts.items()}
-        return max((times[one.direction] * ghosts[one.direction] * _row(one.var) for one in sent), default=0)
+    def messages(plan: Plan, numbers: Iterable[int]) -> int:
+        """Rows on their way, of one value at a time, which `Window` bounds: what peers send, and what is sent."""
+        found = [0]
+        for one in map(plan.publications.__getitem__, numbers):
+            row, count = _row(one.var), ghosts[one.direction]
+            window = max(WINDOW_BYTES, cut.interval_rows * row)
+            # Where every server has every row, whole intervals are sent, from where they lie.
+            copies = 1 if count >= shape.num_vertices - n else 2
+            found.append(min(count * row, (config.servers - 1) * window) + copies * min(count * row, window))
+        return max(found)
 
     always = {
         CODE: _RUNNING,
         "shard": _shard(shape, cut, plans, copies=copies),
         "rows": round(of_vertices * n / shape.num_vertices) + 12 * n,  # with ids and places
+        "rows of intervals": sum(_padded(plan, cut) for plan in plans),
         "edge inputs": whole.get("edge inputs", 0) * cut.edges // max(1, shape.num_edges),
-        "kept from epoch to epoch": sum(kept for kept, _ in live),
     }
-    of_once = program.training.publications_of_once
     # Training and evaluation are prepared one after the other, and give back what only that has read.
-    before = {
-        "rows of intervals": sum(_padded(plan, cut, plan.steps) for plan in plans),
-        "buffers": max(_published(plan, cut, plan.publications_of_once) for plan in plans),
-        "messages": messages(of_once),
-        WORK: once,
-    }
+    before = [
+        {
+            "kept from epoch to epoch": sum(kept for kept, _ in live[:number]),
+            "buffers": _published(plan, cut, plan.publications_of_once),
+            "messages": messages(plan, plan.publications_of_once),
+            WORK: cut.intervals * _live_before(plan, cut) + once,
+        }
+        for number, plan in enumerate(plans)
+    ]
     within = {
-        "rows of intervals": sum(_padded(plan, cut, plan.epoch) for plan in plans),
+        "kept from epoch to epoch": sum(kept for kept, _ in live),
         "buffers": sum(_buffers(plan, cut) for plan in plans),
-        "messages": messages(set(range(len(program.training.publications))) - set(of_once)),
+        "messages": max(messages(plan, _lasting(plan)) for plan in plans),
         WORK: cut.intervals * sum(most for _, most in live) + epoch,
     }
-    parts = always | max(before, within, key=lambda held: sum(held.values()))
+    parts = always | max(*before, within, key=lambda held: sum(held.values()))
     return {name: size for name, size in parts.items() if size}
 
 
@@ -193,12 +203,10 @@ def _has_rows(plan: Plan, var: Var) -> bool:
     return isinstance(plan.program.analysis.types.get(var), Rows)
 
 
-def _padded(plan: Plan, cut: Cut, steps: Sequence[Step]) -> int:
-    """Of the data that these steps read and publish, the rows of intervals that are padded, which are copies."""
-    inputs = plan.program.traced.step.jaxpr.invars
-    numbers = {operand.publication for step in steps for operand in step.operands if operand.publication is not None}
-    read = {var for step in steps for var in step.reads} | {plan.publications[number].var for number in numbers}
-    mine = [var for var in inputs if var in read and _has_rows(plan, var)]
+def _padded(plan: Plan, cut: Cut) -> int:
+    """Of the data that epochs read, the rows of intervals that are padded, which are copies."""
+    read = {var for step in plan.epoch for var in step.reads}
+    mine = [var for var in plan.program.traced.step.jaxpr.invars if var in read and _has_rows(plan, var)]
     return cut.shorter * sum(value_bytes(var.aval, _at(cut)) for var in mine if _of_vertices(plan, var))
 
 
@@ -215,20 +223,35 @@ def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
     )
 
 
+def _lasting(plan: Plan) -> set[int]:
+    """The publications that epochs read."""
+    return set(range(len(plan.publications))) - set(plan.publications_of_once)
+
+
 def _buffers(plan: Plan, cut: Cut) -> int:
     """Rows that epochs read through edges, and sums per source that several intervals contribute to."""
-    lasting = set(range(len(plan.publications))) - set(plan.publications_of_once)
     sums = cut.intervals * cut.sources + cut.ghosts[0]
     pushed = sum(sums * _row(step.writes[0]) for step in plan.steps if step.kind == "push")
-    return _published(plan, cut, lasting) + pushed
+    return _published(plan, cut, _lasting(plan)) + pushed
+
+
+def _rows_of(variables: Iterable[Any], plan: Plan, cut: Cut) -> int:
+    """What an interval has of these values."""
+    return sum(value_bytes(var.aval, _at(cut)) for var in variables if _has_rows(plan, var))
+
+
+def _live_before(plan: Plan, cut: Cut) -> int:
+    """What an interval holds at most between two steps before training: all wait for each other's rows there."""
+    now: set[Var] = set()
+    most = 0
+    for step in plan.once:
+        now = (now | set(step.writes)) - set(step.forget)
+        most = max(most, _rows_of(now, plan, cut))
+    return most
 
 
 def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
     """What all intervals keep from epoch to epoch, and what one holds at most within an epoch."""
-
-    def held(variables: Any) -> int:
-        return sum(value_bytes(var.aval, _at(cut)) for var in variables if _has_rows(plan, var))
-
     kept = {var for step in plan.once for var in step.writes} - {var for step in plan.once for var in step.forget}
     now: set[Var] = set()
     copied: set[int] = set()
@@ -239,9 +262,9 @@ def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
         # Of a push: the sums per source of the interval, before they are in the buffer.
         partial = cut.sources * _row(step.writes[0]) if step.kind == "push" else 0
         own = sum(cut.sources * _row(plan.publications[number].var) for number in copied)
-        most = max(most, held(now) + own + partial)
+        most = max(most, _rows_of(now, plan, cut) + own + partial)
         now -= set(step.forget)
-    return cut.intervals * held(kept), most
+    return cut.intervals * _rows_of(kept, plan, cut), most
 
 
 def _copied(plan: Plan, step: Step, *, copies: bool) -> set[int]:
@@ -270,9 +293,38 @@ def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
     return {"parameters": (versions + 3) * parameters}
 
 
-def cutting(shape: DataShape) -> dict[str, int]:
-    """The driver's data set, partitioned and laid out, while shards are cut from it; beside the one that it has."""
+def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int]:
+    """What the driver holds beside its data set while shards are cut from it and written, one after the other.
+
+    Args:
+        shape: of the data set.
+        cut: of the largest shard.
+        config: of the pipeline.
+    """
+    V, E, whole = shape.num_vertices, shape.num_edges, shape.copy()
+    directions = 1 if shape.symmetric else 2
+    ids = 4 if shape.edge_ids_fit else 0
+    moments = [{WORK: communities(shape)}]
+    if config.partition is None:
+        moments.append({WORK: _partitioning(shape, config.partitioner)})
+    once = {"reversed graph": whole.get("reversed graph", 0), "edge order": ids * E}
+    # `transpose` without ids, or `edge_order` of a graph that was reordered before.
+    moments.append(once | {WORK: max(0 if shape.symmetric else 6 * E, 28 * E if ids and shape.reordered else 0)})
+    of_vertices = sum(whole.get(name, 0) for name in ("features", "labels", "vertex inputs", "masks"))
+    of_edges = whole.get("edge inputs", 0) + ids * (2 if shape.own_edge_ids else 1) * E
+    shard = directions * (8 * (cut.rows + 1) + 4 * cut.edges) + 16 * sum(cut.ghosts)
+    rows = of_vertices * cut.rows // max(1, V) + 12 * cut.rows + of_edges * cut.edges // max(1, E)
+    # Whose ghosts vertices are, their order and places, and spans of edges that are sorted on each thread.
+    work = directions * config.servers * V + 24 * V + 28 * SPAN * min(os.cpu_count() or 1, 8, -(-cut.edges // SPAN))
+    moments.append(once | {"shard": shard, "rows": rows, WORK: work})
+    found = max(moments, key=lambda held: sum(held.values()))
+    return {name: size for name, size in found.items() if size}
+
+
+def _partitioning(shape: DataShape, method: Method) -> int:
     V, E = shape.num_vertices, shape.num_edges
-    laid_out = shape.copy(reordered=True)
-    # METIS has the graph once more in 64 bits, and coarser ones, about as many edges again.
-    return {"laid out": sum(laid_out.values()), WORK: max(24 * E + 60 * V, 2 * laid_out["graph"])}
+    if method == "metis":  # the graph once more in 64 bits, and coarser ones, about as many edges again
+        return 24 * E + 60 * V
+    reversed_graph = 0 if shape.symmetric or method != "ldg" else 14 * E
+    # LDG looks at the neighbours of 1/256 of all vertices at a time.
+    return reversed_graph + 60 * V + (0 if method != "ldg" else 40 * E * (1 if shape.symmetric else 2) // 256)

@@ -229,7 +229,7 @@ def _reading(shape: DataShape) -> Iterator[dict[str, int]]:
 def _ordering(shape: DataShape) -> dict[str, int]:
     """The larger of finding communities and of making the reordered data set."""
     V, E = shape.num_vertices, shape.num_edges
-    loaded, found = _loaded(shape), _communities(shape)
+    loaded, found = _loaded(shape), communities(shape)
     while_found = {
         name: size for name, size in loaded.items() if not (name == "features" and shape.features_in == "mapped")
     }
@@ -240,8 +240,11 @@ def _ordering(shape: DataShape) -> dict[str, int]:
     return max(_added(while_found, {WORK: found}), _added(loaded, reordered, {WORK: work}), key=_sum)
 
 
-def _communities(shape: DataShape) -> int:
-    """A sample of 12 neighbours of each vertex, cut by METIS or contracted first; see `graph.partition.locality`."""
+def communities(shape: DataShape) -> int:
+    """What finding communities takes: a sample of 12 neighbours of each vertex, cut by METIS or contracted first.
+
+    See `graph.partition.locality`.
+    """
     V, E = shape.num_vertices, shape.num_edges
     degree = E / V if V else 0.0
     sampled = 12 * V * -math.expm1(-degree / 12)  # rows with fewer neighbours give fewer; a skewed law of degrees

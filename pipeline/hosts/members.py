@@ -50,6 +50,7 @@ from dorylax.pipeline.staleness import Allowance, Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address, HostTransport
+from dorylax.pipeline.transport.window import Window
 from dorylax.runs.servers import ServerMetrics, to_dict
 
 T = TypeVar("T")
@@ -101,6 +102,7 @@ class Member(ABC):
             transport=transport,
             clock=clock,
             times=None,
+            window=Window(),
         )
         self._answered = 0
         self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

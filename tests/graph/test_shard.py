@@ -8,17 +8,19 @@ from support.graphs import messy_graph
 
 from dorylax.graph import Graph
 from dorylax.graph.compressed import Adjacency
+from dorylax.graph.cutting import Cutting
 from dorylax.graph.partition import Layout, lay_out, partition
-from dorylax.graph.shard import Shard, shards
+from dorylax.graph.shard import Shard
 
 CASES = [(servers, intervals) for servers in range(1, 6) for intervals in (1, 2, 3, 6)]
 
 
-def _case(servers: int, intervals: int, symmetric: bool, method: str = "random") -> tuple[Graph, Layout]:
+def _case(servers: int, intervals: int, symmetric: bool) -> tuple[Graph, Layout, tuple[Shard, ...]]:
+    """The laid-out graph, its layout and the shards."""
     graph = messy_graph(40, 160, seed=servers)
     graph = graph.symmetrise() if symmetric else graph
-    layout = lay_out(graph, partition(graph, servers, method=method), intervals)
-    return graph.reorder(layout.order), layout
+    layout = lay_out(graph, partition(graph, servers, method="random"), intervals)
+    return graph.reorder(layout.order), layout, tuple(Cutting(graph, layout))
 
 
 def _edges(graph: Graph) -> list[tuple[int, int]]:
@@ -43,13 +45,12 @@ def _everywhere(shard: Shard, direction) -> list[int]:
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize(("servers", "intervals"), CASES)
 def test_pulled_rows(servers: int, intervals: int, symmetric: bool) -> None:
-    graph, layout = _case(servers, intervals, symmetric)
+    graph, _, found = _case(servers, intervals, symmetric)
     edges = _edges(graph)
     near = {
         "in": [sorted(u for u, v in edges if v == row) for row in range(40)],
         "out": [sorted(v for u, v in edges if u == row) for row in range(40)],
     }
-    found = shards(graph, layout)
     assert [shard.server for shard in found] == list(range(servers))
     for direction in ("in", "out"):
         together = []
@@ -70,8 +71,7 @@ def test_pulled_rows(servers: int, intervals: int, symmetric: bool) -> None:
 
 @pytest.mark.parametrize(("servers", "intervals"), CASES)
 def test_bounds_and_what_is_sent(servers: int, intervals: int) -> None:
-    graph, layout = _case(servers, intervals, symmetric=False)
-    found = shards(graph, layout)
+    graph, layout, found = _case(servers, intervals, symmetric=False)
     edges = _edges(graph)
     for shard in found:
         absolute = layout.interval_bounds[shard.server]
@@ -99,8 +99,7 @@ def test_bounds_and_what_is_sent(servers: int, intervals: int) -> None:
 @pytest.mark.parametrize(("servers", "intervals"), CASES)
 def test_pushed_sums(servers: int, intervals: int, symmetric: bool) -> None:
     """A value on every edge, added up per source, by way of intervals and peers."""
-    graph, layout = _case(servers, intervals, symmetric)
-    found = shards(graph, layout)
+    graph, _, found = _case(servers, intervals, symmetric)
     values = np.random.default_rng(0).integers(1, 1000, graph.num_edges)
     arrays = []
     for shard in found:
@@ -128,9 +127,9 @@ def test_pushed_sums(servers: int, intervals: int, symmetric: bool) -> None:
 
 @pytest.mark.parametrize(("servers", "intervals"), [(1, 6), (3, 2), (5, 6)])
 def test_intervals_and_merge_in_detail(servers: int, intervals: int) -> None:
-    graph, layout = _case(servers, intervals, symmetric=False)
+    graph, _, found = _case(servers, intervals, symmetric=False)
     edges = _edges(graph)
-    for shard in shards(graph, layout):
+    for shard in found:
         where, merge = _everywhere(shard, "in"), shard.merge()
         of_entry = []  # (interval or peer, local source) of each place in the array of partial sums
         for i in range(intervals):
@@ -166,7 +165,7 @@ def test_intervals_and_merge_in_detail(servers: int, intervals: int) -> None:
 
 
 def test_lazy_parts_are_kept() -> None:
-    shard = shards(*_case(2, 2, symmetric=False))[0]
+    shard = _case(2, 2, symmetric=False)[2][0]
     assert shard.merge() is shard.merge()
     assert shard.compact(1) is shard.compact(1)
     assert shard.transposed(0) is shard.transposed(0)
@@ -176,7 +175,7 @@ def test_lazy_parts_are_kept() -> None:
 def test_without_edges_and_of_another_graph() -> None:
     graph = Graph.from_coo([], [], 4)
     layout = lay_out(graph, partition(graph, 2), 2)
-    for shard in shards(graph, layout):
+    for shard in Cutting(graph, layout):
         assert (shard.merge().size, shard.ghosts["in"].tolist(), shard.sends["in"]) == (0, [], ((), ()))
     with pytest.raises(ValueError, match="the layout has 4 rows, the graph 5"):
-        shards(Graph.from_coo([], [], 5), layout)
+        Cutting(Graph.from_coo([], [], 5), layout)

@@ -9,15 +9,16 @@ from support.graphs import messy_graph
 
 from dorylax.graph import Graph
 from dorylax.graph.archive import save_npz
+from dorylax.graph.cutting import Cutting
 from dorylax.graph.partition import lay_out, partition
-from dorylax.graph.shard import Shard, shards
+from dorylax.graph.shard import Shard
 from dorylax.graph.shard_files import read_shard, write_shard
 from dorylax.graph.validate import GraphError
 
 
 def pieces(graph: Graph, servers: int = 3, intervals: int = 2) -> tuple[Shard, ...]:
     layout = lay_out(graph, partition(graph, servers, method="random"), intervals)
-    return shards(graph.reorder(layout.order), layout)
+    return tuple(Cutting(graph, layout))
 
 
 def same(one: Any, other: Any) -> None:

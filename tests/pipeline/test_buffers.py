@@ -7,8 +7,9 @@ import pytest
 from support.graphs import messy_graph
 
 from dorylax.graph import Graph
+from dorylax.graph.cutting import Cutting
 from dorylax.graph.partition import lay_out, partition
-from dorylax.graph.shard import Shard, shards
+from dorylax.graph.shard import Shard
 from dorylax.pipeline.buffers import MergeBuffer, Reads, RowBuffer, reads
 from dorylax.pipeline.stamps import NEVER
 
@@ -16,8 +17,7 @@ from dorylax.pipeline.stamps import NEVER
 def cut(servers: int = 3, intervals: int = 3) -> tuple[Graph, tuple[Shard, ...]]:
     graph = messy_graph(40, 160)
     layout = lay_out(graph, partition(graph, servers, method="random"), intervals)
-    graph = graph.reorder(layout.order)
-    return graph, shards(graph, layout)
+    return graph.reorder(layout.order), tuple(Cutting(graph, layout))
 
 
 def ghost_block(shard: Shard) -> tuple[int, int, int]:

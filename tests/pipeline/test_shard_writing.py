@@ -11,21 +11,24 @@ import numpy as np
 import pytest
 from support.pipelines import make_model, messy_data
 
+from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.description import describe_data
 from dorylax.graph.partition import Layout, lay_out, partition
-from dorylax.graph.shard import shards
+from dorylax.graph.shard import Shard
 from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.sharded_data import ShardedData, homes_of, mask_counts, shapes_of
 from dorylax.graph.validate import GraphError
-from dorylax.pipeline.interval_data import interval_data, reads_edge_ids, server_values, stored_values
+from dorylax.ops.edge_order import to_slots
+from dorylax.pipeline.interval_data import interval_data, reads_edge_ids, stored_values
 from dorylax.pipeline.prepare import prepare, prepare_evaluation
-from dorylax.pipeline.shard_writing import LaidOut, write_shards
+from dorylax.pipeline.shard_writing import write_shards
 from dorylax.pipeline.stages import StageSizes
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.passes import PASSES
 from dorylax.program.tracing.arguments import RunData, data_values, training_weights
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.program.tracing.traced import Traced
 
 
 def further(data: Dataset) -> Dataset:
@@ -46,9 +49,19 @@ def write(folder: Path, data: Dataset, **options: Any) -> ShardedData:
     return write_shards(folder, data, layout_of(data), **{"ids": True} | options)
 
 
+def of_server(traced: Traced, values: dict[int, Any], shard: Shard) -> dict[int, Any]:
+    """Of the values of the whole laid-out graph those of a server."""
+    spans = {"vertex": slice(shard.first, shard.last), "edge": slice(shard.first_edge, shard.last_edge)}
+    entries = {k: traced.inputs[k] for k in values if traced.inputs[k].role != "graph"}
+    return {
+        k: values[k] if entry.space is None or entry.role == "count" else np.asarray(values[k])[spans[entry.space]]
+        for k, entry in entries.items()
+    }
+
+
 @pytest.mark.parametrize("model", ["gcn", "gat", "drifting"])
 @pytest.mark.parametrize("reordered", [False, True])
-def test_a_server_reads_what_it_would_have_in_one_process(tmp_path: Path, model: str, reordered: bool) -> None:
+def test_a_server_reads_its_part_of_what_the_whole_graph_has(tmp_path: Path, model: str, reordered: bool) -> None:
     data = messy_data(60, 240)
     if reordered:  # rows then have ids of their own, and edges another order
         data = data.reorder(np.random.default_rng(2).permutation(60))
@@ -64,11 +77,11 @@ def test_a_server_reads_what_it_would_have_in_one_process(tmp_path: Path, model:
     found = write(tmp_path, data)
     for prepared in (prepare(parts, spec, PASSES), prepare_evaluation(parts, spec, PASSES)):
         wanted = data_values(prepared.plan.program.traced, whole)
-        for piece in shards(graph, layout):
+        for piece in Cutting(data.graph, layout):
             read, rows = found.shard(piece.server)
             np.testing.assert_array_equal(rows["rows"], layout.order[piece.first : piece.last])
             mine = stored_values(prepared, rows, read, mask_counts(data)[0])
-            own = server_values(prepared.plan.program.traced, wanted, piece)
+            own = of_server(prepared.plan.program.traced, wanted, piece)
             one, other = (interval_data(prepared, values, piece, sizes) for values in (mine, own))
             assert [interval.keys() for interval in one] == [interval.keys() for interval in other]
             for a, b in zip(one, other, strict=True):
@@ -83,12 +96,14 @@ def test_a_server_reads_what_it_would_have_in_one_process(tmp_path: Path, model:
 def test_inputs_per_vertex_and_per_edge_lie_beside_a_shard(tmp_path: Path) -> None:
     data = further(messy_data(60, 240))
     found = write(tmp_path, data, ids=False)
-    own = LaidOut.of(data, layout_of(data))
-    edges = own.edge_rows(ids=False)
+    layout = layout_of(data)
+    lengths = np.asarray(to_slots(data.graph.reorder(layout.order), data.edge_inputs["length"]))
     for server in range(2):
         shard, rows = found.shard(server)
-        np.testing.assert_array_equal(rows["rows age"], own.vertex_inputs["age"][shard.first : shard.last])
-        np.testing.assert_array_equal(rows["rows length"], edges["rows length"][shard.first_edge : shard.last_edge])
+        np.testing.assert_array_equal(
+            rows["rows age"], data.vertex_inputs["age"][layout.order][shard.first : shard.last]
+        )
+        np.testing.assert_array_equal(rows["rows length"], lengths[shard.first_edge : shard.last_edge])
         assert "ids edge ids" not in rows
 
 
@@ -102,7 +117,7 @@ def test_the_summary_stands_for_the_data_set(tmp_path: Path) -> None:
     assert DataSpec.of(shapes_of(found)) == DataSpec.of(data)
     assert mask_counts(found) == mask_counts(data)
     assert found.summary.description == describe_data(data)
-    assert found.homes == homes_of(shards(data.graph.reorder(layout.order), layout)) == (0, 0, 0, 1, 1, 1)
+    assert found.homes == homes_of(tuple(Cutting(data.graph, layout))) == (0, 0, 0, 1, 1, 1)
     assert found.num_servers == 2
     assert [entry.num_bytes for entry in found.summary.shards] == [
         (tmp_path / f"server-{server}.npz").stat().st_size for server in range(2)

@@ -29,6 +29,14 @@ def fail_at(interval: int, epoch: int) -> None:
     RUN["gather"] = fails
 
 
+def send_one_at_a_time() -> None:
+    """Graph servers have one message on its way, however small."""
+    from dorylax.pipeline.hosts import members
+    from dorylax.pipeline.transport.window import Window
+
+    members.Window = lambda: Window(1)
+
+
 def refuse() -> None:
     """Graph servers refuse their settings."""
     from dorylax.pipeline.hosts import members

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, final
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Bool, Int32, Int64
 
 from dorylax.graph.compressed import CompressedGraph, as_int64
 from dorylax.graph.normalise import in_degrees
@@ -124,6 +124,18 @@ def exchanged(
     direction: Literal["in", "out"],
 ) -> Int64[np.ndarray, "P P"]:
     """Rows that server q sends to server p in one exchange, at `[p, q]`; int64 `[P, P]`."""
+    needed = ghosts(offsets, sources, parts, num_parts, direction)
+    return np.stack([np.bincount(parts[row], minlength=num_parts) for row in needed])
+
+
+def ghosts(
+    offsets: Int64[np.ndarray, " V1"],
+    sources: Int32[np.ndarray, " E"],
+    parts: Int32[np.ndarray, " V"],
+    num_parts: int,
+    direction: Literal["in", "out"],
+) -> Bool[np.ndarray, "P V"]:
+    """Which rows are ghosts of which server, bool `[P, V]`, in a pass over the edges that holds none of them."""
     needed = np.zeros((num_parts, len(parts)), bool)
     for start, stop in spans(len(sources)):
         targets, ends = rows_between(offsets, start, stop), sources[start:stop]
@@ -132,7 +144,7 @@ def exchanged(
         else:
             needed[parts[ends], targets] = True
     needed[parts, np.arange(len(parts))] = False
-    return np.stack([np.bincount(parts[row], minlength=num_parts) for row in needed])
+    return needed
 
 
 def _cut_edges(

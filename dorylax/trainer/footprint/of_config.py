@@ -172,7 +172,8 @@ def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, 
     measured = dataclasses.replace(found, compiled=None)
     if config.pipeline is None and config.single.order != "given":
         yield {"single.order": "given"}, found  # ids of vertices and edges are arguments: what XLA assigns stays
-    if config.data.row_normalise:
+    cut = shards_for(config) is not None  # and then of these data
+    if config.data.row_normalise and not cut:
         yield {"data.row_normalise": False}, found
     hidden = config.model.hidden_features
     there = math.inf if found.limit is None else float(found.limit.bytes)
@@ -180,7 +181,7 @@ def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, 
         while hidden > _FEWEST_HIDDEN:
             hidden = max(hidden // 2, _FEWEST_HIDDEN)
             yield {"model.hidden_features": hidden}, measured
-    if config.data.name == GENERATED:
+    if config.data.name == GENERATED and not cut:
         sizes = sorted(SIZES.items(), key=lambda item: -item[1].num_edges)
         for name, size in sizes:
             if size.num_edges < found.shape.num_edges:

@@ -54,7 +54,8 @@ def estimate_hosts(
     }
     kinds = {kind: _host(kind, servers, libraries(processes)) for kind in hosts}
     process = Process(resident_bytes(), 0)
-    before, data = _driver(shape, process, cuts=shards is None, loads=loads, row_normalise=row_normalise)
+    more = None if shards is not None else cutting(shape, cut, config)
+    before, data = _driver(shape, process, more, loads=loads, row_normalise=row_normalise)
     driver = Phase("driver", {LIBRARIES: shared_by(process.libraries, processes), **data})
     if not here:
         room = None if config.ray.memory is None else Limit(config.ray.memory, "ray")
@@ -98,14 +99,14 @@ def parameter_bytes(parts: ModelParts, optimizer: optax.GradientTransformation) 
 
 
 def _driver(
-    shape: DataShape, process: Process, *, cuts: bool, loads: bool, row_normalise: bool
+    shape: DataShape, process: Process, more: dict[str, int] | None, *, loads: bool, row_normalise: bool
 ) -> tuple[tuple[Phase, ...], dict[str, int]]:
-    """The driver's phases before hosts are started, and the data that it keeps."""
-    if not cuts:
+    """The driver's phases before hosts are started, and the data that it keeps; `more` is held while it cuts, if it does."""
+    if more is None:
         return (), {}
     base: dict[str, Any] = {LIBRARIES: process.libraries}
     data = {"data set": sum(shape.copy().values())} if loads else {}  # else in memory already
-    cut = Phase("cut", base | data | cutting(shape))
+    cut = Phase("cut", base | data | more)
     if not loads:
         return (cut,), data
     load, *_ = phases(shape, process, community=False, row_normalise=row_normalise, compiled=None)

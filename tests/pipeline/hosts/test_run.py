@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.in_hosts import fail_at, first_in_hosts, refuse
+from support.in_hosts import fail_at, first_in_hosts, refuse, send_one_at_a_time
 from support.leftovers import children, sockets
 from support.pipelines import (
     farthest,
@@ -80,6 +80,16 @@ def test_synchronous_training_is_that_of_one_machine(model: str, dtype: str, opt
     jax.config.update("jax_enable_x64", dtype == "float64")
     found = train_pipeline(model, DATA, EPOCHS, config(**options), dtype=dtype)
     assert farthest(found, train_single(model, DATA, EPOCHS, dtype=dtype)) <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "async", "staleness": 0, "freshness": 1}], ids=["synchronous", "S=0"])
+def test_messages_that_go_one_at_a_time_come_too(options: dict[str, Any]) -> None:
+    jax.config.update("jax_enable_x64", True)
+    with first_in_hosts(send_one_at_a_time):
+        found = train_pipeline("gat", DATA, EPOCHS, config(servers=3, **options), dtype="float64")
+    if not options:
+        assert farthest(found, train_single("gat", DATA, EPOCHS, dtype="float64")) <= 1e-9
+    assert len(found.losses) == EPOCHS
 
 
 def test_what_may_be_asked_between_epochs(tmp_path: Path) -> None:
@@ -162,7 +172,7 @@ def test_hosts_evaluate_a_version_where_their_rows_lie(model: str, hosts: int | 
 
 
 def test_what_goes_wrong_in_a_host_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dorylax.pipeline.shard_writing.LaidOut.own_rows", lambda *args: {})  # no features
+    monkeypatch.setattr("dorylax.pipeline.shard_writing.own_rows", lambda *args, **options: {})  # no features
     with pytest.raises(HostError, match=r"graph server \d: KeyError"), running("gcn", DATA, config()):
         pass
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,13 @@ import dorylax
 from dorylax.cli import main
 from dorylax.config import RunConfig
 from dorylax.graph.data_shape import DataShape
+from dorylax.graph.partition import lay_out, partition
 from dorylax.machine import resident_bytes
 from dorylax.memory.estimate import MemoryLimitError
-from dorylax.memory.hosts import Cut
+from dorylax.memory.hosts import Cut, cutting
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import most_threads
+from dorylax.pipeline.shard_writing import write_shards
 from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config
 
@@ -96,6 +100,52 @@ def test_what_does_not_fit_is_refused_before_data_are_loaded_or_hosts_started(
     monkeypatch.setattr("dorylax.pipeline.hosts.processes.ProcessLauncher.launch", None)
     with pytest.raises(MemoryLimitError, match=r"at its peak \(all processes\), this machine has 0\.5 GiB"):
         Trainer.from_config(config(), data).fit()
+
+
+def test_what_a_saved_partition_does_not_fit_in_is_refused_and_other_data_are_no_remedy(
+    memory_of: Callable[[float], None], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    parts, of_data = str(tmp_path / "parts"), ["--data", "communities", "--set", "data.size=small"]
+    assert main(["partition", *of_data, "--servers", "2", "--method", "range", "--out", parts]) == 0
+    capsys.readouterr()
+    memory_of(0.5)
+    settings = ["pipeline.servers=2", "pipeline.hosts=processes", f"pipeline.partition={parts}"]
+    words = ["train", "--no-save", *of_data, *(word for setting in settings for word in ("--set", setting))]
+    assert main(words) == 1
+    text = capsys.readouterr().err
+    assert "does not fit: needs" in text
+    assert "data.size" not in text
+
+
+def test_the_estimate_of_cutting_is_within_20_percent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the data set; of ids of edges only where a model reads them."""
+    for module in ("graph.reorder", "memory.hosts"):
+        monkeypatch.setattr(f"dorylax.{module}.SPAN", 1 << 17)  # what each thread has counts for little on large graphs
+    data = dorylax.load("communities", num_vertices=20_000, num_edges=40_000_000, num_features=300, num_classes=4)
+    layout = lay_out(data.graph, partition(data.graph, 4, method="range"), 4)
+    config = PipelineConfig(servers=4, intervals=4, hosts="processes", partition=str(tmp_path))
+    for ids in (False, True):
+        shape = dataclasses.replace(DataShape.of(data), edge_ids=ids)
+        estimated = cutting(shape, Cut.at_random(shape, 4, 4), config)
+        tracemalloc.start()
+        try:
+            found = write_shards(tmp_path, data, layout, ids=ids, digests=False)
+            _, measured = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert found.summary.edge_ids == ids
+        assert sum(estimated.values()) == pytest.approx(measured, rel=0.2)
+
+
+def test_partitioning_counts_by_its_method() -> None:
+    shape = DataShape(1_100_000, 1_300_000_000, 301, 50, edge_ids=False, graph_in="aligned", features_in="aligned")
+    cut = Cut.at_random(shape, 4, 8)
+    found = {
+        method: sum(cutting(shape, cut, PipelineConfig(servers=4, hosts="processes", partitioner=method)).values())
+        for method in ("metis", "ldg", "range", "random")
+    }
+    assert found["metis"] > 29 * _GIB
+    assert max(found["ldg"], found["range"], found["random"]) < 2.5 * _GIB
 
 
 def test_it_may_be_tried_all_the_same(memory_of: Callable[[float], None]) -> None:

@@ -1,0 +1,139 @@
+"""Cuts a graph into the shards of a layout, one at a time: beside the graph no more is held than the shard that is made.
+
+The laid-out graph, `graph.reorder(layout.order)`, is never made: rows of a shard are taken from the given graph. What all
+servers need of each other, which rows are whose ghosts, takes a bit more than a byte for each vertex and server.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import final
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from dorylax.graph.compressed import Adjacency, CompressedGraph
+from dorylax.graph.edge_order import inverse_permutation
+from dorylax.graph.partition.layout import Layout
+from dorylax.graph.partition.quality import ghosts
+from dorylax.graph.reorder import permuted
+from dorylax.graph.rows import spans
+from dorylax.graph.shard import Direction, Shard
+from dorylax.graph.transpose import transpose
+
+
+@final
+class Cutting:
+    """A graph that is being cut.
+
+    Args:
+        graph: as it was given, not laid out. What it computes on first use is not kept with it.
+        layout: of the graph.
+
+    Raises:
+        ValueError: the layout is of a graph of another size.
+    """
+
+    def __init__(self, graph: CompressedGraph, layout: Layout) -> None:
+        if layout.server_bounds[-1] != graph.num_vertices:
+            raise ValueError(f"the layout has {layout.server_bounds[-1]} rows, the graph {graph.num_vertices}")
+        self._graph, self._layout = copy.copy(graph), layout
+        self._offsets, self._sources = graph.host_rows()
+        order = layout.order.astype(np.int32)
+        self._place = inverse_permutation(order)
+        servers = np.arange(layout.num_servers, dtype=np.int32)
+        parts = np.repeat(servers, np.diff(layout.server_bounds))[self._place]
+        self._ends = np.concatenate([[0], np.cumsum(np.diff(self._offsets)[order])])
+        self._needed = {}
+        directions: tuple[Direction, ...] = ("in",) if graph.symmetric else ("in", "out")
+        for direction in directions:
+            found = ghosts(self._offsets, self._sources, parts, len(servers), direction)
+            for server in servers:  # row by row, in place
+                found[server] = found[server][order]
+            self._needed[direction] = found
+
+    def __iter__(self) -> Iterator[Shard]:
+        """The shards of all servers, in order, each made when it is asked for."""
+        return map(self.shard, range(self._layout.num_servers))
+
+    def shard(self, server: int) -> Shard:
+        """The shard of a server, in O(V·P + E / P)."""
+        layout = self._layout
+        first, last = layout.server_bounds[server : server + 2]
+        own = np.array(layout.interval_bounds[server], np.int64)
+        edges = self._ends[own]
+        found = {direction: np.flatnonzero(needed[server]) for direction, needed in self._needed.items()}
+        bounds = {direction: np.searchsorted(held, layout.all_bounds) for direction, held in found.items()}
+        sends = {
+            direction: tuple(self._wanted(direction, start, stop, first) for start, stop in pairwise(own.tolist()))
+            for direction in found
+        }
+        # In a symmetric graph both directions are the same rows, whose edge ids, costly to make, nobody asks for.
+        out: Direction = "out" if "out" in found else "in"
+        incoming = self._local(self._offsets, self._sources, first, last, found["in"])
+        outgoing = incoming
+        if out == "out":
+            outgoing = self._local(self._outgoing.offsets, self._outgoing.neighbours, first, last, found["out"])
+        return Shard(
+            server=server,
+            rows=(first, last),
+            edges=(int(edges[0]), int(edges[-1])),
+            bounds=tuple((own - first).tolist()),
+            edge_bounds=tuple((edges - edges[0]).tolist()),
+            incoming=incoming,
+            outgoing=outgoing,
+            ghosts={"in": found["in"], "out": found[out]},
+            ghost_bounds={"in": bounds["in"], "out": bounds[out]},
+            sends={"in": sends["in"], "out": sends[out]},
+            pushes=self._wanted("in", first, last, first),
+        )
+
+    def edge_places(self, server: int) -> Int32[np.ndarray, " e"]:
+        """The place of each of a server's in-edges in per-edge arrays of the graph, int32 `[e]`.
+
+        Raises:
+            GraphError: edges have no ids (`CompressedGraph.edge_ids_fit`).
+        """
+        order = self._graph.edge_order
+        rows = self._layout.order[slice(*self._layout.server_bounds[server : server + 2])]
+        _, slots = permuted(self._offsets, self._sources, rows, self._place, with_positions=True)
+        if order is not None:
+            for start, stop in spans(len(slots)):
+                slots[start:stop] = order[slots[start:stop]]
+        return slots
+
+    @cached_property
+    def _outgoing(self) -> Adjacency:
+        """The edges by source."""
+        made = self._graph.__dict__.get("outgoing")
+        if made is not None:
+            return Adjacency(np.asarray(made.offsets), np.asarray(made.neighbours))
+        offsets, targets, _ = transpose(self._offsets, self._sources, self._graph.num_vertices, with_positions=False)
+        return Adjacency(offsets, targets)
+
+    def _wanted(
+        self, direction: Direction, start: int, stop: int, first: int
+    ) -> tuple[tuple[int, Int64[np.ndarray, " n"]], ...]:
+        """`(peer, rows)` of the peers that have ghosts in `start:stop`, in the numbering of a server from row `first`."""
+        found = ((peer, np.flatnonzero(row[start:stop])) for peer, row in enumerate(self._needed[direction]))
+        return tuple((peer, rows + (start - first)) for peer, rows in found if len(rows))
+
+    def _local(
+        self,
+        offsets: Int64[np.ndarray, " V1"],
+        neighbours: Int32[np.ndarray, " E"],
+        first: int,
+        last: int,
+        held: Int64[np.ndarray, " G"],
+    ) -> Adjacency:
+        """Rows `first:last` of the laid-out graph in local numbering; these are their ghosts."""
+        local = np.empty(self._graph.num_vertices, np.int32)
+        local[first:last] = np.arange(last - first, dtype=np.int32)
+        local[held] = np.arange(last - first, last - first + len(held), dtype=np.int32)
+        offsets, found = permuted(offsets, neighbours, self._layout.order[first:last], self._place)
+        for start, stop in spans(len(found)):  # in place
+            found[start:stop] = local[found[start:stop]]
+        return Adjacency(offsets, found)
