@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -30,7 +30,6 @@ from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction
 from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.transport import Address, Waiting, payload_bytes
-from dorylax.pipeline.transport.delivery import deliver
 from dorylax.pipeline.visit import Visit
 from dorylax.runs.servers import GraphServerMetrics
 from dorylax.serverless.controller import Autotuner, Controller
@@ -179,23 +178,32 @@ class GraphServer:
         first, last = self.bounds(visit)
         rows = np.asarray(visit.value(publication.var))[: last - first]
         await buffer.publish(visit.interval, rows, visit.epoch)
+        # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
+        early = self.required(visit.epoch) == visit.epoch and not buffer.published(visit.epoch)
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
             sent = rows if len(places) == len(rows) else rows[places - first]  # places ascend
             message = RowsMessage(number, visit.number, visit.epoch, sent)
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
-            await self.send(visit, peer, message, order)
+            await self.send(visit, peer, message, order, "nobody" if early else "receiver")
 
     async def push(self, step: Step, visit: Visit) -> None:
         """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
         sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
         # Without the last one the parameter server can do nothing with those before it.
-        waiting: Waiting = "sender" if self._turn is not None or step.index == self._last_push else "nobody"
-        await self._start(visit, self.parameters.push(visit.number, visit.epoch, step.index, sums, waiting))
+        waiting: Waiting = "sender" if step.index == self._last_push else "nobody"
+
+        def then(error: Exception | None) -> None:
+            if error is None:
+                visit.pending.end()
+
+        def post(waiting: Waiting) -> None:
+            self.parameters.push(visit.number, visit.epoch, step.index, sums, waiting=waiting, then=then)
+
+        await self._start(visit, post, waiting)
 
     async def finish(self, visit: Visit) -> None:
         """Waits until all that the visit has sent is there."""
-        while visit.background:
-            await visit.background.pop()
+        await visit.pending.nothing()
 
     # What steps ask for.
 
@@ -334,9 +342,31 @@ class GraphServer:
         self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
         return result.values
 
-    async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
+    async def send(
+        self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], waiting: Waiting = "receiver"
+    ) -> None:
         """Sends a message to a peer while the interval goes on."""
-        await self._start(visit, self._deliver(visit, peer, message, order))
+        kind, label = _KINDS[type(message)]
+        num_bytes = payload_bytes(message.rows) + HEADER_BYTES
+        receiver, clock = Address(self.context.role, peer), self.context.clock
+
+        def post(waiting: Waiting) -> None:
+            begin = clock.now()
+
+            def then(error: Exception | None) -> None:
+                if error is not None:
+                    note_place(error, visit.place(self.shard.server, f"{label} → {peer}"))
+                    return
+                times = (begin, clock.now())
+                self.recorder.message(f"{label} → {peer}", self.shard.server, visit, times=times, num_bytes=num_bytes)
+                visit.pending.end()
+
+            transport, home = self.context.transport, self.address
+            transport.post(
+                *(home, receiver, kind, message), num_bytes=num_bytes, order=order, waiting=waiting, then=then
+            )
+
+        await self._start(visit, post, waiting)
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """Takes a message of a peer; taking it twice is as taking it once."""
@@ -357,33 +387,16 @@ class GraphServer:
         exact = epoch < 0 or self.gate.allowance.synchronous(epoch)
         return None if exact else self.context.asynchrony.reception
 
-    async def _start(self, visit: Visit, sending: Coroutine[Any, Any, None]) -> None:
+    async def _start(self, visit: Visit, post: Callable[[Waiting], None], waiting: Waiting) -> None:
         """Lets something go its way; with one task at a time, waits for it."""
         if self._turn is None:
-            visit.background.append(self.context.clock.spawn(sending, name=f"message of interval {visit.number}"))
+            visit.pending.begin()
+            post(waiting)
             return
         async with self._turn:
-            await sending
-
-    async def _deliver(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
-        clock = self.context.clock
-        begin = clock.now()
-        kind, label = _KINDS[type(message)]
-        num_bytes = payload_bytes(message.rows) + HEADER_BYTES
-        receiver = Address(self.context.role, peer)
-        transport = self.context.transport
-        try:
-            await deliver(
-                *(transport, self.address, receiver, kind, message),
-                num_bytes=num_bytes,
-                order=order,
-                waiting="receiver" if self._turn is None else "sender",
-            )
-        except Exception as error:
-            note_place(error, visit.place(self.shard.server, f"{label} → {peer}"))
-            raise
-        times = (begin, clock.now())
-        self.recorder.message(f"{label} → {peer}", self.shard.server, visit, times=times, num_bytes=num_bytes)
+            visit.pending.begin()
+            post("sender")
+            await visit.pending.nothing()
 
     def _queue(self, change: int) -> None:
         """Counts graph tasks that are asked for, and lets as many tensor tasks run as that allows."""

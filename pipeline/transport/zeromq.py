@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 from collections import defaultdict
@@ -23,9 +24,11 @@ from typing import Any, Literal, NamedTuple, final
 
 import zmq
 
+from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.transport import frames
-from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting
+from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting
 from dorylax.pipeline.transport.codec import Codec
+from dorylax.pipeline.transport.first_step import begin
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
@@ -90,10 +93,10 @@ class ZeroMqTransport:
         self._peers: dict[Address, _Peer] = {}
         self._by_endpoint: dict[str, _Peer] = {}
         self._numbers = itertools.count()
-        self._asked: dict[int, _Request] = {}  # requests that are not answered, by number
+        self._by_name: dict[bytes, _Peer] = {}
+        self._asked: dict[int, _Asked] = {}  # letters that are not answered, by number
         self._answering: set[tuple[bytes, int]] = set()
-        self._done: dict[bytes, list[int]] = {}  # requests that will be acknowledged, by the name of who has asked
-        self._hurried: list[bytes] = []  # names of those who get theirs at the end of this turn of the loop
+        self._due: set[_Peer] = set()  # those to whom something goes at the end of this turn of the loop
         self._held: asyncio.TimerHandle | None = None
         self._readers: dict[Socket, Callable[[], None]] = {}
         self.bytes_sent = 0
@@ -109,7 +112,7 @@ class ZeroMqTransport:
         self._router.bind(f"tcp://{host}:*" if kind == "tcp" else f"ipc://{folder}/{os.getpid():x}")
         self.endpoint = str(self._router.get_string(zmq.LAST_ENDPOINT))
         self._listen(self._door, self._admit)
-        self._listen(self._router, self._answer)
+        self._listen(self._router, lambda found: self._take(found[0].bytes, found[1:]))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def register(self, address: Address, handler: RequestHandler) -> None:
@@ -122,8 +125,9 @@ class ZeroMqTransport:
             if endpoint == self.endpoint:
                 continue
             if endpoint not in self._by_endpoint:
-                self._by_endpoint[endpoint] = peer = _Peer(self._dealer(endpoint))
-                self._listen(peer.socket, self._take)
+                socket = self._dealer(endpoint)
+                self._by_endpoint[endpoint] = _Peer(socket)
+                self._listen(socket, lambda found: self._take(None, found))
             self._peers[address] = self._by_endpoint[endpoint]
 
     async def request(
@@ -135,7 +139,6 @@ class ZeroMqTransport:
         *,
         num_bytes: int,  # noqa: ARG002
         order: tuple[int, ...],  # noqa: ARG002
-        waiting: Waiting = "sender",
     ) -> Any:
         """See `Transport`. An answer is waited for as long as the run goes on: whether the peer lives is known elsewhere.
 
@@ -145,33 +148,54 @@ class ZeroMqTransport:
         """
         if receiver in self._handlers:
             return await self._handlers[receiver].handle(kind, payload, sender)
+        peer = self._peer(receiver, kind)
+        answered: asyncio.Future[frames.Message | None] = self._loop.create_future()
+
+        def answer(message: frames.Message | None) -> None:
+            if not answered.done():
+                answered.set_result(message)
+
+        number = self._ask(peer, kind, True, [(sender, receiver)], [payload], answer)
+        self._send_soon(peer)
         try:
-            peer = self._peers[receiver]
-        except KeyError:
-            raise LookupError(
-                f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}"
-            ) from None
-        number = next(self._numbers)
-        who = (kind, sender.role, sender.index, receiver.role, receiver.index, waiting == "sender")
-        letter = self._letter(kind, number, who, payload)
-        asked = self._asked[number] = _Request(self._loop.create_future(), peer, letter, self._loop.time())
-        try:
-            peer.letters.append(letter)
-            if waiting == "nobody" and letter.num_bytes < frames.COPIED_BYTES:
-                self._hold()
-            else:
-                self._send_letters(peer)
-            answer = await asked.answer
+            message = await answered
         finally:
-            del self._asked[number]
-        return None if answer is None else self._codec.decode(answer.document, answer.arrays)
+            self._asked.pop(number, None)
+        return None if message is None else self._codec.decode(message.document, message.arrays)
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],  # noqa: ARG002
+        waiting: Waiting,
+        then: Then,
+    ) -> None:
+        """See `Transport`.
+
+        Raises:
+            LookupError: nobody is registered there.
+        """
+        if receiver in self._handlers:
+            self._call(self._handlers[receiver].handle(kind, payload, sender), then)
+            return
+        peer = self._peer(receiver, kind)
+        peer.posts[kind, waiting == "sender"].append(_Post(sender, receiver, payload, then))
+        if waiting == "nobody" and num_bytes < frames.COPIED_BYTES:
+            self._hold()
+        else:
+            self._send_soon(peer)
 
     def close(self) -> None:
         """Closes all sockets; what was not sent is lost. A second call does nothing."""
         self._again.cancel()
         if self._held is not None:
             self._held.cancel()
-        for socket in (self._router, self._door, *(peer.socket for peer in self._by_endpoint.values())):
+        for socket in self._readers:
             if not socket.closed:
                 if not self._loop.is_closed():
                     self._loop.remove_reader(socket.fileno())
@@ -218,16 +242,64 @@ class ZeroMqTransport:
         if int(socket.getsockopt(_EVENTS)) & _POLLIN:
             self._loop.call_soon(self._readers[socket])
 
-    def _letter(self, kind: str, number: int, who: Sequence[Any], payload: Any) -> frames.Letter:
+    def _peer(self, receiver: Address, kind: str) -> _Peer:
+        try:
+            return self._peers[receiver]
+        except KeyError:
+            raise LookupError(
+                f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}"
+            ) from None
+
+    def _call(self, handling: Coroutine[Any, Any, Any], then: Then) -> None:
+        """Has somebody in this process handle something."""
+        if (rest := begin(handling).rest) is None:
+            then(None)
+            return
+
+        async def wait() -> None:
+            await rest
+            then(None)
+
+        self._spawn(wait())
+
+    def _ask(
+        self,
+        peer: _Peer,
+        kind: str,
+        urgent: bool,
+        ways: Sequence[tuple[Address, Address]],
+        payloads: Sequence[Any],
+        answer: Callable[[frames.Message | None], None],
+    ) -> int:
+        """Puts requests of one kind into a letter, and returns its number."""
+        number = next(self._numbers)
+        who = (kind, urgent, [(*_parts(sender), *_parts(receiver)) for sender, receiver in ways])
+        letter = self._letter(kind, number, who, payloads, len(ways))
+        self._asked[number] = _Asked(answer, peer, letter, self._loop.time())
+        peer.letters.append(letter)
+        return number
+
+    def _letter(self, kind: str, number: int, who: Sequence[Any], payload: Any, messages: int) -> frames.Letter:
         document, arrays = self._codec.encode(payload)
         letter = frames.letter(number, who, document, arrays)
         self.bytes_sent += sum(array.nbytes for array in arrays)
-        self._count(kind, letter.num_bytes)
+        self._count(kind, messages, letter.num_bytes)
         return letter
 
-    def _count(self, kind: str, num_bytes: int) -> None:
-        messages, before = self.sent[kind]
-        self.sent[kind] = Traffic(messages + 1, before + num_bytes)
+    def _count(self, kind: str, messages: int, num_bytes: int) -> None:
+        before = self.sent[kind]
+        self.sent[kind] = Traffic(before.messages + messages, before.bytes + num_bytes)
+
+    def _send_soon(self, peer: _Peer) -> None:
+        """What is for one process in one turn of the loop travels together."""
+        if not self._due:
+            self._loop.call_soon(self._send_due)
+        self._due.add(peer)
+
+    def _send_due(self) -> None:
+        due, self._due = self._due, set()
+        for peer in due:
+            self._send_all(peer)
 
     def _hold(self) -> None:
         if self._held is None:
@@ -236,93 +308,122 @@ class ZeroMqTransport:
     def _release(self) -> None:
         """Sends all that is held back."""
         self._held = None
-        for peer in self._by_endpoint.values():
-            if peer.letters:
-                self._send_letters(peer)
-        for name in list(self._done):
-            self._acknowledge(name)
+        for peer in {*self._by_endpoint.values(), *self._by_name.values()}:
+            self._send_all(peer)
 
-    def _send_letters(self, peer: _Peer) -> None:
-        """Sends a process the requests that are held back for it, and with them acknowledgements of its own."""
-        letters, peer.letters = peer.letters, []
-        self._send(peer.socket, frames.parcel(letters, self._take_done(peer.name)))
-
-    def _acknowledge(self, name: bytes) -> None:
-        if (done := self._take_done(name)) and not self._router.closed:
-            self._send(self._router, [name, *frames.parcel([], done)])
-
-    def _acknowledge_hurried(self) -> None:
-        hurried, self._hurried = self._hurried, []
-        for name in hurried:
-            self._acknowledge(name)
-
-    def _take_done(self, name: bytes) -> list[int]:
-        """The requests of a process that are now being acknowledged."""
-        done = self._done.pop(name, [])
+    def _send_all(self, peer: _Peer) -> None:
+        """Sends a process what there is for it."""
+        posts = peer.posts
+        if posts:
+            peer.posts = defaultdict(list)
+            for (kind, urgent), given in posts.items():
+                ways = [(post.sender, post.receiver) for post in given]
+                self._ask(peer, kind, urgent, ways, [post.payload for post in given], _tell(given))
+        letters, done = peer.letters, peer.done
+        if self._router.closed or not (letters or done):
+            return
+        peer.letters, peer.done = [], []
         if done:
-            self._count("answer", frames.acknowledgement_bytes(len(done)))
-        return done
+            self._count("answer", len(done), frames.acknowledgement_bytes(len(done)))
+        self._send_parcel(peer, frames.parcel(letters, done))
+
+    def _send_parcel(self, peer: _Peer, parcel: list[bytes | memoryview]) -> None:
+        if peer.socket is not None:
+            self._send(peer.socket, parcel)
+        else:
+            self._send(self._router, [peer.name, *parcel])
 
     def _ask_again(self) -> None:
         now = self._loop.time()
         for number, asked in self._asked.items():
             if now - asked.since >= ASK_AGAIN_SECONDS:
                 self._asked[number] = asked._replace(since=now)
-                self._send(asked.peer.socket, frames.parcel([asked.letter], []))
+                self._send_parcel(asked.peer, frames.parcel([asked.letter], []))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def _admit(self, found: list[zmq.Frame]) -> None:
         reply, _ = admission.answer([frame.bytes for frame in found], self._keys)
         self._door.send_multipart(reply)
 
-    def _answer(self, found: list[zmq.Frame]) -> None:
-        name, parcel = found[0].bytes, frames.opened(found[1:])
+    def _take(self, name: bytes | None, found: Sequence[zmq.Frame]) -> None:
+        """Takes a parcel.
+
+        Args:
+            name: of the socket from which it has come; None where that has only answers.
+            found: its frames.
+        """
+        parcel = frames.opened(found)
         for number in parcel.acknowledged:
             self._answered(number, None)
         for message in parcel.messages:
-            if (name, message.number) not in self._answering:  # else it is asked again while it is being answered
-                self._answering.add((name, message.number))
-                self._spawn(self._handle(name, message))
+            if not message.who:
+                self._answered(message.number, message)
+            elif name is not None and (name, message.number) not in self._answering:  # else it is being answered
+                self._answer(name, message)
 
-    async def _handle(self, name: bytes, message: frames.Message) -> None:
-        kind, *addresses, urgent = message.who
-        sender, receiver = Address(*addresses[:2]), Address(*addresses[2:])
-        if (peer := self._peers.get(sender)) is not None:
-            peer.name = name
-        try:
-            payload = self._codec.decode(message.document, message.arrays)
-            reply = await self._handlers[receiver].handle(kind, payload, sender)
-        finally:
-            self._answering.discard((name, message.number))
-        if reply is not None:
-            letter = self._letter("answer", message.number, (), reply)
-            self._send(self._router, [name, *frames.parcel([letter], self._take_done(name))])
+    def _answer(self, name: bytes, message: frames.Message) -> None:
+        self._answering.add((name, message.number))
+        kind, urgent, ways = message.who
+        payloads = self._codec.decode(message.document, message.arrays)
+        peer, replies, waits = self._by_name.get(name), list[Any](), list[Coroutine[Any, Any, Any]]()
+        for way, payload in zip(ways, payloads, strict=True):
+            sender, receiver = _address(*way[:2]), _address(*way[2:])
+            if peer is None or peer.socket is None:
+                peer = self._by_name[name] = self._peers.get(sender) or peer or _Peer(None)
+                peer.name = name
+            begun = begin(self._handlers[receiver].handle(kind, payload, sender))
+            if begun.rest is None:
+                replies.append(begun.value)
+            else:
+                waits.append(begun.rest)
+        assert peer is not None
+        if waits:
+            self._spawn(self._answer_later(peer, name, message.number, urgent, replies, waits))
+        else:
+            self._reply(peer, name, message.number, urgent, replies)
+
+    async def _answer_later(
+        self,
+        peer: _Peer,
+        name: bytes,
+        number: int,
+        urgent: bool,
+        replies: list[Any],
+        waits: Sequence[Coroutine[Any, Any, Any]],
+    ) -> None:
+        self._reply(peer, name, number, urgent, replies + await all_of(waits))
+
+    def _reply(self, peer: _Peer, name: bytes, number: int, urgent: bool, replies: Sequence[Any]) -> None:
+        self._answering.discard((name, number))
+        if len(replies) == 1 and replies[0] is not None:
+            peer.letters.append(self._letter("answer", number, (), replies[0], 1))
+            self._send_soon(peer)
             return
-        self._done.setdefault(name, []).append(message.number)
-        if not urgent:
+        peer.done.append(number)
+        if urgent:
+            self._send_soon(peer)
+        else:
             self._hold()
-            return
-        if not self._hurried:  # what comes in one turn of the loop is acknowledged together
-            self._loop.call_soon(self._acknowledge_hurried)
-        self._hurried.append(name)
-
-    def _take(self, found: list[zmq.Frame]) -> None:
-        parcel = frames.opened(found)
-        for answer in parcel.messages:
-            self._answered(answer.number, answer)
-        for number in parcel.acknowledged:
-            self._answered(number, None)
 
     def _answered(self, number: int, answer: frames.Message | None) -> None:
-        asked = self._asked.get(number)
-        if asked is not None and not asked.answer.done():  # else it was answered twice
-            asked.answer.set_result(answer)
+        asked = self._asked.pop(number, None)
+        if asked is not None:  # else it was answered twice
+            asked.answer(answer)
 
 
-class _Request(NamedTuple):
-    """A request: who waits for its answer, None where that says nothing; who is asked, what, and when it was sent last."""
+class _Post(NamedTuple):
+    """A request that will travel with others of its kind."""
 
-    answer: asyncio.Future[frames.Message | None]
+    sender: Address
+    receiver: Address
+    payload: Any
+    then: Then
+
+
+class _Asked(NamedTuple):
+    """A letter that is not answered: what takes the answer, None where that says nothing; to whom it went, and when last."""
+
+    answer: Callable[[frames.Message | None], None]
     peer: _Peer
     letter: frames.Letter
     since: float
@@ -330,15 +431,36 @@ class _Request(NamedTuple):
 
 @final
 class _Peer:
-    """A process that is asked.
+    """Another process.
 
     Attributes:
-        socket: to it.
-        name: of its own socket to this process, by which its requests come; empty before the first.
-        letters: requests that are held back.
+        socket: to it; None where it is only answered.
+        name: of its own socket to this process, from which its requests come; empty before the first.
+        posts: requests to come that nobody awaits, by kind and whether they are to be acknowledged at once.
+        letters: those that have not been sent.
+        done: numbers of its letters that will be acknowledged.
     """
 
-    def __init__(self, socket: Socket) -> None:
+    def __init__(self, socket: Socket | None) -> None:
         self.socket = socket
         self.name = b""
+        self.posts: dict[tuple[str, bool], list[_Post]] = defaultdict(list)
         self.letters: list[frames.Letter] = []
+        self.done: list[int] = []
+
+
+def _tell(posts: Sequence[_Post]) -> Callable[[Any], None]:
+    """Tells all senders that these were delivered."""
+
+    def tell(_: Any) -> None:
+        for post in posts:
+            post.then(None)
+
+    return tell
+
+
+def _parts(address: Address) -> tuple[str, int]:
+    return address.role, address.index
+
+
+_address = functools.lru_cache(4096)(Address)
