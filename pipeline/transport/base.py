@@ -104,7 +104,12 @@ class Transport(Protocol):
         """Has a request delivered while its sender goes on, and made again where it may have been lost.
 
         Args:
-            sender, receiver, kind, payload, num_bytes, order: as of `request`; the reply says nothing.
+            sender: as of `request`.
+            receiver: likewise.
+            kind: likewise; the reply says nothing.
+            payload: likewise.
+            num_bytes: likewise.
+            order: likewise.
             waiting: for whom it is urgent.
             then: called once, on the loop, when the request was delivered.
 

@@ -14,11 +14,11 @@ class Begun(NamedTuple, Generic[T]):
 
     Attributes:
         value: what it returned, if it did not wait.
-        rest: what is left of it, to be awaited once; None where it is done.
+        rest: what is left of it, and what it waits for; None where it is done.
     """
 
     value: T | None
-    rest: Coroutine[Any, Any, T] | None
+    rest: tuple[Coroutine[Any, Any, T], Any] | None
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> Begun[T]:
@@ -31,12 +31,12 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> Begun[T]:
         awaited = coroutine.send(None)
     except StopIteration as end:
         return Begun(end.value, None)
-    return Begun(None, _rest(coroutine, awaited))
+    return Begun(None, (coroutine, awaited))
 
 
-async def _rest(coroutine: Coroutine[Any, Any, T], awaited: Any) -> T:
-    found: T = await _resumed(coroutine, awaited)
-    return found
+async def finished(begun: Begun[T]) -> T | None:
+    """What a coroutine returns in the end; to be awaited once."""
+    return begun.value if begun.rest is None else await _resumed(*begun.rest)
 
 
 @types.coroutine

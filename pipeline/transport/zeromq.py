@@ -28,7 +28,7 @@ from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.transport import frames
 from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting
 from dorylax.pipeline.transport.codec import Codec
-from dorylax.pipeline.transport.first_step import begin
+from dorylax.pipeline.transport.first_step import Begun, begin, finished
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
@@ -155,13 +155,13 @@ class ZeroMqTransport:
             if not answered.done():
                 answered.set_result(message)
 
-        number = self._ask(peer, kind, True, [(sender, receiver)], [payload], answer)
+        number = self._ask(peer, (kind, True), [(sender, receiver, payload)], answer)
         self._send_soon(peer)
         try:
             message = await answered
         finally:
             self._asked.pop(number, None)
-        return None if message is None else self._codec.decode(message.document, message.arrays)
+        return None if message is None else self._codec.decode(message.document, message.arrays)[0]
 
     def post(
         self,
@@ -252,12 +252,13 @@ class ZeroMqTransport:
 
     def _call(self, handling: Coroutine[Any, Any, Any], then: Then) -> None:
         """Has somebody in this process handle something."""
-        if (rest := begin(handling).rest) is None:
+        begun = begin(handling)
+        if begun.rest is None:
             then(None)
             return
 
         async def wait() -> None:
-            await rest
+            await finished(begun)
             then(None)
 
         self._spawn(wait())
@@ -265,25 +266,31 @@ class ZeroMqTransport:
     def _ask(
         self,
         peer: _Peer,
-        kind: str,
-        urgent: bool,
-        ways: Sequence[tuple[Address, Address]],
-        payloads: Sequence[Any],
+        what: tuple[str, bool],
+        requests: Sequence[tuple[Address, Address, Any]],
         answer: Callable[[frames.Message | None], None],
     ) -> int:
-        """Puts requests of one kind into a letter, and returns its number."""
+        """Puts requests into a letter, and returns its number.
+
+        Args:
+            peer: where it goes.
+            what: kind of all requests, and whether they are to be acknowledged at once.
+            requests: from whom, to whom, payload.
+            answer: takes the answer; None where that says nothing, as it never does if there are several requests.
+        """
         number = next(self._numbers)
-        who = (kind, urgent, [(*_parts(sender), *_parts(receiver)) for sender, receiver in ways])
-        letter = self._letter(kind, number, who, payloads, len(ways))
+        ways = [(sender.role, sender.index, to.role, to.index) for sender, to, _ in requests]
+        payloads = [payload for _, _, payload in requests]
+        letter = self._letter(what[0], number, (*what, ways), payloads)
         self._asked[number] = _Asked(answer, peer, letter, self._loop.time())
         peer.letters.append(letter)
         return number
 
-    def _letter(self, kind: str, number: int, who: Sequence[Any], payload: Any, messages: int) -> frames.Letter:
-        document, arrays = self._codec.encode(payload)
+    def _letter(self, kind: str, number: int, who: Sequence[Any], payloads: Sequence[Any]) -> frames.Letter:
+        document, arrays = self._codec.encode(payloads)
         letter = frames.letter(number, who, document, arrays)
         self.bytes_sent += sum(array.nbytes for array in arrays)
-        self._count(kind, messages, letter.num_bytes)
+        self._count(kind, len(payloads), letter.num_bytes)
         return letter
 
     def _count(self, kind: str, messages: int, num_bytes: int) -> None:
@@ -316,9 +323,8 @@ class ZeroMqTransport:
         posts = peer.posts
         if posts:
             peer.posts = defaultdict(list)
-            for (kind, urgent), given in posts.items():
-                ways = [(post.sender, post.receiver) for post in given]
-                self._ask(peer, kind, urgent, ways, [post.payload for post in given], _tell(given))
+            for what, given in posts.items():
+                self._ask(peer, what, [(post.sender, post.receiver, post.payload) for post in given], _tell(given))
         letters, done = peer.letters, peer.done
         if self._router.closed or not (letters or done):
             return
@@ -365,38 +371,33 @@ class ZeroMqTransport:
         self._answering.add((name, message.number))
         kind, urgent, ways = message.who
         payloads = self._codec.decode(message.document, message.arrays)
-        peer, replies, waits = self._by_name.get(name), list[Any](), list[Coroutine[Any, Any, Any]]()
+        begun = []
         for way, payload in zip(ways, payloads, strict=True):
             sender, receiver = _address(*way[:2]), _address(*way[2:])
-            if peer is None or peer.socket is None:
-                peer = self._by_name[name] = self._peers.get(sender) or peer or _Peer(None)
-                peer.name = name
-            begun = begin(self._handlers[receiver].handle(kind, payload, sender))
-            if begun.rest is None:
-                replies.append(begun.value)
-            else:
-                waits.append(begun.rest)
-        assert peer is not None
-        if waits:
-            self._spawn(self._answer_later(peer, name, message.number, urgent, replies, waits))
+            peer = self._known(name, sender)
+            begun.append(begin(self._handlers[receiver].handle(kind, payload, sender)))
+        question = _Question(peer, name, message.number, urgent)
+        if any(one.rest is not None for one in begun):
+            self._spawn(self._reply_later(question, begun))
         else:
-            self._reply(peer, name, message.number, urgent, replies)
+            self._reply(question, [one.value for one in begun])
 
-    async def _answer_later(
-        self,
-        peer: _Peer,
-        name: bytes,
-        number: int,
-        urgent: bool,
-        replies: list[Any],
-        waits: Sequence[Coroutine[Any, Any, Any]],
-    ) -> None:
-        self._reply(peer, name, number, urgent, replies + await all_of(waits))
+    def _known(self, name: bytes, sender: Address) -> _Peer:
+        """The process from whose socket of this name a request of this sender has come."""
+        peer = self._by_name.get(name)
+        if peer is None or peer.socket is None:
+            peer = self._by_name[name] = self._peers.get(sender) or peer or _Peer(None)
+            peer.name = name
+        return peer
 
-    def _reply(self, peer: _Peer, name: bytes, number: int, urgent: bool, replies: Sequence[Any]) -> None:
+    async def _reply_later(self, question: _Question, begun: Sequence[Begun[Any]]) -> None:
+        self._reply(question, await all_of([finished(one) for one in begun]))
+
+    def _reply(self, question: _Question, replies: Sequence[Any]) -> None:
+        peer, name, number, urgent = question
         self._answering.discard((name, number))
         if len(replies) == 1 and replies[0] is not None:
-            peer.letters.append(self._letter("answer", number, (), replies[0], 1))
+            peer.letters.append(self._letter("answer", number, (), replies))
             self._send_soon(peer)
             return
         peer.done.append(number)
@@ -429,6 +430,15 @@ class _Asked(NamedTuple):
     since: float
 
 
+class _Question(NamedTuple):
+    """A letter that has come: from which process and by which name of its socket, its number, and whether it is urgent."""
+
+    peer: _Peer
+    name: bytes
+    number: int
+    urgent: bool
+
+
 @final
 class _Peer:
     """Another process.
@@ -457,10 +467,6 @@ def _tell(posts: Sequence[_Post]) -> Callable[[Any], None]:
             post.then(None)
 
     return tell
-
-
-def _parts(address: Address) -> tuple[str, int]:
-    return address.role, address.index
 
 
 _address = functools.lru_cache(4096)(Address)
