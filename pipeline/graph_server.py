@@ -131,7 +131,8 @@ class GraphServer:
             for step in plan.steps
             if step.kind == "sum"
         }
-        self._last_push = (-1, *plan.stages_with_sums)[-1]
+        self._last_push, self._last_that_sends = (-1, *plan.stages_with_sums)[-1], plan.last_that_sends
+        self._publishers = {number: step.index for step in plan.epoch for number in step.publishes}
         self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
         context.transport.register(self.address, self)
 
@@ -180,11 +181,12 @@ class GraphServer:
         await buffer.publish(visit.interval, rows, visit.epoch)
         # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
         early = self.required(visit.epoch) == visit.epoch and not buffer.published(visit.epoch)
+        waiting = "nobody" if early else self.waiting(self._publishers.get(number, -1))
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
             sent = rows if len(places) == len(rows) else rows[places - first]  # places ascend
             message = RowsMessage(number, visit.number, visit.epoch, sent)
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
-            await self.send(visit, peer, message, order, "nobody" if early else "receiver")
+            await self.send(visit, peer, message, order, waiting)
 
     async def push(self, step: Step, visit: Visit) -> None:
         """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
@@ -342,9 +344,11 @@ class GraphServer:
         self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
         return result.values
 
-    async def send(
-        self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], waiting: Waiting = "receiver"
-    ) -> None:
+    def waiting(self, step: int) -> Waiting:
+        """For whom it is urgent what a task sends to peers: what is sent last in an epoch is waited for at its end."""
+        return "sender" if step == self._last_that_sends else "receiver"
+
+    async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], waiting: Waiting) -> None:
         """Sends a message to a peer while the interval goes on."""
         kind, label = _KINDS[type(message)]
         num_bytes = payload_bytes(message.rows) + HEADER_BYTES

@@ -42,7 +42,10 @@ ASK_AGAIN_SECONDS = 20.0
 """After which a request without an answer is sent again: it, or its answer, may have gone down with a connection."""
 
 HELD_SECONDS = 0.002
-"""For which something is held back at most, where nobody waits for it."""
+"""For which a post is held back at most, where nobody waits for it."""
+
+ACKNOWLEDGED_SECONDS = 0.01
+"""After which an acknowledgement that is not urgent goes by itself, or after twice as long."""
 
 _HEARTBEAT_MS = 5_000
 # As numbers: combining and looking up members of enumerations costs more than the calls.
@@ -94,10 +97,12 @@ class ZeroMqTransport:
         self._by_endpoint: dict[str, _Peer] = {}
         self._numbers = itertools.count()
         self._by_name: dict[bytes, _Peer] = {}
+        self._all: list[_Peer] = []
         self._asked: dict[int, _Asked] = {}  # letters that are not answered, by number
         self._answering: set[tuple[bytes, int]] = set()
         self._due: set[_Peer] = set()  # those to whom something goes at the end of this turn of the loop
-        self._held: asyncio.TimerHandle | None = None
+        self._held: asyncio.TimerHandle | None = None  # for posts
+        self._unacknowledged: asyncio.TimerHandle | None = None
         self._readers: dict[Socket, Callable[[], None]] = {}
         self.bytes_sent = 0
         self.sent: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
@@ -126,7 +131,7 @@ class ZeroMqTransport:
                 continue
             if endpoint not in self._by_endpoint:
                 socket = self._dealer(endpoint)
-                self._by_endpoint[endpoint] = _Peer(socket)
+                self._by_endpoint[endpoint] = self._made(socket)
                 self._listen(socket, lambda found: self._take(None, found))
             self._peers[address] = self._by_endpoint[endpoint]
 
@@ -185,16 +190,17 @@ class ZeroMqTransport:
             return
         peer = self._peer(receiver, kind)
         peer.posts[kind, waiting == "sender"].append(_Post(sender, receiver, payload, then))
-        if waiting == "nobody" and num_bytes < frames.COPIED_BYTES:
-            self._hold()
-        else:
+        if waiting != "nobody" or num_bytes >= frames.COPIED_BYTES:
             self._send_soon(peer)
+        elif self._held is None:
+            self._held = self._loop.call_later(HELD_SECONDS, self._release)
 
     def close(self) -> None:
         """Closes all sockets; what was not sent is lost. A second call does nothing."""
         self._again.cancel()
-        if self._held is not None:
-            self._held.cancel()
+        for timer in (self._held, self._unacknowledged):
+            if timer is not None:
+                timer.cancel()
         for socket in self._readers:
             if not socket.closed:
                 if not self._loop.is_closed():
@@ -221,8 +227,11 @@ class ZeroMqTransport:
         """Has the loop call `take` with every message. ZeroMQ's descriptor tells of changes alone, so all are read."""
 
         def read() -> None:
-            while not socket.closed and int(socket.getsockopt(_EVENTS)) & _POLLIN:
-                found = [socket.recv(_NOBLOCK, copy=False)]
+            while not socket.closed:
+                try:
+                    found = [socket.recv(_NOBLOCK, copy=False)]
+                except zmq.Again:
+                    return
                 while found[-1].more:
                     found.append(socket.recv(_NOBLOCK, copy=False))
                 take(found)
@@ -241,6 +250,10 @@ class ZeroMqTransport:
         # Sending may have swallowed the change that the descriptor would have told of.
         if int(socket.getsockopt(_EVENTS)) & _POLLIN:
             self._loop.call_soon(self._readers[socket])
+
+    def _made(self, socket: Socket | None) -> _Peer:
+        self._all.append(_Peer(socket))
+        return self._all[-1]
 
     def _peer(self, receiver: Address, kind: str) -> _Peer:
         try:
@@ -308,15 +321,26 @@ class ZeroMqTransport:
         for peer in due:
             self._send_all(peer)
 
-    def _hold(self) -> None:
-        if self._held is None:
-            self._held = self._loop.call_later(HELD_SECONDS, self._release)
-
     def _release(self) -> None:
-        """Sends all that is held back."""
+        """Sends posts that are held back."""
         self._held = None
-        for peer in {*self._by_endpoint.values(), *self._by_name.values()}:
-            self._send_all(peer)
+        for peer in self._all:
+            if peer.posts:
+                self._send_all(peer)
+
+    def _acknowledge_later(self) -> None:
+        if self._unacknowledged is None:
+            self._unacknowledged = self._loop.call_later(ACKNOWLEDGED_SECONDS, self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        """Sends acknowledgements that were there the last time, too: those of now have been there for less."""
+        self._unacknowledged = None
+        for peer in self._all:
+            if peer.done and peer.overdue:
+                self._send_all(peer)
+            elif peer.done:
+                peer.overdue = True
+                self._acknowledge_later()
 
     def _send_all(self, peer: _Peer) -> None:
         """Sends a process what there is for it."""
@@ -328,7 +352,7 @@ class ZeroMqTransport:
         letters, done = peer.letters, peer.done
         if self._router.closed or not (letters or done):
             return
-        peer.letters, peer.done = [], []
+        peer.letters, peer.done, peer.overdue = [], [], False
         if done:
             self._count("answer", len(done), frames.acknowledgement_bytes(len(done)))
         self._send_parcel(peer, frames.parcel(letters, done))
@@ -386,7 +410,7 @@ class ZeroMqTransport:
         """The process from whose socket of this name a request of this sender has come."""
         peer = self._by_name.get(name)
         if peer is None or peer.socket is None:
-            peer = self._by_name[name] = self._peers.get(sender) or peer or _Peer(None)
+            peer = self._by_name[name] = self._peers.get(sender) or peer or self._made(None)
             peer.name = name
         return peer
 
@@ -404,7 +428,7 @@ class ZeroMqTransport:
         if urgent:
             self._send_soon(peer)
         else:
-            self._hold()
+            self._acknowledge_later()
 
     def _answered(self, number: int, answer: frames.Message | None) -> None:
         asked = self._asked.pop(number, None)
@@ -449,6 +473,7 @@ class _Peer:
         posts: requests to come that nobody awaits, by kind and whether they are to be acknowledged at once.
         letters: those that have not been sent.
         done: numbers of its letters that will be acknowledged.
+        overdue: whether they have been there for a while.
     """
 
     def __init__(self, socket: Socket | None) -> None:
@@ -457,6 +482,7 @@ class _Peer:
         self.posts: dict[tuple[str, bool], list[_Post]] = defaultdict(list)
         self.letters: list[frames.Letter] = []
         self.done: list[int] = []
+        self.overdue = False
 
 
 def _tell(posts: Sequence[_Post]) -> Callable[[Any], None]:
