@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -133,6 +134,7 @@ class GraphServer:
         }
         self._last_push, self._last_that_sends = (-1, *plan.stages_with_sums)[-1], plan.last_that_sends
         self._publishers = {number: step.index for step in plan.epoch for number in step.publishes}
+        self._senders = {direction: _senders(sends) for direction, sends in shard.sends.items()}
         self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
         context.transport.register(self.address, self)
 
@@ -180,9 +182,11 @@ class GraphServer:
         rows = np.asarray(visit.value(publication.var))[: last - first]
         await buffer.publish(visit.interval, rows, visit.epoch)
         # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
-        early = self.required(visit.epoch) == visit.epoch and not buffer.published(visit.epoch)
-        waiting = "nobody" if early else self.waiting(self._publishers.get(number, -1))
+        together = self.required(visit.epoch) == visit.epoch
+        epochs, senders = buffer.own_epochs(), self._senders[publication.direction]
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
+            early = together and min(epochs[interval] for interval in senders[peer]) < visit.epoch
+            waiting = "nobody" if early else self.waiting(self._publishers.get(number, -1))
             sent = rows if len(places) == len(rows) else rows[places - first]  # places ascend
             message = RowsMessage(number, visit.number, visit.epoch, sent)
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
@@ -194,7 +198,7 @@ class GraphServer:
         # Without the last one the parameter server can do nothing with those before it.
         waiting: Waiting = "sender" if step.index == self._last_push else "nobody"
 
-        def then(error: Exception | None) -> None:
+        def then(_: float, error: Exception | None) -> None:
             if error is None:
                 visit.pending.end()
 
@@ -357,11 +361,11 @@ class GraphServer:
         def post(waiting: Waiting) -> None:
             begin = clock.now()
 
-            def then(error: Exception | None) -> None:
+            def then(ago: float, error: Exception | None) -> None:
                 if error is not None:
                     note_place(error, visit.place(self.shard.server, f"{label} → {peer}"))
                     return
-                times = (begin, clock.now())
+                times = (begin, clock.now() - ago)
                 self.recorder.message(f"{label} → {peer}", self.shard.server, visit, times=times, num_bytes=num_bytes)
                 visit.pending.end()
 
@@ -410,3 +414,12 @@ class GraphServer:
 
     def _one_turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
         return contextlib.nullcontext() if self._turn is None else self._turn
+
+
+def _senders(sends: Sequence[Sequence[tuple[int, Any]]]) -> dict[int, list[int]]:
+    """Of each peer the intervals that send it rows."""
+    found = defaultdict[int, list[int]](list)
+    for interval, peers in enumerate(sends):
+        for peer, _ in peers:
+            found[peer].append(interval)
+    return found

@@ -88,7 +88,7 @@ def _life(pipe: Connection, keys: RunKeys, number: int, sends: Sequence[tuple[in
                         num_bytes=rows.nbytes,
                         order=(),
                         waiting="receiver",
-                        then=lambda _, pending=pending: pending.end(),
+                        then=lambda *_, pending=pending: pending.end(),
                     )
                 await pending.nothing()
                 pipe.send(True)

@@ -15,8 +15,8 @@ Waiting = Literal["sender", "receiver", "nobody"]
 while an acknowledgement may take some milliseconds; "nobody": post and acknowledgement may both wait for others to travel
 with."""
 
-Then = Callable[[Exception | None], None]
-"""Told what has become of a post: None, it was delivered; or why it cannot be, which also ends the run."""
+Then = Callable[[float, Exception | None], None]
+"""Told what has become of a post: how many seconds ago it was delivered, or why it cannot be, which also ends the run."""
 
 
 @final

@@ -48,6 +48,6 @@ async def posted(
     try:
         await deliver(transport, sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
     except Exception as error:
-        then(error)
+        then(0.0, error)
         raise
-    then(None)
+    then(0.0, None)

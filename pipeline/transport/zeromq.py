@@ -38,14 +38,14 @@ Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 Socket = zmq.Socket[bytes]
 
+TakeAnswer = Callable[[frames.Message | None, float], None]
+"""Takes the answer to a letter, None where that says nothing (as of several requests), and how many seconds ago it was so."""
+
 ASK_AGAIN_SECONDS = 20.0
 """After which a request without an answer is sent again: it, or its answer, may have gone down with a connection."""
 
-HELD_SECONDS = 0.002
-"""For which a post is held back at most, where nobody waits for it."""
-
-ACKNOWLEDGED_SECONDS = 0.01
-"""After which an acknowledgement that is not urgent goes by itself, or after twice as long."""
+HELD_SECONDS = 0.01
+"""After which what nobody waits for goes by itself, or after twice as long."""
 
 _HEARTBEAT_MS = 5_000
 # As numbers: combining and looking up members of enumerations costs more than the calls.
@@ -101,8 +101,7 @@ class ZeroMqTransport:
         self._asked: dict[int, _Asked] = {}  # letters that are not answered, by number
         self._answering: set[tuple[bytes, int]] = set()
         self._due: set[_Peer] = set()  # those to whom something goes at the end of this turn of the loop
-        self._held: asyncio.TimerHandle | None = None  # for posts
-        self._unacknowledged: asyncio.TimerHandle | None = None
+        self._held: asyncio.TimerHandle | None = None
         self._readers: dict[Socket, Callable[[], None]] = {}
         self.bytes_sent = 0
         self.sent: dict[str, Traffic] = defaultdict(lambda: Traffic(0, 0))
@@ -156,7 +155,7 @@ class ZeroMqTransport:
         peer = self._peer(receiver, kind)
         answered: asyncio.Future[frames.Message | None] = self._loop.create_future()
 
-        def answer(message: frames.Message | None) -> None:
+        def answer(message: frames.Message | None, _: float) -> None:
             if not answered.done():
                 answered.set_result(message)
 
@@ -190,17 +189,16 @@ class ZeroMqTransport:
             return
         peer = self._peer(receiver, kind)
         peer.posts[kind, waiting == "sender"].append(_Post(sender, receiver, payload, then))
-        if waiting != "nobody" or num_bytes >= frames.COPIED_BYTES:
+        if waiting == "nobody" and num_bytes < frames.COPIED_BYTES:
+            self._hold()
+        else:
             self._send_soon(peer)
-        elif self._held is None:
-            self._held = self._loop.call_later(HELD_SECONDS, self._release)
 
     def close(self) -> None:
         """Closes all sockets; what was not sent is lost. A second call does nothing."""
         self._again.cancel()
-        for timer in (self._held, self._unacknowledged):
-            if timer is not None:
-                timer.cancel()
+        if self._held is not None:
+            self._held.cancel()
         for socket in self._readers:
             if not socket.closed:
                 if not self._loop.is_closed():
@@ -267,12 +265,12 @@ class ZeroMqTransport:
         """Has somebody in this process handle something."""
         begun = begin(handling)
         if begun.rest is None:
-            then(None)
+            then(0.0, None)
             return
 
         async def wait() -> None:
             await finished(begun)
-            then(None)
+            then(0.0, None)
 
         self._spawn(wait())
 
@@ -281,7 +279,7 @@ class ZeroMqTransport:
         peer: _Peer,
         what: tuple[str, bool],
         requests: Sequence[tuple[Address, Address, Any]],
-        answer: Callable[[frames.Message | None], None],
+        answer: TakeAnswer,
     ) -> int:
         """Puts requests into a letter, and returns its number.
 
@@ -289,7 +287,7 @@ class ZeroMqTransport:
             peer: where it goes.
             what: kind of all requests, and whether they are to be acknowledged at once.
             requests: from whom, to whom, payload.
-            answer: takes the answer; None where that says nothing, as it never does if there are several requests.
+            answer: takes the answer.
         """
         number = next(self._numbers)
         ways = [(sender.role, sender.index, to.role, to.index) for sender, to, _ in requests]
@@ -321,26 +319,20 @@ class ZeroMqTransport:
         for peer in due:
             self._send_all(peer)
 
+    def _hold(self) -> None:
+        if self._held is None:
+            self._held = self._loop.call_later(HELD_SECONDS, self._release)
+
     def _release(self) -> None:
-        """Sends posts that are held back."""
+        """Sends what was held back the last time, too: what is held back now has been so for less."""
         self._held = None
         for peer in self._all:
-            if peer.posts:
-                self._send_all(peer)
-
-    def _acknowledge_later(self) -> None:
-        if self._unacknowledged is None:
-            self._unacknowledged = self._loop.call_later(ACKNOWLEDGED_SECONDS, self._acknowledge)
-
-    def _acknowledge(self) -> None:
-        """Sends acknowledgements that were there the last time, too: those of now have been there for less."""
-        self._unacknowledged = None
-        for peer in self._all:
-            if peer.done and peer.overdue:
-                self._send_all(peer)
-            elif peer.done:
-                peer.overdue = True
-                self._acknowledge_later()
+            if peer.posts or peer.done:
+                if peer.overdue:
+                    self._send_all(peer)
+                else:
+                    peer.overdue = True
+                    self._hold()
 
     def _send_all(self, peer: _Peer) -> None:
         """Sends a process what there is for it."""
@@ -355,7 +347,8 @@ class ZeroMqTransport:
         peer.letters, peer.done, peer.overdue = [], [], False
         if done:
             self._count("answer", len(done), frames.acknowledgement_bytes(len(done)))
-        self._send_parcel(peer, frames.parcel(letters, done))
+        now = self._loop.time()
+        self._send_parcel(peer, frames.parcel(letters, [(number, now - since) for number, since in done]))
 
     def _send_parcel(self, peer: _Peer, parcel: list[bytes | memoryview]) -> None:
         if peer.socket is not None:
@@ -383,11 +376,11 @@ class ZeroMqTransport:
             found: its frames.
         """
         parcel = frames.opened(found)
-        for number in parcel.acknowledged:
-            self._answered(number, None)
+        for number, ago in parcel.acknowledged:
+            self._answered(number, None, ago)
         for message in parcel.messages:
             if not message.who:
-                self._answered(message.number, message)
+                self._answered(message.number, message, 0.0)
             elif name is not None and (name, message.number) not in self._answering:  # else it is being answered
                 self._answer(name, message)
 
@@ -424,16 +417,16 @@ class ZeroMqTransport:
             peer.letters.append(self._letter("answer", number, (), replies))
             self._send_soon(peer)
             return
-        peer.done.append(number)
+        peer.done.append((number, self._loop.time()))
         if urgent:
             self._send_soon(peer)
         else:
-            self._acknowledge_later()
+            self._hold()
 
-    def _answered(self, number: int, answer: frames.Message | None) -> None:
+    def _answered(self, number: int, answer: frames.Message | None, ago: float) -> None:
         asked = self._asked.pop(number, None)
         if asked is not None:  # else it was answered twice
-            asked.answer(answer)
+            asked.answer(answer, ago)
 
 
 class _Post(NamedTuple):
@@ -446,9 +439,9 @@ class _Post(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A letter that is not answered: what takes the answer, None where that says nothing; to whom it went, and when last."""
+    """A letter that is not answered: what takes the answer, to whom it went, and when last."""
 
-    answer: Callable[[frames.Message | None], None]
+    answer: TakeAnswer
     peer: _Peer
     letter: frames.Letter
     since: float
@@ -472,8 +465,8 @@ class _Peer:
         name: of its own socket to this process, from which its requests come; empty before the first.
         posts: requests to come that nobody awaits, by kind and whether they are to be acknowledged at once.
         letters: those that have not been sent.
-        done: numbers of its letters that will be acknowledged.
-        overdue: whether they have been there for a while.
+        done: numbers of its letters that will be acknowledged, and since when they could be.
+        overdue: whether something has been held back for a while.
     """
 
     def __init__(self, socket: Socket | None) -> None:
@@ -481,16 +474,16 @@ class _Peer:
         self.name = b""
         self.posts: dict[tuple[str, bool], list[_Post]] = defaultdict(list)
         self.letters: list[frames.Letter] = []
-        self.done: list[int] = []
+        self.done: list[tuple[int, float]] = []
         self.overdue = False
 
 
-def _tell(posts: Sequence[_Post]) -> Callable[[Any], None]:
+def _tell(posts: Sequence[_Post]) -> TakeAnswer:
     """Tells all senders that these were delivered."""
 
-    def tell(_: Any) -> None:
+    def tell(_: Any, ago: float) -> None:
         for post in posts:
-            post.then(None)
+            post.then(ago, None)
 
     return tell
 

@@ -14,7 +14,7 @@ async def delivered(post: Callable[[Then], None]) -> None:
     """Posts something, and returns when it was delivered."""
     told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def then(error: Exception | None) -> None:
+    def then(_: float, error: Exception | None) -> None:
         if error is None:
             told.set_result(None)
         else:

@@ -342,9 +342,9 @@ def watch(folder: Path) -> None:
         message = (sender.role, sender.index, receiver.role, receiver.index, kind, options["order"])
         done = hooks.sending(kind, message)
 
-        def tells(error: Exception | None) -> None:
+        def tells(ago: float, error: Exception | None) -> None:
             done()
-            then(error)
+            then(ago, error)
 
         post(transport, sender, receiver, kind, payload, then=tells, **options)
 
