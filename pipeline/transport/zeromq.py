@@ -39,7 +39,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 Socket = zmq.Socket[bytes]
 
 TakeAnswer = Callable[[frames.Message | None, float], None]
-"""Takes the answer to a letter, None where that says nothing (as of several requests), and how many seconds ago it was so."""
+"""Takes the answer to a letter, None where that says nothing, as of several requests; and how many seconds ago it was so."""
 
 ASK_AGAIN_SECONDS = 20.0
 """After which a request without an answer is sent again: it, or its answer, may have gone down with a connection."""
