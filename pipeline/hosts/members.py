@@ -75,7 +75,7 @@ class Member(ABC):
         self._spans: list[Span] = []
         self._worked: tuple[int, str, dict[str, Any]] = (-1, "[]", {})
         labels = {step.index: step.label for step in self._prepared.plan.steps}
-        self._recorder = Recorder(labels, None if config.trace == "off" else self._spans.append)
+        self._recorder = Recorder(labels, self._spans.append if run.traces else None)
         self._context = HostContext(
             plan=self._prepared.plan,
             sizes=StageSizes(*run.sizes),
