@@ -132,8 +132,14 @@ class GraphServer:
             for step in plan.steps
             if step.kind == "sum"
         }
-        self._last_push, self._last_that_sends = (-1, *plan.stages_with_sums)[-1], plan.last_that_sends
-        self._publishers = {number: step.index for step in plan.epoch for number in step.publishes}
+        self._last_push = (-1, *plan.stages_with_sums)[-1]
+        self._last_sent = {  # to a peer, of an interval in an epoch: the number of the publication
+            (interval, peer): number
+            for step in plan.epoch
+            for number in step.publishes
+            for interval, sends in enumerate(shard.sends[plan.publications[number].direction])
+            for peer, _ in sends
+        }
         self._senders = {direction: _senders(sends) for direction, sends in shard.sends.items()}
         self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
         context.transport.register(self.address, self)
@@ -185,8 +191,9 @@ class GraphServer:
         together = self.required(visit.epoch) == visit.epoch
         epochs, senders = buffer.own_epochs(), self._senders[publication.direction]
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
-            early = together and min(epochs[interval] for interval in senders[peer]) < visit.epoch
-            waiting = "nobody" if early else self.waiting(self._publishers.get(number, -1))
+            waiting: Waiting = "sender" if self._last_sent.get((visit.interval, peer)) == number else "receiver"
+            if together and min(epochs[interval] for interval in senders[peer]) < visit.epoch:
+                waiting = "nobody"
             sent = rows if len(places) == len(rows) else rows[places - first]  # places ascend
             message = RowsMessage(number, visit.number, visit.epoch, sent)
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
@@ -348,12 +355,19 @@ class GraphServer:
         self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
         return result.values
 
-    def waiting(self, step: int) -> Waiting:
-        """For whom it is urgent what a task sends to peers: what is sent last in an epoch is waited for at its end."""
-        return "sender" if step == self._last_that_sends else "receiver"
+    async def send(
+        self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], waiting: Waiting = "sender"
+    ) -> None:
+        """Sends a message to a peer while the interval goes on.
 
-    async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], waiting: Waiting) -> None:
-        """Sends a message to a peer while the interval goes on."""
+        Args:
+            visit: of which it is part.
+            peer: the server.
+            message: what is sent.
+            order: as of `Transport.request`.
+            waiting: for whom it is urgent. A visit ends with the acknowledgement of all that it has sent, so what it sends
+                a peer last is urgent for the sender.
+        """
         kind, label = _KINDS[type(message)]
         num_bytes = payload_bytes(message.rows) + HEADER_BYTES
         receiver, clock = Address(self.context.role, peer), self.context.clock

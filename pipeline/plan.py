@@ -179,12 +179,6 @@ class Plan:
         """The tasks that push sums over rows, in order."""
         return tuple(step.index for step in self.epoch if step.sums)
 
-    @property
-    def last_that_sends(self) -> int:
-        """The last task of an epoch from which something goes to other graph servers; -1 where nothing does."""
-        sending = (step.index for step in self.epoch if step.publishes or step.kind in {"push", "sum"})
-        return (-1, *sending)[-1]
-
 
 class _Planner:
     def __init__(self, program: Program, *, workers: bool) -> None:

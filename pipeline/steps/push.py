@@ -77,6 +77,4 @@ async def _send(server: GraphServer, step: Step, visit: Visit, ghosts: np.ndarra
     sums = (await server.compute(job, work)).value
     for peer, start, mine in server.owners_of(ghosts):
         message = SumsMessage(step.index, ghosts[mine] - start, epochs[mine], sums[mine])
-        await server.send(
-            visit, peer, message, (visit.epoch, visit.number, step.index, peer), server.waiting(step.index)
-        )
+        await server.send(visit, peer, message, (visit.epoch, visit.number, step.index, peer))

@@ -37,6 +37,4 @@ async def _send(server: GraphServer, step: Step, visit: Visit) -> None:
             return  # another interval of this server is the last
     message = PartsMessage(step.index, places, visit.epoch, parts.read(places))
     for peer in server.peers:
-        await server.send(
-            visit, peer, message, (visit.epoch, visit.number, step.index, peer), server.waiting(step.index)
-        )
+        await server.send(visit, peer, message, (visit.epoch, visit.number, step.index, peer))

@@ -124,25 +124,22 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
         end += length
         arrays = []
         for dtype, shape in specs:
-            spec = _spec(dtype, tuple(shape))
-            size = spec.nbytes
+            kind, size = _checked(dtype, tuple(shape))
             if size >= COPIED_BYTES:
-                content = np.frombuffer(next(large).buffer, np.uint8)
-            elif size:
-                end += -end % _ALIGNED
-                content = np.frombuffer(first, np.uint8, size, end)
-                end += size
+                arrays.append(np.ndarray(shape, kind, next(large).buffer))
             else:
-                content = np.empty(0, np.uint8)
-            arrays.append(content.view(spec.numpy).reshape(spec.shape))
+                end += -end % _ALIGNED if size else 0
+                arrays.append(np.ndarray(shape, kind, first, end if size else 0))
+                end += size
         messages.append(Message(number, who, document, arrays))
     return Parcel(messages, [])
 
 
 @functools.lru_cache(4096)
-def _spec(dtype: str, shape: tuple[int, ...]) -> TensorSpec:
-    """Checked once: shapes come again in every epoch."""
-    return TensorSpec(dtype, shape)
+def _checked(dtype: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int]:
+    """The dtype, and bytes. Checked once: shapes come again in every epoch."""
+    spec = TensorSpec(dtype, shape)
+    return spec.numpy, spec.nbytes
 
 
 @functools.lru_cache(64)

@@ -4,10 +4,11 @@ Every process has one socket that answers (ROUTER) and one for each process that
 travels. What is lost on a broken connection is asked again, with the same number, which the receiver does not begin twice.
 Sockets are served by the loop of the clock: a message that has come waits for no other thread.
 
-Sending something costs more than what is in it: three threads are woken, on either side and in ZeroMQ. So what nobody waits
-for (`base.Waiting`) is held back until something else goes to the same process, some milliseconds at most: small requests,
-and answers that say nothing, which become acknowledgements. Those travel with a request to the process that asked, if
-there is one, else by themselves.
+Sending something costs more than what is in it: three threads are woken, on either side and in ZeroMQ. So all that one turn
+of the loop leaves for a process travels together, and posts of one kind are one letter, with one number. What nobody waits
+for (`base.Waiting`) is held back until something else goes to the same process, some milliseconds at most: small posts, and
+answers that say nothing, which become acknowledgements. A process that is asked and asks gets answers by the same socket as
+requests.
 """
 
 from __future__ import annotations
