@@ -371,7 +371,10 @@ class LedgerHandler:
                 return progress.drain()
             case "synchronise":
                 await self._listener.stop()
-                return progress.synchronise(self._parameters.synchronise)
+                epoch = progress.synchronise(self._parameters.synchronise)
+                if epoch > progress.ledger.newest_started and not progress.ledger.holds(epoch):
+                    progress.hold(epoch)  # else hosts may be in it before the driver is in the one before
+                return epoch
         raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
 
     async def _run(self, epoch: int) -> Weights:
