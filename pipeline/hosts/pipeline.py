@@ -181,6 +181,7 @@ class HostsPipeline:
                 transport=transport,
                 host=host,
                 sockets=sockets,
+                traces=trace is not None,
                 log_level=logging.getLogger("dorylax").getEffectiveLevel(),
             )
             clock = unfinished.enter_context(RealClock(thread_settings()))

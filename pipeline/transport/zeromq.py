@@ -4,16 +4,18 @@ Every process has one socket that answers (ROUTER) and one for each process that
 travels. What is lost on a broken connection is asked again, with the same number, which the receiver does not begin twice.
 Sockets are served by the loop of the clock: a message that has come waits for no other thread.
 
-Sending something costs more than what is in it: three threads are woken, on either side and in ZeroMQ. So what nobody waits
-for (`base.Waiting`) is held back until something else goes to the same process, some milliseconds at most: small requests,
-and answers that say nothing, which become acknowledgements. Those travel with a request to the process that asked, if
-there is one, else by themselves.
+Sending something costs more than what is in it: three threads are woken, on either side and in ZeroMQ. So all that one turn
+of the loop leaves for a process travels together, and posts of one kind are one letter, with one number. What nobody waits
+for (`base.Waiting`) is held back until something else goes to the same process, some milliseconds at most: small posts, and
+answers that say nothing, which become acknowledgements. A process that is asked and asks gets answers by the same socket as
+requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 from collections import defaultdict
@@ -23,9 +25,11 @@ from typing import Any, Literal, NamedTuple, final
 
 import zmq
 
+from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.transport import frames
-from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting
+from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting
 from dorylax.pipeline.transport.codec import Codec
+from dorylax.pipeline.transport.first_step import Begun, begin, finished
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
@@ -35,11 +39,14 @@ Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 Socket = zmq.Socket[bytes]
 
+TakeAnswer = Callable[[frames.Message | None, float], None]
+"""Takes the answer to a letter, None where that says nothing, as of several requests; and how many seconds ago it was so."""
+
 ASK_AGAIN_SECONDS = 20.0
 """After which a request without an answer is sent again: it, or its answer, may have gone down with a connection."""
 
-HELD_SECONDS = 0.002
-"""For which something is held back at most, where nobody waits for it."""
+HELD_SECONDS = 0.01
+"""After which what nobody waits for goes by itself, or after twice as long."""
 
 _HEARTBEAT_MS = 5_000
 # As numbers: combining and looking up members of enumerations costs more than the calls.
@@ -90,10 +97,11 @@ class ZeroMqTransport:
         self._peers: dict[Address, _Peer] = {}
         self._by_endpoint: dict[str, _Peer] = {}
         self._numbers = itertools.count()
-        self._asked: dict[int, _Request] = {}  # requests that are not answered, by number
+        self._by_name: dict[bytes, _Peer] = {}
+        self._all: list[_Peer] = []
+        self._asked: dict[int, _Asked] = {}  # letters that are not answered, by number
         self._answering: set[tuple[bytes, int]] = set()
-        self._done: dict[bytes, list[int]] = {}  # requests that will be acknowledged, by the name of who has asked
-        self._hurried: list[bytes] = []  # names of those who get theirs at the end of this turn of the loop
+        self._due: set[_Peer] = set()  # those to whom something goes at the end of this turn of the loop
         self._held: asyncio.TimerHandle | None = None
         self._readers: dict[Socket, Callable[[], None]] = {}
         self.bytes_sent = 0
@@ -109,7 +117,7 @@ class ZeroMqTransport:
         self._router.bind(f"tcp://{host}:*" if kind == "tcp" else f"ipc://{folder}/{os.getpid():x}")
         self.endpoint = str(self._router.get_string(zmq.LAST_ENDPOINT))
         self._listen(self._door, self._admit)
-        self._listen(self._router, self._answer)
+        self._listen(self._router, lambda found: self._take(found[0].bytes, found[1:]))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def register(self, address: Address, handler: RequestHandler) -> None:
@@ -122,8 +130,9 @@ class ZeroMqTransport:
             if endpoint == self.endpoint:
                 continue
             if endpoint not in self._by_endpoint:
-                self._by_endpoint[endpoint] = peer = _Peer(self._dealer(endpoint))
-                self._listen(peer.socket, self._take)
+                socket = self._dealer(endpoint)
+                self._by_endpoint[endpoint] = self._made(socket)
+                self._listen(socket, lambda found: self._take(None, found))
             self._peers[address] = self._by_endpoint[endpoint]
 
     async def request(
@@ -135,7 +144,6 @@ class ZeroMqTransport:
         *,
         num_bytes: int,  # noqa: ARG002
         order: tuple[int, ...],  # noqa: ARG002
-        waiting: Waiting = "sender",
     ) -> Any:
         """See `Transport`. An answer is waited for as long as the run goes on: whether the peer lives is known elsewhere.
 
@@ -145,33 +153,54 @@ class ZeroMqTransport:
         """
         if receiver in self._handlers:
             return await self._handlers[receiver].handle(kind, payload, sender)
+        peer = self._peer(receiver, kind)
+        answered: asyncio.Future[frames.Message | None] = self._loop.create_future()
+
+        def answer(message: frames.Message | None, _: float) -> None:
+            if not answered.done():
+                answered.set_result(message)
+
+        number = self._ask(peer, (kind, True), [(sender, receiver, payload)], answer)
+        self._send_soon(peer)
         try:
-            peer = self._peers[receiver]
-        except KeyError:
-            raise LookupError(
-                f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}"
-            ) from None
-        number = next(self._numbers)
-        who = (kind, sender.role, sender.index, receiver.role, receiver.index, waiting == "sender")
-        letter = self._letter(kind, number, who, payload)
-        asked = self._asked[number] = _Request(self._loop.create_future(), peer, letter, self._loop.time())
-        try:
-            peer.letters.append(letter)
-            if waiting == "nobody" and letter.num_bytes < frames.COPIED_BYTES:
-                self._hold()
-            else:
-                self._send_letters(peer)
-            answer = await asked.answer
+            message = await answered
         finally:
-            del self._asked[number]
-        return None if answer is None else self._codec.decode(answer.document, answer.arrays)
+            self._asked.pop(number, None)
+        return None if message is None else self._codec.decode(message.document, message.arrays)[0]
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],  # noqa: ARG002
+        waiting: Waiting,
+        then: Then,
+    ) -> None:
+        """See `Transport`.
+
+        Raises:
+            LookupError: nobody is registered there.
+        """
+        if receiver in self._handlers:
+            self._call(self._handlers[receiver].handle(kind, payload, sender), then)
+            return
+        peer = self._peer(receiver, kind)
+        peer.posts[kind, waiting == "sender"].append(_Post(sender, receiver, payload, then))
+        if waiting == "nobody" and num_bytes < frames.COPIED_BYTES:
+            self._hold()
+        else:
+            self._send_soon(peer)
 
     def close(self) -> None:
         """Closes all sockets; what was not sent is lost. A second call does nothing."""
         self._again.cancel()
         if self._held is not None:
             self._held.cancel()
-        for socket in (self._router, self._door, *(peer.socket for peer in self._by_endpoint.values())):
+        for socket in self._readers:
             if not socket.closed:
                 if not self._loop.is_closed():
                     self._loop.remove_reader(socket.fileno())
@@ -197,8 +226,11 @@ class ZeroMqTransport:
         """Has the loop call `take` with every message. ZeroMQ's descriptor tells of changes alone, so all are read."""
 
         def read() -> None:
-            while not socket.closed and int(socket.getsockopt(_EVENTS)) & _POLLIN:
-                found = [socket.recv(_NOBLOCK, copy=False)]
+            while not socket.closed:
+                try:
+                    found = [socket.recv(_NOBLOCK, copy=False)]
+                except zmq.Again:
+                    return
                 while found[-1].more:
                     found.append(socket.recv(_NOBLOCK, copy=False))
                 take(found)
@@ -218,127 +250,243 @@ class ZeroMqTransport:
         if int(socket.getsockopt(_EVENTS)) & _POLLIN:
             self._loop.call_soon(self._readers[socket])
 
-    def _letter(self, kind: str, number: int, who: Sequence[Any], payload: Any) -> frames.Letter:
-        document, arrays = self._codec.encode(payload)
+    def _made(self, socket: Socket | None) -> _Peer:
+        self._all.append(_Peer(socket))
+        return self._all[-1]
+
+    def _peer(self, receiver: Address, kind: str) -> _Peer:
+        try:
+            return self._peers[receiver]
+        except KeyError:
+            raise LookupError(
+                f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}"
+            ) from None
+
+    def _call(self, handling: Coroutine[Any, Any, Any], then: Then) -> None:
+        """Has somebody in this process handle something."""
+        begun = begin(handling)
+        if begun.rest is None:
+            then(0.0, None)
+            return
+
+        async def wait() -> None:
+            await finished(begun)
+            then(0.0, None)
+
+        self._spawn(wait())
+
+    def _ask(
+        self,
+        peer: _Peer,
+        what: tuple[str, bool],
+        requests: Sequence[tuple[Address, Address, Any]],
+        answer: TakeAnswer,
+    ) -> int:
+        """Puts requests into a letter, and returns its number.
+
+        Args:
+            peer: where it goes.
+            what: kind of all requests, and whether they are to be acknowledged at once.
+            requests: from whom, to whom, payload.
+            answer: takes the answer.
+        """
+        number = next(self._numbers)
+        ways = [(sender.role, sender.index, to.role, to.index) for sender, to, _ in requests]
+        payloads = [payload for _, _, payload in requests]
+        letter = self._letter(what[0], number, (*what, ways), payloads)
+        self._asked[number] = _Asked(answer, peer, letter, self._loop.time())
+        peer.letters.append(letter)
+        return number
+
+    def _letter(self, kind: str, number: int, who: Sequence[Any], payloads: Sequence[Any]) -> frames.Letter:
+        document, arrays = self._codec.encode(payloads)
         letter = frames.letter(number, who, document, arrays)
         self.bytes_sent += sum(array.nbytes for array in arrays)
-        self._count(kind, letter.num_bytes)
+        self._count(kind, len(payloads), letter.num_bytes)
         return letter
 
-    def _count(self, kind: str, num_bytes: int) -> None:
-        messages, before = self.sent[kind]
-        self.sent[kind] = Traffic(messages + 1, before + num_bytes)
+    def _count(self, kind: str, messages: int, num_bytes: int) -> None:
+        before = self.sent[kind]
+        self.sent[kind] = Traffic(before.messages + messages, before.bytes + num_bytes)
+
+    def _send_soon(self, peer: _Peer) -> None:
+        """What is for one process in one turn of the loop travels together."""
+        if not self._due:
+            self._loop.call_soon(self._send_due)
+        self._due.add(peer)
+
+    def _send_due(self) -> None:
+        due, self._due = self._due, set()
+        for peer in due:
+            self._send_all(peer)
 
     def _hold(self) -> None:
         if self._held is None:
             self._held = self._loop.call_later(HELD_SECONDS, self._release)
 
     def _release(self) -> None:
-        """Sends all that is held back."""
+        """Sends what was held back the last time, too: what is held back now has been so for less."""
         self._held = None
-        for peer in self._by_endpoint.values():
-            if peer.letters:
-                self._send_letters(peer)
-        for name in list(self._done):
-            self._acknowledge(name)
+        for peer in self._all:
+            if peer.posts or peer.done:
+                if peer.overdue:
+                    self._send_all(peer)
+                else:
+                    peer.overdue = True
+                    self._hold()
 
-    def _send_letters(self, peer: _Peer) -> None:
-        """Sends a process the requests that are held back for it, and with them acknowledgements of its own."""
-        letters, peer.letters = peer.letters, []
-        self._send(peer.socket, frames.parcel(letters, self._take_done(peer.name)))
-
-    def _acknowledge(self, name: bytes) -> None:
-        if (done := self._take_done(name)) and not self._router.closed:
-            self._send(self._router, [name, *frames.parcel([], done)])
-
-    def _acknowledge_hurried(self) -> None:
-        hurried, self._hurried = self._hurried, []
-        for name in hurried:
-            self._acknowledge(name)
-
-    def _take_done(self, name: bytes) -> list[int]:
-        """The requests of a process that are now being acknowledged."""
-        done = self._done.pop(name, [])
+    def _send_all(self, peer: _Peer) -> None:
+        """Sends a process what there is for it."""
+        posts = peer.posts
+        if posts:
+            peer.posts = defaultdict(list)
+            for what, given in posts.items():
+                self._ask(peer, what, [(post.sender, post.receiver, post.payload) for post in given], _tell(given))
+        letters, done = peer.letters, peer.done
+        if self._router.closed or not (letters or done):
+            return
+        peer.letters, peer.done, peer.overdue = [], [], False
         if done:
-            self._count("answer", frames.acknowledgement_bytes(len(done)))
-        return done
+            self._count("answer", len(done), frames.acknowledgement_bytes(len(done)))
+        now = self._loop.time()
+        self._send_parcel(peer, frames.parcel(letters, [(number, now - since) for number, since in done]))
+
+    def _send_parcel(self, peer: _Peer, parcel: list[bytes | memoryview]) -> None:
+        if peer.socket is not None:
+            self._send(peer.socket, parcel)
+        else:
+            self._send(self._router, [peer.name, *parcel])
 
     def _ask_again(self) -> None:
         now = self._loop.time()
         for number, asked in self._asked.items():
             if now - asked.since >= ASK_AGAIN_SECONDS:
                 self._asked[number] = asked._replace(since=now)
-                self._send(asked.peer.socket, frames.parcel([asked.letter], []))
+                self._send_parcel(asked.peer, frames.parcel([asked.letter], []))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def _admit(self, found: list[zmq.Frame]) -> None:
         reply, _ = admission.answer([frame.bytes for frame in found], self._keys)
         self._door.send_multipart(reply)
 
-    def _answer(self, found: list[zmq.Frame]) -> None:
-        name, parcel = found[0].bytes, frames.opened(found[1:])
-        for number in parcel.acknowledged:
-            self._answered(number, None)
-        for message in parcel.messages:
-            if (name, message.number) not in self._answering:  # else it is asked again while it is being answered
-                self._answering.add((name, message.number))
-                self._spawn(self._handle(name, message))
+    def _take(self, name: bytes | None, found: Sequence[zmq.Frame]) -> None:
+        """Takes a parcel.
 
-    async def _handle(self, name: bytes, message: frames.Message) -> None:
-        kind, *addresses, urgent = message.who
-        sender, receiver = Address(*addresses[:2]), Address(*addresses[2:])
-        if (peer := self._peers.get(sender)) is not None:
-            peer.name = name
-        try:
-            payload = self._codec.decode(message.document, message.arrays)
-            reply = await self._handlers[receiver].handle(kind, payload, sender)
-        finally:
-            self._answering.discard((name, message.number))
-        if reply is not None:
-            letter = self._letter("answer", message.number, (), reply)
-            self._send(self._router, [name, *frames.parcel([letter], self._take_done(name))])
-            return
-        self._done.setdefault(name, []).append(message.number)
-        if not urgent:
-            self._hold()
-            return
-        if not self._hurried:  # what comes in one turn of the loop is acknowledged together
-            self._loop.call_soon(self._acknowledge_hurried)
-        self._hurried.append(name)
-
-    def _take(self, found: list[zmq.Frame]) -> None:
+        Args:
+            name: of the socket from which it has come; None where that has only answers.
+            found: its frames.
+        """
         parcel = frames.opened(found)
-        for answer in parcel.messages:
-            self._answered(answer.number, answer)
-        for number in parcel.acknowledged:
-            self._answered(number, None)
+        for number, ago in parcel.acknowledged:
+            self._answered(number, None, ago)
+        for message in parcel.messages:
+            if not message.who:
+                self._answered(message.number, message, 0.0)
+            elif name is not None and (name, message.number) not in self._answering:  # else it is being answered
+                self._answer(name, message)
 
-    def _answered(self, number: int, answer: frames.Message | None) -> None:
-        asked = self._asked.get(number)
-        if asked is not None and not asked.answer.done():  # else it was answered twice
-            asked.answer.set_result(answer)
+    def _answer(self, name: bytes, message: frames.Message) -> None:
+        self._answering.add((name, message.number))
+        kind, urgent, ways = message.who
+        payloads = self._codec.decode(message.document, message.arrays)
+        begun = []
+        for way, payload in zip(ways, payloads, strict=True):
+            sender, receiver = _address(*way[:2]), _address(*way[2:])
+            peer = self._known(name, sender)
+            begun.append(begin(self._handlers[receiver].handle(kind, payload, sender)))
+        question = _Question(peer, name, message.number, urgent)
+        if any(one.rest is not None for one in begun):
+            self._spawn(self._reply_later(question, begun))
+        else:
+            self._reply(question, [one.value for one in begun])
+
+    def _known(self, name: bytes, sender: Address) -> _Peer:
+        """The process from whose socket of this name a request of this sender has come."""
+        peer = self._by_name.get(name)
+        if peer is None or peer.socket is None:
+            peer = self._by_name[name] = self._peers.get(sender) or peer or self._made(None)
+            peer.name = name
+        return peer
+
+    async def _reply_later(self, question: _Question, begun: Sequence[Begun[Any]]) -> None:
+        self._reply(question, await all_of([finished(one) for one in begun]))
+
+    def _reply(self, question: _Question, replies: Sequence[Any]) -> None:
+        peer, name, number, urgent = question
+        self._answering.discard((name, number))
+        if len(replies) == 1 and replies[0] is not None:
+            peer.letters.append(self._letter("answer", number, (), replies))
+            self._send_soon(peer)
+            return
+        peer.done.append((number, self._loop.time()))
+        if urgent:
+            self._send_soon(peer)
+        else:
+            self._hold()
+
+    def _answered(self, number: int, answer: frames.Message | None, ago: float) -> None:
+        asked = self._asked.pop(number, None)
+        if asked is not None:  # else it was answered twice
+            asked.answer(answer, ago)
 
 
-class _Request(NamedTuple):
-    """A request: who waits for its answer, None where that says nothing; who is asked, what, and when it was sent last."""
+class _Post(NamedTuple):
+    """A request that will travel with others of its kind."""
 
-    answer: asyncio.Future[frames.Message | None]
+    sender: Address
+    receiver: Address
+    payload: Any
+    then: Then
+
+
+class _Asked(NamedTuple):
+    """A letter that is not answered: what takes the answer, to whom it went, and when last."""
+
+    answer: TakeAnswer
     peer: _Peer
     letter: frames.Letter
     since: float
 
 
+class _Question(NamedTuple):
+    """A letter that has come: from which process and by which name of its socket, its number, and whether it is urgent."""
+
+    peer: _Peer
+    name: bytes
+    number: int
+    urgent: bool
+
+
 @final
 class _Peer:
-    """A process that is asked.
+    """Another process.
 
     Attributes:
-        socket: to it.
-        name: of its own socket to this process, by which its requests come; empty before the first.
-        letters: requests that are held back.
+        socket: to it; None where it is only answered.
+        name: of its own socket to this process, from which its requests come; empty before the first.
+        posts: requests to come that nobody awaits, by kind and whether they are to be acknowledged at once.
+        letters: those that have not been sent.
+        done: numbers of its letters that will be acknowledged, and since when they could be.
+        overdue: whether something has been held back for a while.
     """
 
-    def __init__(self, socket: Socket) -> None:
+    def __init__(self, socket: Socket | None) -> None:
         self.socket = socket
         self.name = b""
+        self.posts: dict[tuple[str, bool], list[_Post]] = defaultdict(list)
         self.letters: list[frames.Letter] = []
+        self.done: list[tuple[int, float]] = []
+        self.overdue = False
+
+
+def _tell(posts: Sequence[_Post]) -> TakeAnswer:
+    """Tells all senders that these were delivered."""
+
+    def tell(_: Any, ago: float) -> None:
+        for post in posts:
+            post.then(ago, None)
+
+    return tell
+
+
+_address = functools.lru_cache(4096)(Address)
