@@ -202,7 +202,7 @@ class GraphServer:
                 waiting = "nobody"
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
             num_bytes = len(places) * rows[:1].nbytes
-            await self._send(visit, peer, partial(message, places), num_bytes, order, waiting)
+            await self._send(visit, peer, partial(message, places), num_bytes, order, waiting=waiting)
 
     async def push(self, step: Step, visit: Visit) -> None:
         """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
@@ -373,7 +373,7 @@ class GraphServer:
             waiting: for whom it is urgent. A visit ends with the acknowledgement of all that it has sent, so what it sends
                 a peer last is urgent for the sender.
         """
-        await self._send(visit, peer, lambda: message, payload_bytes(message.rows), order, waiting)
+        await self._send(visit, peer, lambda: message, payload_bytes(message.rows), order, waiting=waiting)
 
     async def _send(
         self,
@@ -382,6 +382,7 @@ class GraphServer:
         make: Callable[[], Message],
         num_bytes: int,
         order: tuple[int, ...],
+        *,
         waiting: Waiting,
     ) -> None:
         """Makes a message of so many bytes once it may go, which may mean to copy rows, and sends it."""
