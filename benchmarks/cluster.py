@@ -7,11 +7,12 @@
     python benchmarks/cluster.py --only sweep                              # 5 minutes; needs dorylax[ray]
 
 **overhead**: `pipeline.hosts=processes` beside as many servers in one process, on the graph of the flagship study and on
-one of 10 million edges (width 128). Both train the same GCN with dropout, some epochs each in turn; medians of seconds per
-epoch, and of seconds of processor time of all processes. In the same turns, the same boundary rows are handed over by the
-same transport between as many processes that compute nothing: the same bytes in the same number of messages. Beside that:
-what left the sockets of hosts in messages between graph servers, frames and headers, and what `Program.cost()` says they
-send.
+one of 10 million edges (width 128): in as many processes as servers (`num_hosts`), the parameter server beside a graph
+server, and by default, with a process more for it. All train the same GCN with dropout, some epochs each in turn, each as
+often the first; medians of seconds per epoch, and of seconds of processor time of all processes. In the same turns, the same
+boundary rows are handed over by the same transport between as many processes that compute nothing: the same bytes in the
+same number of messages. Beside that: what left the sockets of hosts in messages between graph servers, frames and headers,
+and what `Program.cost()` says they send.
 
 **memory**: the peak of each host and of the driver, sampled (PSS: of a page that processes share each counts its share),
 beside that of the same run with all servers in one process. Hosts map a partition that `dorylax partition --out` has saved,
@@ -62,29 +63,33 @@ def overhead(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     for name, (data, hidden, intervals, epochs) in graphs.items():
         for servers in arguments.servers:
             with contextlib.ExitStack() as stack:
-                options = {"servers": servers, "intervals": intervals}
-                inline = Side(data, hidden, **options)
-                stack.callback(inline.run.close)
-                hosts = Side(data, hidden, hosts="processes", **options)
-                stack.callback(hosts.run.close)
+                options: dict[str, Any] = {"servers": servers, "intervals": intervals}
+                hosts = {"hosts": "processes"}
+                sides = []
+                for more in ({}, hosts | {"num_hosts": servers}, hosts):
+                    sides.append(Side(data, hidden, **options, **more))
+                    stack.callback(sides[-1].run.close)
+                inline, *processes = sides
                 messages = inline.boundary_rows()
                 bare = HandOver(servers, messages)
                 stack.callback(bare.close)
-                inline.turn(epochs, counts=False)
-                hosts.turn(epochs, counts=False)
-                before = _between_graph_servers(hosts, servers)
+                for side in sides:
+                    side.turn(epochs, counts=False)
+                before = _between_graph_servers(processes[1], servers)
                 handed = []
-                for _ in range(arguments.rounds):
-                    inline.turn(epochs, counts=True)
-                    hosts.turn(epochs, counts=True)
+                for turn in range(arguments.rounds):
+                    first = turn % len(sides)
+                    for side in (*sides[first:], *sides[:first]):
+                        side.turn(epochs, counts=True)
                     handed += [bare.turn() for _ in range(epochs)]
-                sent = (_between_graph_servers(hosts, servers) - before) / (arguments.rounds * epochs)
+                sent = (_between_graph_servers(processes[1], servers) - before) / (arguments.rounds * epochs)
                 row = {
                     "graph": name,
                     "servers": servers,
-                    "start": [side.start_seconds for side in (inline, hosts)],
-                    "wall": [[turn.wall for turn in side.turns] for side in (inline, hosts)],
-                    "cpu": [[turn.cpu for turn in side.turns] for side in (inline, hosts)],
+                    "processes": [1, servers, servers + 1],
+                    "start": [side.start_seconds for side in sides],
+                    "wall": [[turn.wall for turn in side.turns] for side in sides],
+                    "cpu": [[turn.cpu for turn in side.turns] for side in sides],
                     "bare": handed,
                     "messages": len(messages),
                     "row_bytes": sum(size for _, _, size in messages),
@@ -102,13 +107,21 @@ def _between_graph_servers(side: Side, servers: int) -> int:
 
 
 def _print_overhead(row: dict[str, Any]) -> None:
-    (inline, hosts), (inline_cpu, hosts_cpu) = (map(statistics.median, row[key]) for key in ("wall", "cpu"))
-    pairs = statistics.median(b / a for a, b in zip(*row["wall"], strict=True))
+    inline, *others = zip(row["processes"], row["start"], row["wall"], row["cpu"], strict=True)
+    _, start, alone, cpu = inline
+    wall = statistics.median(alone)
     print(
-        f"{row['graph']}, {row['servers']} servers: {1e3 * inline:.1f} ms per epoch in one process, {1e3 * hosts:.1f} ms on "
-        f"hosts: {hosts / inline:.2f} × (pairs {pairs:.2f} ×; fastest {min(row['wall'][1]) / min(row['wall'][0]):.2f} ×)\n"
-        f"    processor time {1e3 * inline_cpu:.0f} and {1e3 * hosts_cpu:.0f} ms; "
-        f"ready after {row['start'][0]:.1f} and {row['start'][1]:.1f} s\n"
+        f"{row['graph']}, {row['servers']} servers in one process: {1e3 * wall:.1f} ms per epoch, processor time "
+        f"{1e3 * statistics.median(cpu):.0f} ms; ready after {start:.1f} s"
+    )
+    for count, start, walls, cpu in others:
+        pairs = statistics.median(b / a for a, b in zip(alone, walls, strict=True))
+        median, fastest = statistics.median(walls), min(walls) / min(alone)
+        print(
+            f"    in {count} processes {1e3 * median:.1f} ms: {median / wall:.2f} × (pairs {pairs:.2f} ×; fastest "
+            f"{fastest:.2f} ×), processor time {1e3 * statistics.median(cpu):.0f} ms; ready after {start:.1f} s"
+        )
+    print(
         f"    bare hand-over of {row['messages']} messages, {row['row_bytes'] / 1e6:.2f} MB: "
         f"{1e3 * statistics.median(row['bare']):.1f} ms\n"
         f"    from sockets {row['sent_bytes'] / 1e6:.3f} MB per epoch, by Program.cost() {row['expected_bytes'] / 1e6:.3f} "

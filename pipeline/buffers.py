@@ -76,6 +76,11 @@ class RowBuffer:
         """
         await self._write(interval, rows, epoch, None)
 
+    def own_epochs(self) -> list[int]:
+        """Of which epoch the rows of each of the server's own intervals are."""
+        epochs: list[int] = self.stamps.epochs[: self._own].tolist()
+        return epochs
+
     async def receive(self, interval: int, rows: Any, epoch: int, reception: Reception | None = None) -> None:
         """Writes the ghosts that belong to an interval of a peer; what is not newer than what is there is dropped.
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, final
 
@@ -31,7 +32,6 @@ from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction
 from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.transport import Address, Waiting, payload_bytes
-from dorylax.pipeline.transport.delivery import deliver
 from dorylax.pipeline.visit import Visit
 from dorylax.runs.servers import GraphServerMetrics
 from dorylax.serverless.controller import Autotuner, Controller
@@ -134,6 +134,14 @@ class GraphServer:
             if step.kind == "sum"
         }
         self._last_push = (-1, *plan.stages_with_sums)[-1]
+        self._last_sent = {  # to a peer, of an interval in an epoch: the number of the publication
+            (interval, peer): number
+            for step in plan.epoch
+            for number in step.publishes
+            for interval, sends in enumerate(shard.sends[plan.publications[number].direction])
+            for peer, _ in sends
+        }
+        self._senders = {direction: _senders(sends) for direction, sends in shard.sends.items()}
         self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
         context.transport.register(self.address, self)
 
@@ -185,22 +193,35 @@ class GraphServer:
             sent = rows if len(places) == len(rows) else rows[places - first]  # places ascend
             return RowsMessage(number, visit.number, visit.epoch, sent)
 
+        # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
+        together = self.required(visit.epoch) == visit.epoch
+        epochs, senders = buffer.own_epochs(), self._senders[publication.direction]
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
+            waiting: Waiting = "sender" if self._last_sent.get((visit.interval, peer)) == number else "receiver"
+            if together and min(epochs[interval] for interval in senders[peer]) < visit.epoch:
+                waiting = "nobody"
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
             num_bytes = len(places) * rows[:1].nbytes
-            await self._start(visit, self._deliver(visit, peer, partial(message, places), num_bytes, order))
+            await self._send(visit, peer, partial(message, places), num_bytes, order, waiting=waiting)
 
     async def push(self, step: Step, visit: Visit) -> None:
         """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
         sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
         # Without the last one the parameter server can do nothing with those before it.
-        waiting: Waiting = "sender" if self._turn is not None or step.index == self._last_push else "nobody"
-        await self._start(visit, self.parameters.push(visit.number, visit.epoch, step.index, sums, waiting))
+        waiting: Waiting = "sender" if step.index == self._last_push else "nobody"
+
+        def then(_: float, error: Exception | None) -> None:
+            if error is None:
+                visit.pending.end()
+
+        def post(waiting: Waiting) -> None:
+            self.parameters.push(visit.number, visit.epoch, step.index, sums, waiting=waiting, then=then)
+
+        await self._start(visit, post, waiting)
 
     async def finish(self, visit: Visit) -> None:
         """Waits until all that the visit has sent is there."""
-        while visit.background:
-            await visit.background.pop()
+        await visit.pending.nothing()
 
     # What steps ask for.
 
@@ -339,9 +360,55 @@ class GraphServer:
         self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
         return result.values
 
-    async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...]) -> None:
-        """Sends a message to a peer while the interval goes on."""
-        await self._start(visit, self._deliver(visit, peer, lambda: message, payload_bytes(message.rows), order))
+    async def send(
+        self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], waiting: Waiting = "sender"
+    ) -> None:
+        """Sends a message to a peer while the interval goes on.
+
+        Args:
+            visit: of which it is part.
+            peer: the server.
+            message: what is sent.
+            order: as of `Transport.request`.
+            waiting: for whom it is urgent. A visit ends with the acknowledgement of all that it has sent, so what it sends
+                a peer last is urgent for the sender.
+        """
+        await self._send(visit, peer, lambda: message, payload_bytes(message.rows), order, waiting=waiting)
+
+    async def _send(
+        self,
+        visit: Visit,
+        peer: int,
+        make: Callable[[], Message],
+        num_bytes: int,
+        order: tuple[int, ...],
+        *,
+        waiting: Waiting,
+    ) -> None:
+        """Makes a message of so many bytes once it may go, which may mean to copy rows, and sends it."""
+        window = self.context.window
+        if window is not None:
+            await window.enter(num_bytes)
+        message, transport, home, clock = make(), self.context.transport, self.address, self.context.clock
+        kind, label = _KINDS[type(message)]
+        receiver, size = Address(self.context.role, peer), num_bytes + HEADER_BYTES
+
+        def post(waiting: Waiting) -> None:
+            begin = clock.now()
+
+            def then(ago: float, error: Exception | None) -> None:
+                if window is not None:
+                    window.leave(num_bytes)
+                if error is not None:
+                    note_place(error, visit.place(self.shard.server, f"{label} → {peer}"))
+                    return
+                times = (begin, clock.now() - ago)
+                self.recorder.message(f"{label} → {peer}", self.shard.server, visit, times=times, num_bytes=size)
+                visit.pending.end()
+
+            transport.post(*(home, receiver, kind, message), num_bytes=size, order=order, waiting=waiting, then=then)
+
+        await self._start(visit, post, waiting)
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """Takes a message of a peer; taking it twice is as taking it once."""
@@ -362,42 +429,16 @@ class GraphServer:
         exact = epoch < 0 or self.gate.allowance.synchronous(epoch)
         return None if exact else self.context.asynchrony.reception
 
-    async def _start(self, visit: Visit, sending: Coroutine[Any, Any, None]) -> None:
+    async def _start(self, visit: Visit, post: Callable[[Waiting], None], waiting: Waiting) -> None:
         """Lets something go its way; with one task at a time, waits for it."""
         if self._turn is None:
-            visit.background.append(self.context.clock.spawn(sending, name=f"message of interval {visit.number}"))
+            visit.pending.begin()
+            post(waiting)
             return
         async with self._turn:
-            await sending
-
-    async def _deliver(
-        self, visit: Visit, peer: int, make: Callable[[], Message], num_bytes: int, order: tuple[int, ...]
-    ) -> None:
-        """Makes a message of so many bytes once it may go, which may mean to copy rows, and delivers it."""
-        window = self.context.window
-        async with contextlib.nullcontext() if window is None else window.room(num_bytes):
-            await self._deliver_now(visit, peer, make(), num_bytes + HEADER_BYTES, order)
-
-    async def _deliver_now(
-        self, visit: Visit, peer: int, message: Message, num_bytes: int, order: tuple[int, ...]
-    ) -> None:
-        clock = self.context.clock
-        begin = clock.now()
-        kind, label = _KINDS[type(message)]
-        receiver = Address(self.context.role, peer)
-        transport = self.context.transport
-        try:
-            await deliver(
-                *(transport, self.address, receiver, kind, message),
-                num_bytes=num_bytes,
-                order=order,
-                waiting="receiver" if self._turn is None else "sender",
-            )
-        except Exception as error:
-            note_place(error, visit.place(self.shard.server, f"{label} → {peer}"))
-            raise
-        times = (begin, clock.now())
-        self.recorder.message(f"{label} → {peer}", self.shard.server, visit, times=times, num_bytes=num_bytes)
+            visit.pending.begin()
+            post("sender")
+            await visit.pending.nothing()
 
     def _queue(self, change: int) -> None:
         """Counts graph tasks that are asked for, and lets as many tensor tasks run as that allows."""
@@ -407,3 +448,12 @@ class GraphServer:
 
     def _one_turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
         return contextlib.nullcontext() if self._turn is None else self._turn
+
+
+def _senders(sends: Sequence[Sequence[tuple[int, Any]]]) -> dict[int, list[int]]:
+    """Of each peer the intervals that send it rows."""
+    found = defaultdict[int, list[int]](list)
+    for interval, peers in enumerate(sends):
+        for peer, _ in peers:
+            found[peer].append(interval)
+    return found

@@ -83,7 +83,7 @@ class Intervals:
     async def _run(self, step: Step, visit: Visit) -> None:
         """Runs one step of an interval, up to and including the publication of what it writes.
 
-        Boundary rows and gradients are on their way when it returns (`Visit.background`).
+        Boundary rows and gradients are on their way when it returns (`Visit.pending`).
         """
         try:
             await RUN[step.kind](self.server, step, visit)

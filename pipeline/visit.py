@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, final
 
 from dorylax.jax_internals import Var
+from dorylax.pipeline.pending import Pending
 
 
 @final
@@ -26,7 +26,7 @@ class Visit:
         constants: the interval's rows that stay the same from epoch to epoch.
         values: what its steps have written so far and later steps read.
         copies: rows of neighbours as its forward pass has read them, by number of the publication.
-        background: messages on their way.
+        pending: messages on their way.
     """
 
     interval: int
@@ -38,7 +38,7 @@ class Visit:
     constants: dict[Var, Any]
     values: dict[Var, Any] = dataclasses.field(default_factory=dict)
     copies: dict[int, Any] = dataclasses.field(default_factory=dict)
-    background: list[asyncio.Task[None]] = dataclasses.field(default_factory=list)
+    pending: Pending = dataclasses.field(default_factory=Pending)
     ahead: int = 0
 
     def place(self, server: int, what: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dorylax.clock import RealClock
+from dorylax.pipeline.pending import Pending
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
@@ -79,12 +80,17 @@ def _life(pipe: Connection, keys: RunKeys, number: int, sends: Sequence[tuple[in
             transport.connect({Address("graph", peer): endpoint for peer, endpoint in enumerate(endpoints)})
             contents = [(Address("graph", peer), np.ones(size, np.uint8)) for peer, size in sends]
             while await asyncio.to_thread(pipe.recv):
-                await asyncio.gather(
-                    *(
-                        transport.request(home, peer, "rows", rows, num_bytes=0, order=(), waiting="receiver")
-                        for peer, rows in contents
+                pending = Pending()
+                for peer, rows in contents:
+                    pending.begin()
+                    transport.post(
+                        *(home, peer, "rows", rows),
+                        num_bytes=rows.nbytes,
+                        order=(),
+                        waiting="receiver",
+                        then=lambda *_, pending=pending: pending.end(),
                     )
-                )
+                await pending.nothing()
                 pipe.send(True)
 
         clock.run(life())

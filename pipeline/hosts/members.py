@@ -89,7 +89,7 @@ class Member(ABC):
         self._spans: list[Span] = []
         self._worked: tuple[Any, ...] = (-1,)
         labels = {step.index: step.label for step in self._prepared.plan.steps}
-        self._recorder = Recorder(labels, None if config.trace == "off" else self._spans.append)
+        self._recorder = Recorder(labels, self._spans.append if run.traces else None)
         self._context = HostContext(
             plan=self._prepared.plan,
             sizes=StageSizes(*run.sizes),
@@ -390,7 +390,10 @@ class LedgerHandler:
                 return progress.drain()
             case "synchronise":
                 await self._listener.stop()
-                return progress.synchronise(self._parameters.synchronise)
+                epoch = progress.synchronise(self._parameters.synchronise)
+                if epoch > progress.ledger.newest_started and not progress.ledger.holds(epoch):
+                    progress.hold(epoch)  # else hosts may be in it before the driver is in the one before
+                return epoch
         raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
 
     async def _run(self, epoch: int) -> Weights:

@@ -163,7 +163,9 @@ class HostsPipeline:
                 folder = make_socket_folder()
                 unfinished.callback(folder.remove)
                 sockets = folder.path
-            spec = self.spec(config, unfinished, transport=transport, host=host, sockets=sockets)
+            spec = self.spec(
+                config, unfinished, transport=transport, host=host, sockets=sockets, traces=trace is not None
+            )
             clock = unfinished.enter_context(RealClock(thread_settings()))
             return HostsRun(
                 spec,
@@ -186,6 +188,7 @@ class HostsPipeline:
         transport: Literal["ipc", "tcp"] = "ipc",
         host: str = "",
         sockets: Path | None = None,
+        traces: bool = False,
     ) -> RunSpec:
         """What all hosts of a run are told; shards that are not there are written.
 
@@ -195,6 +198,7 @@ class HostsPipeline:
             transport: as of `RunSpec`.
             host: likewise.
             sockets: likewise.
+            traces: likewise.
 
         Raises:
             ConfigError: the graph cannot be divided as asked for.
@@ -217,6 +221,7 @@ class HostsPipeline:
             transport=transport,
             host=host,
             sockets=sockets,
+            traces=traces,
             log_level=logging.getLogger("dorylax").getEffectiveLevel(),
         )
 

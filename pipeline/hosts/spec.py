@@ -66,6 +66,7 @@ class RunSpec:
         transport: how hosts talk.
         host: of tcp: the address of the interface to listen on; on a Ray cluster that of the process's node.
         sockets: of ipc: the folder of the sockets' files, which the driver removes, whatever becomes of hosts.
+        traces: whether the driver is told of spans.
         log_level: of the logger `dorylax`, as in the driver.
     """
 
@@ -83,6 +84,7 @@ class RunSpec:
     transport: Literal["ipc", "tcp"]
     host: str = "127.0.0.1"
     sockets: Path | None = None
+    traces: bool = False
     log_level: int = logging.WARNING
 
     @functools.cached_property

@@ -6,7 +6,7 @@ from typing import final
 
 from dorylax.pipeline.parameters.endpoint import PULL, PUSH
 from dorylax.pipeline.parameters.messages import Pulled, Push, Sums
-from dorylax.pipeline.transport.base import Address, Transport, Waiting, payload_bytes
+from dorylax.pipeline.transport.base import Address, Then, Transport, Waiting, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 
 
@@ -33,12 +33,13 @@ class ParameterClient:
             StashError: its gradient of that epoch is complete, or that of an earlier one is not.
             ConnectionError: the server cannot be reached.
         """
-        pulled = await self._ask(interval, "pull", (interval, epoch), (epoch, PULL, interval))
+        order, server = (epoch, PULL, interval), self._server(interval)
+        pulled = await deliver(self._transport, self._home, server, "pull", (interval, epoch), num_bytes=0, order=order)
         assert isinstance(pulled, Pulled)
         return pulled
 
-    async def push(self, interval: int, epoch: int, stage: int, sums: Sums, waiting: Waiting = "sender") -> None:
-        """Gives what a stage of an interval adds to the gradient, and returns when it has come.
+    def push(self, interval: int, epoch: int, stage: int, sums: Sums, *, waiting: Waiting, then: Then) -> None:
+        """Gives what a stage of an interval adds to the gradient, while the interval goes on.
 
         Args:
             interval: k.
@@ -46,27 +47,19 @@ class ParameterClient:
             stage: one of those that push.
             sums: name → array; never written to afterwards.
             waiting: for whom it is urgent.
-
-        Raises:
-            ValueError: a stage that pushes no gradient.
-            StashError: the interval has pulled no weights for this epoch.
-            ConnectionError: the server cannot be reached.
+            then: as of `Transport.post`. What it may be told: a ValueError, the stage pushes no gradient; a StashError, the
+                interval has pulled no weights for this epoch; a ConnectionError, the server cannot be reached.
         """
-        push = Push(interval, epoch, stage, sums)
-        order = (epoch, PUSH, interval, stage)
-        await self._ask(interval, "push", push, order, num_bytes=payload_bytes(dict(sums)), waiting=waiting)
-
-    async def _ask(
-        self,
-        interval: int,
-        kind: str,
-        payload: object,
-        order: tuple[int, ...],
-        *,
-        num_bytes: int = 0,
-        waiting: Waiting = "sender",
-    ) -> object:
-        server = Address("parameter", interval % self._num_servers)
-        return await deliver(
-            self._transport, self._home, server, kind, payload, num_bytes=num_bytes, order=order, waiting=waiting
+        self._transport.post(
+            self._home,
+            self._server(interval),
+            "push",
+            Push(interval, epoch, stage, sums),
+            num_bytes=payload_bytes(dict(sums)),
+            order=(epoch, PUSH, interval, stage),
+            waiting=waiting,
+            then=then,
         )
+
+    def _server(self, interval: int) -> Address:
+        return Address("parameter", interval % self._num_servers)

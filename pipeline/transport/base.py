@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, final, runtime_checkable
 
 import jax
@@ -14,9 +14,12 @@ WHOLE_PROCESS: tuple[Role, ...] = ("process", "driver")
 """Roles of those who speak for a process, whatever lives in it."""
 
 Waiting = Literal["sender", "receiver", "nobody"]
-"""Who goes on when a request is there: "sender", for whom its answer is wanted at once; "receiver", who needs it at once,
-while an acknowledgement may take some milliseconds; "nobody": request and acknowledgement may both wait for others to
-travel with."""
+"""Who goes on when a post is there: "sender", for whom its answer is wanted at once; "receiver", who needs it at once,
+while an acknowledgement may take some milliseconds; "nobody": post and acknowledgement may both wait for others to travel
+with."""
+
+Then = Callable[[float, Exception | None], None]
+"""Told what has become of a post: how many seconds ago it was delivered, or why it cannot be, which also ends the run."""
 
 
 @final
@@ -71,7 +74,6 @@ class Transport(Protocol):
         *,
         num_bytes: int,
         order: tuple[int, ...],
-        waiting: Waiting = "sender",
     ) -> Any:
         """Delivers a request, at least once, and returns the reply.
 
@@ -83,11 +85,39 @@ class Transport(Protocol):
             num_bytes: how much is sent.
             order: the same for a repeat of the same request and unlike that of any other between the two: breaks ties
                 and seeds latencies on the virtual clock.
-            waiting: for whom it is urgent.
 
         Raises:
             LookupError: nobody is registered there.
             ConnectionError: it is unknown whether the request was delivered; it may be made again.
+        """
+        ...
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting,
+        then: Then,
+    ) -> None:
+        """Has a request delivered while its sender goes on, and made again where it may have been lost.
+
+        Args:
+            sender: as of `request`.
+            receiver: likewise.
+            kind: likewise; the reply says nothing.
+            payload: likewise.
+            num_bytes: likewise.
+            order: likewise.
+            waiting: for whom it is urgent.
+            then: called once, on the loop, when the request was delivered.
+
+        Raises:
+            LookupError: nobody is registered there; may also come later, to `then`.
         """
         ...
 

@@ -110,8 +110,11 @@ class Codec:
                 return {key: self._read(item, arrays) for key, item in content.items()}
             case "n":
                 kind = self._types[content[0]]
-                fields = zip(kind._fields, content[1:], strict=True)
-                return kind(*(self._read_field(name, field, arrays) for name, field in fields))
+                fields = [
+                    field if type(field) in _PLAIN else self._read_field(name, field, arrays)
+                    for name, field in zip(kind._fields, content[1:], strict=True)
+                ]
+                return kind(*fields)
         raise ValueError(f"unknown tag {tag!r}")
 
     def _read_field(self, name: str, document: Any, arrays: Sequence[np.ndarray]) -> Any:

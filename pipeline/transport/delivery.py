@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from dorylax.pipeline.transport.base import Address, Transport, Waiting
+from dorylax.pipeline.transport.base import Address, Then, Transport
 
 ATTEMPTS = 8
 
@@ -19,7 +19,6 @@ async def deliver(
     *,
     num_bytes: int,
     order: tuple[int, ...],
-    waiting: Waiting = "sender",
 ) -> Any:
     """Makes a request, and makes it again where it may not have been delivered; arguments as `Transport.request`.
 
@@ -30,7 +29,25 @@ async def deliver(
     """
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ConnectionError):
-            return await transport.request(
-                sender, receiver, kind, payload, num_bytes=num_bytes, order=order, waiting=waiting
-            )
-    return await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order, waiting=waiting)
+            return await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+    return await transport.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+
+
+async def posted(
+    transport: Transport,
+    sender: Address,
+    receiver: Address,
+    kind: str,
+    payload: Any,
+    *,
+    num_bytes: int,
+    order: tuple[int, ...],
+    then: Then,
+) -> None:
+    """A post as a request; arguments as `Transport.post`."""
+    try:
+        await deliver(transport, sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+    except Exception as error:
+        then(0.0, error)
+        raise
+    then(0.0, None)

@@ -4,8 +4,8 @@ What goes to a process at a time is a *parcel*: messages, one after another, eac
 
     number of the request, 8 bytes | bytes of the header, 4 | header, JSON | each small array, from a multiple of 8 bytes on
 
-after what says who sends it (`Sender`, 8 bytes each), and, where requests are acknowledged, a last one without a header,
-whose rest are their numbers; after that a frame for each large array. Every frame costs a call of ZeroMQ, on either side, so
+after what says who sends it (`Sender`), and, where letters are acknowledged, a last one without a header, whose rest are
+their numbers, each with the seconds for which that was held back; after that a frame for each large array. Every frame costs a call of ZeroMQ, on either side, so
 what is small is copied together; ZeroMQ sends large arrays from where they lie.
 """
 
@@ -26,6 +26,7 @@ COPIED_BYTES = 1 << 18
 """Of an array that is copied: a frame that is not costs the sender a call of another thread, when it has been sent."""
 
 _HEAD = struct.Struct("<QI")
+_ACKNOWLEDGEMENT = struct.Struct("<Qf")
 _SENDER = struct.Struct("<QqQ")
 _ALIGNED = 8
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -82,12 +83,12 @@ class Parcel(NamedTuple):
 
     Attributes:
         messages: requests, or answers.
-        acknowledged: numbers of requests whose answer says nothing more.
+        acknowledged: numbers of requests whose answer says nothing more, and for how many seconds that was held back.
         sender: who sends it.
     """
 
     messages: list[Message]
-    acknowledged: list[int]
+    acknowledged: list[tuple[int, float]]
     sender: Sender
 
 
@@ -101,8 +102,10 @@ def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.n
     return Letter(_HEAD.pack(number, len(header)) + header, small, large, num_bytes)
 
 
-def parcel(letters: Sequence[Letter], acknowledged: Sequence[int], sender: Sender) -> list[bytes | memoryview]:
-    """The frames of some letters, and of an acknowledgement of these requests."""
+def parcel(
+    letters: Sequence[Letter], acknowledged: Sequence[tuple[int, float]], sender: Sender
+) -> list[bytes | memoryview]:
+    """The frames of some letters and acknowledgements, as `Parcel` has them."""
     parts: list[bytes | memoryview] = [_SENDER.pack(*sender)]
     end = _SENDER.size
     for one in letters:
@@ -115,13 +118,14 @@ def parcel(letters: Sequence[Letter], acknowledged: Sequence[int], sender: Sende
             parts.append(array)
             end += gap + len(array)
     if acknowledged:
-        parts += (_HEAD.pack(acknowledged[0], 0), np.asarray(acknowledged[1:], "<u8").tobytes())
+        parts.append(_HEAD.pack(0, 0))
+        parts += (_ACKNOWLEDGEMENT.pack(*one) for one in acknowledged)
     return [b"".join(parts), *(array for one in letters for array in one.large)]
 
 
 def acknowledgement_bytes(count: int) -> int:
     """Of an acknowledgement of so many requests."""
-    return _HEAD.size + 8 * (count - 1)
+    return _HEAD.size + _ACKNOWLEDGEMENT.size * count
 
 
 def opened(frames: Sequence[zmq.Frame]) -> Parcel:
@@ -135,30 +139,27 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
         number, length = _HEAD.unpack_from(first, end)
         end += _HEAD.size
         if not length:
-            return Parcel(messages, [number, *np.frombuffer(first, "<u8", offset=end).tolist()], sender)
-        who, document, specs = json.loads(bytes(first[end : end + length]))
+            return Parcel(messages, list(_ACKNOWLEDGEMENT.iter_unpack(first[end:])), sender)
+        who, document, specs = json.loads(str(first[end : end + length], "utf-8"))
         end += length
         arrays = []
         for dtype, shape in specs:
-            spec = _spec(dtype, tuple(shape))
-            size = spec.nbytes
+            kind, size = _checked(dtype, tuple(shape))
             if size >= COPIED_BYTES:
-                content = np.frombuffer(next(large).buffer, np.uint8)
-            elif size:
-                end += -end % _ALIGNED
-                content = np.frombuffer(first, np.uint8, size, end)
-                end += size
+                arrays.append(np.ndarray(shape, kind, next(large).buffer))
             else:
-                content = np.empty(0, np.uint8)
-            arrays.append(content.view(spec.numpy).reshape(spec.shape))
+                end += -end % _ALIGNED if size else 0
+                arrays.append(np.ndarray(shape, kind, first, end if size else 0))
+                end += size
         messages.append(Message(number, who, document, arrays))
     return Parcel(messages, [], sender)
 
 
 @functools.lru_cache(4096)
-def _spec(dtype: str, shape: tuple[int, ...]) -> TensorSpec:
-    """Checked once: shapes come again in every epoch."""
-    return TensorSpec(dtype, shape)
+def _checked(dtype: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int]:
+    """The dtype, and bytes. Checked once: shapes come again in every epoch."""
+    spec = TensorSpec(dtype, shape)
+    return spec.numpy, spec.nbytes
 
 
 @functools.lru_cache(64)

@@ -7,7 +7,8 @@ from typing import Any, final
 
 from dorylax.clock import Clock
 from dorylax.cost import TimeModel
-from dorylax.pipeline.transport.base import Address, RequestHandler, Waiting, payload_bytes
+from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting, payload_bytes
+from dorylax.pipeline.transport.delivery import posted
 
 Seconds = Callable[[Address, Address, int, tuple[int, ...]], float]
 """(sender, receiver, bytes, order) → seconds that a message takes."""
@@ -52,7 +53,6 @@ class InProcessTransport:
         *,
         num_bytes: int,
         order: tuple[int, ...],
-        waiting: Waiting = "sender",  # noqa: ARG002
     ) -> Any:
         """See `Transport`."""
         if receiver not in self._handlers:
@@ -62,6 +62,22 @@ class InProcessTransport:
         if self._seconds is not None:
             await self._travel(receiver, sender, payload_bytes(reply), (*order, 1))
         return reply
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting,  # noqa: ARG002
+        then: Then,
+    ) -> None:
+        """See `Transport`."""
+        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
+        self._clock.spawn(request, name=f"{kind} from {sender.role} server {sender.index}")
 
     async def _travel(self, sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> None:
         if self._seconds is not None:

@@ -7,8 +7,6 @@ receiver. Without a bound that would be all rows of a value at once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import final
 
 WINDOW_BYTES = 64 * 2**20
@@ -27,20 +25,25 @@ class Window:
         self._most, self._used = num_bytes, 0
         self._turn, self._freed = asyncio.Lock(), asyncio.Event()
 
-    @contextlib.asynccontextmanager
-    async def room(self, num_bytes: int) -> AsyncIterator[None]:
-        """Waits until a message may go; it has to be there when the block is left.
+    async def enter(self, num_bytes: int) -> None:
+        """Waits until a message may go.
 
         Args:
-            num_bytes: of the message.
+            num_bytes: of the message; `leave` is told the same once it is there.
         """
+        if not self._turn.locked() and not self._is_full(num_bytes):  # no turn of the loop where nobody waits
+            self._used += num_bytes
+            return
         async with self._turn:
-            while self._used and self._used + num_bytes > self._most:
+            while self._is_full(num_bytes):
                 self._freed.clear()
                 await self._freed.wait()
             self._used += num_bytes
-        try:
-            yield
-        finally:
-            self._used -= num_bytes
-            self._freed.set()
+
+    def leave(self, num_bytes: int) -> None:
+        """A message is there."""
+        self._used -= num_bytes
+        self._freed.set()
+
+    def _is_full(self, num_bytes: int) -> bool:
+        return bool(self._used) and self._used + num_bytes > self._most

@@ -106,6 +106,8 @@ def total_bytes(specs: Iterable[TensorSpec]) -> int:
 
 def travelling(array: np.ndarray) -> np.ndarray:
     """The array as it is sent: row after row, in the machine's byte order; `array` itself if it is so already."""
+    if array.flags.c_contiguous and array.dtype.isnative:
+        return array
     # `ascontiguousarray` alone would give an array without axes one.
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 

@@ -28,7 +28,8 @@ from dorylax.pipeline import engine, setup, tensor_calls
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.run import PipelineEpoch
-from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Waiting
+from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport.delivery import posted
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.task import TaskFailedError, TensorResult, TensorTask
@@ -213,16 +214,13 @@ class FaultyTransport:
         *,
         num_bytes: int,
         order: tuple[int, ...],
-        waiting: Waiting = "sender",
     ) -> Any:
         message = (sender.role, sender.index, receiver.role, receiver.index, kind, order)
         done = self._hooks.sending(kind, message)
         befalls = self._faults.of(message)
 
         def deliver() -> Any:
-            return self._inner.request(
-                sender, receiver, kind, payload, num_bytes=num_bytes, order=order, waiting=waiting
-            )
+            return self._inner.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
 
         async def deliver_late() -> None:
             await self._clock.sleep(self._faults.delay(message), (*order, 2))
@@ -238,6 +236,21 @@ class FaultyTransport:
             raise ConnectionError(f"lost the answer to {message}")
         done()
         return reply
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting,
+        then: Then,
+    ) -> None:
+        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
+        self._clock.spawn(request)
 
 
 def watching(patch: pytest.MonkeyPatch, case: Case, witness: Witness, faults: Faults) -> Hooks:

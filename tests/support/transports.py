@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from dorylax.pipeline.transport import Address, RequestHandler, Waiting
+from dorylax.pipeline.transport import Address, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport.delivery import posted
+
+
+async def delivered(post: Callable[[Then], None]) -> None:
+    """Posts something, and returns when it was delivered."""
+    told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def then(_: float, error: Exception | None) -> None:
+        if error is None:
+            told.set_result(None)
+        else:
+            told.set_exception(error)
+
+    post(then)
+    await told
 
 
 class LossyTransport:
@@ -13,6 +30,7 @@ class LossyTransport:
     def __init__(self, reply: Any, lost: int = 0) -> None:
         self.reply, self.lost = reply, lost
         self.asked = list[Any]()
+        self.posted = list[Any]()  # tasks
 
     def register(self, address: Address, handler: RequestHandler) -> None:
         raise NotImplementedError
@@ -26,9 +44,23 @@ class LossyTransport:
         *,
         num_bytes: int,
         order: tuple[int, ...],
-        waiting: Waiting = "sender",
     ) -> Any:
         self.asked.append((sender, receiver, kind, payload, num_bytes, order))
         if len(self.asked) <= self.lost:
             raise ConnectionError("lost")
         return self.reply
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting,
+        then: Then,
+    ) -> None:
+        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
+        self.posted.append(asyncio.ensure_future(request))

@@ -33,7 +33,7 @@ from dorylax.pipeline.parameters.server import ParameterServer, Whole
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.steps import RUN
-from dorylax.pipeline.transport import Address
+from dorylax.pipeline.transport import Address, Then
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.task import TaskKey
 from support.witness import fingerprint
@@ -327,20 +327,30 @@ def watch(folder: Path) -> None:
         with lock:
             file.write(pickle.dumps((time.monotonic_ns(), event, values, named)))
 
-    hooks, request = Hooks(tell), ZeroMqTransport.request
+    hooks, post = Hooks(tell), ZeroMqTransport.post
 
-    async def requests(
-        transport: ZeroMqTransport, sender: Address, receiver: Address, kind: str, payload: Any, **options: Any
-    ) -> Any:
+    def posts(
+        transport: ZeroMqTransport,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        then: Then,
+        **options: Any,
+    ) -> None:
         message = (sender.role, sender.index, receiver.role, receiver.index, kind, options["order"])
         done = hooks.sending(kind, message)
-        reply = await request(transport, sender, receiver, kind, payload, **options)
-        done()
-        return reply
+
+        def tells(ago: float, error: Exception | None) -> None:
+            done()
+            then(ago, error)
+
+        post(transport, sender, receiver, kind, payload, then=tells, **options)
 
     patch = pytest.MonkeyPatch()
     hooks.install(patch)
-    patch.setattr(ZeroMqTransport, "request", requests)
+    patch.setattr(ZeroMqTransport, "post", posts)
 
 
 def told(folder: Path) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:

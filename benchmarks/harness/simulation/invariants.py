@@ -110,10 +110,10 @@ class Invariants:
         self._visits[id(server.parameters), visit.number, visit.epoch] = visit.version, visit.ahead
         await inner(server, step, visit)
 
-    async def _sent(self, inner: Any, client: Any, *given: Any) -> None:
-        interval, epoch, _, sums, *_ = given
+    def _sent(self, inner: Any, client: Any, *given: Any, **named: Any) -> None:
+        interval, epoch, _, sums = given
         self._sums[id(sums)] = sums, self._visits.get((id(client), interval, epoch))
-        await inner(client, *given)
+        inner(client, *given, **named)
 
     def _pushed(self, inner: Any, server: Any, push: Any) -> Any:
         whole = inner(server, push)

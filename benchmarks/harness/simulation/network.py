@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from dorylax.clock import Clock
-from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Waiting
+from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport.delivery import posted
 from dorylax.pipeline.transport.inbox import Inbox
 
 ASK_AGAIN_SECONDS = 0.5
@@ -197,7 +198,6 @@ class SimulatedTransport:
         *,
         num_bytes: int,  # noqa: ARG002
         order: tuple[int, ...],  # noqa: ARG002
-        waiting: Waiting = "sender",  # noqa: ARG002
     ) -> Any:
         """See `Transport`."""
         if receiver in self._handlers:
@@ -214,6 +214,22 @@ class SimulatedTransport:
             return await answer
         finally:
             self._asked.pop(number, None)
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting,  # noqa: ARG002
+        then: Then,
+    ) -> None:
+        """See `Transport`."""
+        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
+        self._clock.spawn(request, name=f"{kind} from {sender.role} server {sender.index}")
 
     def take(self, message: Message) -> None:
         """Takes what has arrived."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -323,3 +324,14 @@ def test_where_hosts_have_shards_the_driver_loads_no_data(tmp_path: Path, monkey
     for wrong, key in (({"pipeline.servers": 1}, "servers"), ({"data.split_seed": 1}, "partition")):
         with pytest.raises(ConfigError, match=rf"^pipeline\.{key}"):
             Trainer.from_config(RunConfig.resolve(values | wrong)).fit()
+
+
+def test_a_driver_may_be_slow_after_the_switch_to_synchronous_epochs() -> None:
+    """Hosts wait before each of them until the driver comes to it; they do not run away."""
+    config = PipelineConfig(servers=2, intervals=2, hosts="processes", mode="async", staleness=2)
+    with running("gcn", DATA, config) as run:
+        run.run_epoch()
+        first = run.synchronise()
+        for epoch in range(1, first + 2):
+            time.sleep(0.5)
+            assert run.run_epoch().epoch == epoch

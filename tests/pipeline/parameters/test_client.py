@@ -4,7 +4,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from support.transports import LossyTransport
+from support.transports import LossyTransport, delivered
 
 from dorylax.pipeline.parameters.client import ParameterClient
 from dorylax.pipeline.parameters.endpoint import PULL, PUSH
@@ -24,7 +24,7 @@ def test_an_interval_has_one_parameter_server_for_all_it_asks(interval: int, ser
 
     async def scenario() -> None:
         assert await client.pull(interval, 5) is ANSWER
-        await client.push(interval, 5, 1, sums)
+        await delivered(lambda then: client.push(interval, 5, 1, sums, waiting="sender", then=then))
 
     asyncio.run(scenario())
     there = Address("parameter", server)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.transports import delivered
 
 from dorylax.clock import VirtualClock
 from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled, ServerState
@@ -22,8 +23,8 @@ from dorylax.pipeline.parameters.messages import Sums, Update
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.transport import Address, RequestHandler, Waiting
-from dorylax.pipeline.transport.delivery import ATTEMPTS
+from dorylax.pipeline.transport import Address, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport.delivery import ATTEMPTS, posted
 
 STATE = {"mean": np.float32(0.5), "count": np.int32(3)}
 PARAMS = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2), "b": np.zeros(2, np.float32)}
@@ -51,7 +52,6 @@ class Network:
         *,
         num_bytes: int,
         order: tuple[int, ...],
-        waiting: Waiting = "sender",
     ) -> Any:
         assert sender != receiver
         message = (sender, receiver, order)
@@ -66,6 +66,21 @@ class Network:
         await self.delay(order)
         self.lose(message)
         return reply
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting,
+        then: Then,
+    ) -> None:
+        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
+        self.clock.spawn(request)
 
     async def deliver_late(self, deliver: Callable[[], Awaitable[Any]], order: tuple[int, ...]) -> None:
         await self.delay(order)
@@ -82,6 +97,10 @@ class Network:
 
     def fails(self) -> bool:
         return self.random.random() < self.faults
+
+
+def push(client: ParameterClient, interval: int, epoch: int, stage: int, sums: Sums) -> Coroutine[Any, Any, None]:
+    return delivered(lambda then: client.push(interval, epoch, stage, sums, waiting="sender", then=then))
 
 
 def sums_of(params: Any, interval: int, epoch: int, stage: int) -> Sums:
@@ -194,11 +213,11 @@ class Run:
                 assert all(again.params[name] is pulled.params[name] for name in PARAMS)
                 assert again.state is pulled.state
                 self.most_stashes = max(self.most_stashes, self.group.live_stashes)
-                push = self.clients[k].push(k, epoch, stage, sums_of(again.params, k, epoch, stage))
+                pushed = push(self.clients[k], k, epoch, stage, sums_of(again.params, k, epoch, stage))
                 if self.random.random() < 0.5:
-                    overlapping.append(self.clock.spawn(push))
+                    overlapping.append(self.clock.spawn(pushed))
                 else:
-                    await push
+                    await pushed
             await asyncio.gather(*overlapping)
 
     def __call__(self, epochs: int, switching: int | None = None) -> Run:
@@ -349,7 +368,7 @@ def test_nothing_is_saved_while_intervals_compute() -> None:
         await run.clients[1].pull(1, 0)
         with pytest.raises(RuntimeError, match=r"cannot be saved while intervals compute \(1 stashes are live\)"):
             run.group.state()
-        await run.clients[1].push(1, 0, 0, sums_of(PARAMS, 1, 0, 0))
+        await push(run.clients[1], 1, 0, 0, sums_of(PARAMS, 1, 0, 0))
         await run.clock.sleep(100.0, ())
         assert run.group.live_stashes == 0
         assert not run.group.settled  # the sum of the epoch wants the other interval
@@ -361,7 +380,7 @@ def test_nothing_is_saved_while_intervals_compute() -> None:
 def test_a_gradient_in_part_on_one_server_is_on_its_way() -> None:
     run = Run(intervals=2, stages=2)
     with run.clock:
-        run.clock.run(run.clients[1].push(1, 0, 0, sums_of(PARAMS, 1, 0, 0)))
+        run.clock.run(push(run.clients[1], 1, 0, 0, sums_of(PARAMS, 1, 0, 0)))
     assert [server.pending for server in run.servers] == [0, 1]
     assert not run.group.settled
 
@@ -378,17 +397,17 @@ def test_a_push_is_answered_before_anything_is_computed() -> None:
     for endpoint in run.network.endpoints.values():
         endpoint._compute = compute  # type: ignore[attr-defined]
 
-    async def push() -> None:
+    async def one_pushes() -> None:
         run.ledger.start(0, 0)
         await run.clients[0].pull(0, 0)
-        await run.clients[0].push(0, 0, 0, sums_of(PARAMS, 0, 0, 0))
+        await push(run.clients[0], 0, 0, 0, sums_of(PARAMS, 0, 0, 0))
         assert run.clock.now() < 1000
         assert not run.told
         await run.clock.sleep(5000.0, ())
         assert len(run.told) == 1
 
     with run.clock:
-        run.clock.run(push())
+        run.clock.run(one_pushes())
     assert len({(server, order) for server, _, order in computed}) == len(computed) == 3
 
 

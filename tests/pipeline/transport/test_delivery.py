@@ -7,7 +7,7 @@ import pytest
 from support.transports import LossyTransport
 
 from dorylax.pipeline.transport import Address
-from dorylax.pipeline.transport.delivery import ATTEMPTS, deliver
+from dorylax.pipeline.transport.delivery import ATTEMPTS, deliver, posted
 
 HERE, THERE = Address("graph", 0), Address("parameter", 1)
 
@@ -27,3 +27,17 @@ def test_it_gives_up_in_the_end() -> None:
     with pytest.raises(ConnectionError, match="lost"):
         ask(transport)
     assert len(transport.asked) == ATTEMPTS
+
+
+def test_a_post_is_a_request_that_tells_what_has_become_of_it() -> None:
+    told = list[Any]()
+
+    def post(transport: LossyTransport) -> None:
+        options: Any = {"num_bytes": 3, "order": (4, 5), "then": lambda *what: told.append(what)}
+        asyncio.run(posted(transport, HERE, THERE, "push", (1, 2), **options))
+
+    post(LossyTransport(None, lost=ATTEMPTS - 1))
+    assert told == [(0.0, None)]
+    with pytest.raises(ConnectionError, match="lost"):
+        post(LossyTransport(None, lost=ATTEMPTS))
+    assert isinstance(told[1][1], ConnectionError)

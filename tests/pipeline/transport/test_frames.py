@@ -19,10 +19,10 @@ ARRAYS = DTYPES.flatmap(
     )
 )
 LETTERS = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.lists(ARRAYS, max_size=4)), max_size=4)
-NUMBERS = st.lists(st.integers(0, 2**64 - 1), max_size=5)
+DONE = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.floats(0, 1, width=32)), max_size=5)
 
 
-def through(letters: list[tuple[int, list[np.ndarray]]], acknowledged: list[int]) -> frames.Parcel:
+def through(letters: list[tuple[int, list[np.ndarray]]], acknowledged: list[tuple[int, float]]) -> frames.Parcel:
     sent = [frames.letter(number, ("rows", number), {"t": [number]}, found) for number, found in letters]
     parts = frames.parcel(sent, acknowledged)
     size = sum(len(part) for part in parts)
@@ -33,8 +33,8 @@ def through(letters: list[tuple[int, list[np.ndarray]]], acknowledged: list[int]
     return frames.opened([zmq.Frame(part) for part in parts])
 
 
-@given(LETTERS, NUMBERS)
-def test_what_comes_is_what_was_sent(letters: Any, acknowledged: list[int]) -> None:
+@given(LETTERS, DONE)
+def test_what_comes_is_what_was_sent(letters: Any, acknowledged: list[tuple[int, float]]) -> None:
     if not letters and not acknowledged:
         return  # nobody sends nothing
     found = through(letters, acknowledged)
@@ -54,12 +54,12 @@ def test_large_arrays_have_frames_of_their_own(large: int) -> None:
     sizes = [3, frames.COPIED_BYTES, 5, frames.COPIED_BYTES + 1][: 2 * large]
     sent = [np.full(size, place, np.uint8) for place, size in enumerate(sizes)]
     letters = [frames.letter(place, (), None, [array]) for place, array in enumerate(sent)]
-    parts = frames.parcel(letters, [7])
+    parts = frames.parcel(letters, [(7, 0.5)])
     assert len(parts) == 1 + large
     found = frames.opened([zmq.Frame(part) for part in parts])
     for message, array in zip(found.messages, sent, strict=True):
         np.testing.assert_array_equal(message.arrays[0], array)
-    assert found.acknowledged == [7]
+    assert found.acknowledged == [(7, 0.5)]
 
 
 def test_what_lies_otherwise_is_sent_row_after_row_in_the_order_of_this_machine() -> None:

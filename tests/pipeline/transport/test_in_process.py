@@ -63,3 +63,20 @@ def test_the_last_to_register_answers() -> None:
         transport.register(THERE, second)
         clock.run(request(transport, 1))
         assert (len(first.asked), len(second.asked)) == (0, 1)
+
+
+def test_a_post_goes_its_way_while_its_sender_goes_on() -> None:
+    told = []
+    with VirtualClock() as clock:
+        transport, echo = InProcessTransport(clock, lambda *_: 2.0), Echo(clock)
+        transport.register(THERE, echo)
+
+        async def sender() -> None:
+            options: Any = {"num_bytes": 1, "order": (7,), "waiting": "nobody"}
+            transport.post(HERE, THERE, "ask", 1, **options, then=lambda *what: told.append((clock.now(), *what)))
+            assert clock.now() == 0
+            await clock.sleep(5.0, ())
+
+        clock.run(sender())
+    assert echo.asked == [("ask", HERE, 2.0)]
+    assert told == [(4.0, 0.0, None)]

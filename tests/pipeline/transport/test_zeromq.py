@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zmq
+from support.transports import delivered
 
 from dorylax.clock import RealClock
 from dorylax.pipeline.messages import RowsMessage
-from dorylax.pipeline.transport import Address, RequestHandler, Transport, Waiting, frames, zeromq
+from dorylax.pipeline.transport import Address, RequestHandler, Then, Transport, Waiting, frames, zeromq
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.serverless.data.keys import RunKeys
@@ -196,10 +197,13 @@ def sends(transport: ZeroMqTransport, patch: pytest.MonkeyPatch) -> list[frames.
     return found
 
 
-def asking(transport: Transport, payload: Any, waiting: Waiting) -> asyncio.Future[Any]:
-    return asyncio.ensure_future(
-        transport.request(HERE, THERE, "rows", payload, num_bytes=0, order=(), waiting=waiting)
-    )
+def posting(transport: Transport, payload: Any, waiting: Waiting) -> asyncio.Future[Any]:
+    size = getattr(payload, "nbytes", 0)
+
+    def post(then: Then) -> None:
+        transport.post(HERE, THERE, "rows", payload, num_bytes=size, order=(), waiting=waiting, then=then)
+
+    return asyncio.ensure_future(delivered(post))
 
 
 def test_what_nobody_waits_for_travels_with_what_somebody_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,14 +214,14 @@ def test_what_nobody_waits_for_travels_with_what_somebody_does(monkeypatch: pyte
             silent = Silent()
             other.register(THERE, silent)
             asked, answered = sends(one, monkeypatch), sends(other, monkeypatch)
-            held = [asking(one, place, "nobody") for place in range(2)]
+            held = [posting(one, place, "nobody") for place in range(2)]
             await asyncio.sleep(0.05)
             assert not asked
-            await asking(one, 2, "sender")
+            await posting(one, 2, "sender")
             await asyncio.gather(*held)  # acknowledged with it, though nobody hurries
             assert silent.heard == [0, 1, 2]
-            assert [len(parcel.messages) for parcel in asked] == [3]
-            assert [len(parcel.acknowledged) for parcel in answered] == [3]
+            assert [[len(message.who[2]) for message in parcel.messages] for parcel in asked] == [[2, 1]]
+            assert [len(parcel.acknowledged) for parcel in answered] == [2]  # letters
 
     run(test)
 
@@ -229,10 +233,10 @@ def test_what_is_large_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None
         async with two(clock) as (one, other, _):
             silent = Silent()
             other.register(THERE, silent)
-            large = asking(one, np.zeros(frames.COPIED_BYTES, np.uint8), "nobody")
+            large = posting(one, np.zeros(frames.COPIED_BYTES, np.uint8), "nobody")
             while not silent.heard:
                 await asyncio.sleep(0.001)
-            await asking(one, 1, "sender")
+            await posting(one, 1, "sender")
             await large
 
     run(test)
@@ -244,7 +248,7 @@ def test_what_is_held_back_goes_by_itself_in_the_end(waiting: Waiting) -> None:
         async with two(clock) as (one, other, _):
             silent = Silent()
             other.register(THERE, silent)
-            await asyncio.gather(*(asking(one, place, waiting) for place in range(3)))
+            await asyncio.gather(*(posting(one, place, waiting) for place in range(3)))
             assert silent.heard == [0, 1, 2]
 
     run(test)
@@ -261,7 +265,7 @@ def test_acknowledgements_travel_with_requests_to_who_has_asked(monkeypatch: pyt
             monkeypatch.setattr(zeromq, "HELD_SECONDS", 60.0)
             await asyncio.sleep(0.01)
             answered = sends(other, monkeypatch)
-            first = asking(one, 1, "receiver")
+            first = posting(one, 1, "receiver")
             while silent.heard[-1] != 1:
                 await asyncio.sleep(0.001)
             assert not answered
@@ -310,5 +314,125 @@ def test_a_lost_acknowledgement_is_asked_for_again(monkeypatch: pytest.MonkeyPat
             monkeypatch.setattr(other, "_send", losing)
             await ask(one, 1)
             assert silent.heard[0] == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("waiting", ["nobody", "receiver", "sender"])
+def test_posts_of_one_kind_and_turn_travel_in_one_letter(waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            silent = Silent()
+            other.register(THERE, silent)
+            asked = sends(one, monkeypatch)
+            await asyncio.gather(*(posting(one, np.full(place, place), waiting) for place in range(4)))
+            assert [len(found) for found in silent.heard] == [0, 1, 2, 3]
+            assert [[len(message.who[2]) for message in parcel.messages] for parcel in asked] == [[4]]
+            assert one.sent["rows"].messages == 4
+
+    run(test)
+
+
+def test_a_letter_is_acknowledged_when_all_in_it_are_done_and_none_waits_for_another() -> None:
+    class Waits(Silent):
+        async def handle(self, kind: str, payload: Any, sender: Address) -> None:
+            if payload == "waits":
+                await may.wait()
+            self.heard.append(payload)
+
+    may = asyncio.Event()
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            waits = Waits()
+            other.register(THERE, waits)
+            posts = [posting(one, payload, "sender") for payload in ("waits", "goes on")]
+            while not waits.heard:
+                await asyncio.sleep(0.001)
+            assert waits.heard == ["goes on"]
+            assert not any(post.done() for post in posts)
+            may.set()
+            await asyncio.gather(*posts)
+            assert waits.heard == ["goes on", "waits"]
+
+    run(test)
+
+
+def test_a_lost_letter_is_sent_again_and_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeromq, "ASK_AGAIN_SECONDS", 0.01)
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            silent, told = Silent(), list[Any]()
+            other.register(THERE, silent)
+            send, lost = one._send, []
+
+            def losing(socket: Any, parts: Any) -> None:
+                if lost:
+                    send(socket, parts)
+                lost.append(parts)
+
+            monkeypatch.setattr(one, "_send", losing)
+            for place in range(2):
+                options: Any = {"num_bytes": 0, "order": (), "waiting": "sender"}
+                one.post(HERE, THERE, "rows", place, **options, then=lambda *what: told.append(what))
+            while len(told) < 2:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+            assert silent.heard[:2] == [0, 1]
+            assert [error for _, error in told] == [None, None]
+
+    run(test)
+
+
+def test_an_acknowledgement_says_for_how_long_it_was_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeromq, "HELD_SECONDS", 0.05)
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, _):
+            other.register(THERE, Silent())
+            told: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+            options: Any = {"num_bytes": 0, "order": (), "waiting": "receiver"}
+            one.post(HERE, THERE, "rows", 1, **options, then=lambda ago, _: told.set_result(ago))
+            begin = clock.now()
+            assert 0.04 < await told <= clock.now() - begin
+
+    run(test)
+
+
+def test_a_post_to_this_process_is_a_call() -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (_, other, echo):
+            await posting(other, 1, "nobody")
+            assert echo.asked == [("rows", HERE)]
+            echo.may.clear()
+            later = posting(other, 2, "nobody")
+            await asyncio.sleep(0.01)
+            assert not later.done()
+            echo.may.set()
+            await later
+
+            def post(then: Then) -> None:
+                other.post(THERE, HERE, "rows", 1, num_bytes=0, order=(), waiting="sender", then=then)
+
+            with pytest.raises(LookupError, match="nobody is registered as graph server 0 to answer 'rows'"):
+                await delivered(post)
+
+    run(test)
+
+
+def test_answers_come_the_same_way_as_requests_where_both_sides_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, echo):
+            one.register(HERE, echo)
+            other.connect({HERE: one.endpoint})
+            await ask(one, 0)
+            answered = sends(other, monkeypatch)
+            mine = asyncio.ensure_future(ask(one, "mine"))
+            theirs = asyncio.ensure_future(other.request(THERE, HERE, "rows", "theirs", num_bytes=0, order=()))
+            assert (await mine)[0] == "mine"
+            assert (await theirs)[0] == "theirs"
+            assert all(parcel.messages for parcel in answered)
+            assert sum(len(parcel.messages) for parcel in answered) == 2
 
     run(test)
