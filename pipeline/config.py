@@ -283,6 +283,13 @@ class PipelineConfig(Section):
             )
 
     def _check_hosts(self) -> None:
+        for name in ("host_timeout", "max_losses"):
+            if self.hosts == "inline" and not self._is_default(name):
+                raise ConfigError.of(
+                    f"pipeline.{name}",
+                    f"= {getattr(self, name)} needs pipeline.hosts=processes or ray, got inline, where no host can be lost "
+                    "alone: change one of them",
+                )
         if self.num_hosts is None:
             return
         if self.hosts == "inline":

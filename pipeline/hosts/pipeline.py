@@ -17,6 +17,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
+from dorylax.own_folder import OwnFolder
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import RowSums, check_outputs
 from dorylax.pipeline.hosts.launcher import Launcher
@@ -237,9 +238,10 @@ class HostsPipeline:
         if isinstance(self.data, ShardedData):
             return self.data
         layout = layout_for(self.data.graph, self.config, self.seed)
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-shards-")))
+        folder = OwnFolder(Path(tempfile.mkdtemp(prefix="dorylax-shards-")))
+        cleanup.callback(folder.remove)
         plans = [self.prepared, *([] if self.evaluation is None else [self.evaluation])]
-        return write_shards(folder, self.data, layout, ids=any(map(reads_edge_ids, plans)), digests=False)
+        return write_shards(folder.path, self.data, layout, ids=any(map(reads_edge_ids, plans)), digests=False)
 
 
 def check_shards(data: ShardedData, config: PipelineConfig, *, reads_ids: bool) -> None:

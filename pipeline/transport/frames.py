@@ -5,8 +5,8 @@ What goes to a process at a time is a *parcel*: messages, one after another, eac
     number of the request, 8 bytes | bytes of the header, 4 | header, JSON | each small array, from a multiple of 8 bytes on
 
 after what says who sends it (`Sender`), and, where letters are acknowledged, a last one without a header, whose rest are
-their numbers, each with the seconds for which that was held back; after that a frame for each large array. Every frame costs a call of ZeroMQ, on either side, so
-what is small is copied together; ZeroMQ sends large arrays from where they lie.
+their numbers, each with the seconds for which that was held back; after that a frame for each large array. Every frame costs
+a call of ZeroMQ, on either side, so what is small is copied together; ZeroMQ sends large arrays from where they lie.
 """
 
 from __future__ import annotations
