@@ -262,6 +262,8 @@ def main() -> None:
         "size": "tiny",
         "sweep": "smoke",
     }
+    # That a node may be lost is tested by itself.
+    tiny["only"] = [name for name in PARTS if name != "sweep"]
     arguments = parsed(parser, **tiny, scaling_servers=[1, 2], scaling_vertices=100)
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
