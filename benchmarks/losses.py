@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.command_line import parsed, parser_of, write_json
-from harness.lost_hosts import OTHERS, PHASES, TARGETS, Outcome, lose
+from harness.in_hosts import PHASES
+from harness.lost_hosts import OTHERS, TARGETS, Outcome, lose
 
 
 def main() -> None:

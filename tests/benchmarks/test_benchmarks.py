@@ -36,12 +36,14 @@ PRINTS = {
     "generate": r"tiny +1,000 vertices +10,000 edges",
     "gradient_norm": r"S = 4 +N = 2: \S+ +N = 4: \S+ +∝ N\^",
     "latency_hiding": r"pipe / bound +\d",
+    "losses": r"graph server +gather +good, same bits, recovered in .*\n1 cells, 0 bad",
     "memory": r"communities:gcn:data.size=tiny +\S+ GiB",
     "mutation": r"1 mutants: 1 killed, 0 survive",
     "outside_models": r"\| SIGN \|.*\n\n(.*\n)+\| SAGPool \|",
     "pipeline": r"pipe, 2 intervals .* × single(.*\n)+one task at a time, 16 intervals",
     "sandboxes": r"warm task, local +\d",
     "scaling": r"largest over smallest: 1.00",
+    "simulation": r"3 seeds, each run twice: 0 with something that does not hold, 0 that differ",
     "soak": r"(?s)workers: own, MiB +\d.*the end: clean",
     "time_to_accuracy": r"async S=1 +epochs +\d.* × \[",
     "tracing": r"GCN, 2 layers .* artefacts",
@@ -78,7 +80,7 @@ def test_it_runs_at_a_tiny_size(
 ) -> None:
     words, kept = ["--tiny", *options], []
     for option, name in (("--json", "found.json"), ("--out", "found")):
-        if f'"{option}"' in script.read_text():
+        if f'add_argument("{option}"' in script.read_text():
             kept.append(tmp_path / name)
             words += [option, str(kept[-1])]
     status = run(script, words, tmp_path / "output", children=script.stem in OWN_PROCESS)
