@@ -148,7 +148,7 @@ def memory(arguments: argparse.Namespace) -> dict[str, Any]:
                     f"{size}: cutting it into shards does not fit here, it held {made.driver / _GIB:.2f} GiB"
                 )
             print(f"{size}: cut into 4 shards in {made.seconds:.0f} s and {made.driver / _GIB:.2f} GiB", flush=True)
-        words = [*"train --no-save --json --model gcn --epochs 2".split(), *data]
+        words = ["train", "--no-save", "--json", *data, "--model", "gcn", "--epochs", "2"]
         for setting in (
             *(f"model.hidden_features={arguments.hidden}", "model.dropout=0", "pipeline.servers=4"),
             *(f"pipeline.partition={partition}", "train.eval_every=2"),

@@ -78,7 +78,7 @@ def test_it_runs_at_a_tiny_size(
 ) -> None:
     words, kept = ["--tiny", *options], []
     for option, name in (("--json", "found.json"), ("--out", "found")):
-        if f'"{option}"' in script.read_text():
+        if f'add_argument("{option}"' in script.read_text():
             kept.append(tmp_path / name)
             words += [option, str(kept[-1])]
     status = run(script, words, tmp_path / "output", children=script.stem in OWN_PROCESS)
