@@ -21,6 +21,7 @@ from dorylax.pipeline.hosts import ray as hosts
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.hosts.placement import asked
 from dorylax.pipeline.hosts.ray import Actors
+from dorylax.ray_cluster.config import RayConfig
 
 pytestmark = pytest.mark.timeout(120)
 
