@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, BinaryIO, final
 
 from dorylax.errors import DorylaxError
@@ -139,13 +140,22 @@ def live(
                     members.append(kind(one, run, clock, transport))
                     cleanup.callback(members[-1].close)
                 if gone is not None:
-                    loop = asyncio.get_running_loop()
-                    gone.add_done_callback(lambda _: loop.call_soon_threadsafe(end, members))
+                    gone.add_done_callback(_in_loop(asyncio.get_running_loop(), partial(end, members)))
                 ready(transport.endpoint)
                 for member in members:
                     await member.ended
 
         clock.run(life())
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[[Future[None]], None]:
+    """A callback that makes a call in a loop, from another thread; nothing where the loop has ended by then."""
+
+    def callback(_: Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # a host that fails while its driver goes: its loop is closed
+            loop.call_soon_threadsafe(call)
+
+    return callback
 
 
 def _private_streams() -> tuple[BinaryIO, BinaryIO]:
@@ -160,8 +170,7 @@ def _private_streams() -> tuple[BinaryIO, BinaryIO]:
 
 def _end_with(requests: BinaryIO, gone: Future[None]) -> None:
     requests.read()
-    with contextlib.suppress(RuntimeError):  # the loop has ended already
-        gone.set_result(None)
+    gone.set_result(None)
     time.sleep(_LEAVING_SECONDS)
     os._exit(0)
 
