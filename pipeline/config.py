@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, final
 
+from annotated_types import Unit
 from pydantic import Field, InstanceOf, model_validator
 
 from dorylax.cost import ClusterError, find_cluster
@@ -13,7 +14,7 @@ from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.catalogue import BACKENDS, ELSEWHERE
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.section import Count, PathText, Section, Text
+from dorylax.settings.section import Count, PathText, Positive, Section, Text
 
 Mode = Literal["no-pipe", "pipe", "async"]
 Update = Literal["per_epoch", "per_interval"]
@@ -150,6 +151,15 @@ class PipelineConfig(Section):
         description="which epochs' tasks are in the run directory's trace.json; sample: all at first, then fewer and fewer, "
         "in 128 MiB at most; full: all, however many bytes that takes; off: none",
     )
+    host_timeout: Annotated[Positive, Unit("seconds")] = Field(
+        default=30.0,
+        description="hosts elsewhere: seconds without an answer after which a host counts as lost; one whose process has "
+        "ended counts at once",
+    )
+    max_losses: Annotated[int, Field(ge=0)] = Field(
+        default=3,
+        description="hosts elsewhere: how many losses in a row, with no epoch finished between them, a run goes on after",
+    )
     tensor: InstanceOf[TensorConfig] = TensorConfig()
     ray: InstanceOf[RayConfig] = RayConfig()
 
@@ -273,6 +283,13 @@ class PipelineConfig(Section):
             )
 
     def _check_hosts(self) -> None:
+        for name in ("host_timeout", "max_losses"):
+            if self.hosts == "inline" and not self._is_default(name):
+                raise ConfigError.of(
+                    f"pipeline.{name}",
+                    f"= {getattr(self, name)} needs pipeline.hosts=processes or ray, got inline, where no host can be lost "
+                    "alone: change one of them",
+                )
         if self.num_hosts is None:
             return
         if self.hosts == "inline":

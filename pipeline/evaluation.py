@@ -6,6 +6,7 @@ Intervals that train go on meanwhile; they and an evaluation share nothing but a
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
@@ -124,13 +125,7 @@ class EvaluationHost(Intervals):
         self._outputs = list(traced.step.jaxpr.outvars)
         self._labels, self._masks = labels, masks
         self._free: FreeValues | None = None
-
-        def judge(output: Any, labels: Any, masks: Any) -> tuple[Any, Any]:
-            floats = [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-            nan = jnp.array([jnp.isnan(leaf).any() for leaf in floats]).any()
-            return sums(output, labels, masks), nan
-
-        self._judge = jax.jit(judge)
+        self._judge = _judge(sums)
 
     def begin(self, streams: Tree, seed: int) -> None:
         """Gets ready for evaluations, after `prepare`.
@@ -204,3 +199,15 @@ class EvaluationHost(Intervals):
 
 def _unasked(started: Started) -> None:
     raise AssertionError(f"an evaluation has no gate, and {started} came to it")
+
+
+@functools.lru_cache(maxsize=8)
+def _judge(sums: RowSums) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    """(output, labels, masks) -> the sums, and whether the output has a NaN; compiled once for all hosts of a process."""
+
+    def judge(output: Any, labels: Any, masks: Any) -> tuple[Any, Any]:
+        floats = [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        nan = jnp.array([jnp.isnan(leaf).any() for leaf in floats]).any()
+        return sums(output, labels, masks), nan
+
+    return jax.jit(judge)

@@ -79,8 +79,11 @@ class Progress:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._reached.append((epoch, future))
             await future
-        losses = self._losses.pop(epoch)
-        return sum(losses[interval] for interval in sorted(losses))
+        return _total(self._losses.pop(epoch))
+
+    def unasked(self) -> list[tuple[int, float]]:
+        """(epoch, loss) of epochs that all have finished, and that nobody has asked for."""
+        return [(epoch, _total(self._losses[epoch])) for epoch in sorted(self._losses) if epoch < self.ledger.min_epoch]
 
     def open(self, epoch: int) -> None:
         """Lets the driver's next epoch begin, and no interval the one after it, where that is a synchronous one.
@@ -143,3 +146,8 @@ class Progress:
         allowance = self.ledger.allowance
         for tell in self._hosts:
             tell(allowance)
+
+
+def _total(losses: dict[int, float]) -> float:
+    """Of intervals, in the order of their numbers."""
+    return sum(losses[interval] for interval in sorted(losses))

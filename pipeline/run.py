@@ -18,6 +18,7 @@ from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_known
 from dorylax.program.model.base import Tree
+from dorylax.runs.losses import Loss
 from dorylax.runs.servers import ServerMetrics
 
 
@@ -101,7 +102,7 @@ class PipelineRun(ABC):
 
         Raises:
             TaskFailedError: a task failed too often.
-            HostError: a host in another process has ended.
+            HostError: the code of a host in another process has failed, or hosts were lost too often.
         """
         clock, epoch = self._clock, self._epoch
         begin = clock.now()
@@ -146,6 +147,11 @@ class PipelineRun(ABC):
             OSError: the place cannot be written to.
         """
 
+    @property
+    def losses(self) -> Sequence[Loss]:
+        """Servers that were lost while it ran, and replaced; there are none in one process."""
+        return ()
+
     @abstractmethod
     def _counted(self) -> Counters:
         """How much all servers have done."""
@@ -161,6 +167,7 @@ class PipelineRun(ABC):
             "counters": dataclasses.asdict(counted),
             "controllers": controllers,
             "servers": servers,
+            "losses": [dataclasses.asdict(loss) for loss in self.losses],
         }
 
     def counters(self) -> dict[str, float | int]:

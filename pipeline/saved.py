@@ -28,7 +28,7 @@ class Saved:
             yet to be saved, who has them written there.
         record: JSON values: "version" of the weights, "clock" in seconds, "counters", and "synchronous": whether an
             asynchronous run has gone over to synchronous epochs; "controllers" of the graph servers; "servers": what each
-            has counted of the next epoch already, by kind.
+            has counted of the next epoch already, by kind; "losses": of `PipelineRun`.
     """
 
     arrays: dict[str, np.ndarray]
@@ -38,7 +38,7 @@ class Saved:
     @property
     def holds_buffers(self) -> bool:
         """Whether there are any: else the next epoch is synchronous."""
-        return bool(self.arrays) or bool(self.parts)
+        return bool(self.parts) or any(not name.startswith(_PARAMETERS) for name in self.arrays)
 
 
 def save_buffers(servers: Sequence[GraphServer]) -> dict[str, np.ndarray]:

@@ -135,6 +135,7 @@ class Beginnings(NamedTuple):
         state: the model's other state.
         saved: what the run had saved that goes on; None: it begins.
         epoch: the first that is trained.
+        due: as of `Sequencer`; None: that epoch for all.
     """
 
     params: Tree
@@ -142,6 +143,7 @@ class Beginnings(NamedTuple):
     state: Tree
     saved: Saved | None
     epoch: int
+    due: Sequence[int] | None = None
 
 
 def parameter_servers(
@@ -196,6 +198,7 @@ def parameter_servers(
         opt_state=start.opt_state,
         version=0 if saved is None else int(saved.record["version"]),
         first_epoch=start.epoch,
+        due=start.due,
         here=here,
         recorder=recorder,
     )

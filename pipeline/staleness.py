@@ -69,6 +69,7 @@ class Ledger:
         first_synchronous: that epoch is synchronous, to fill the ghosts; False where the buffers of the epoch before
             were brought back.
         synchronous: all epochs are.
+        synchronous_from: this epoch, not before the first, and all later ones are; None where that is not decided.
 
     Attributes:
         num_intervals: K.
@@ -88,6 +89,7 @@ class Ledger:
         first: int = 0,
         first_synchronous: bool = True,
         synchronous: bool = False,
+        synchronous_from: int | None = None,
     ) -> None:
         if num_intervals < 1:
             raise ValueError(f"num_intervals must be ≥ 1, got {num_intervals}")
@@ -96,7 +98,7 @@ class Ledger:
         self.num_intervals, self.staleness = num_intervals, staleness
         self.min_epoch, self.newest_started = first, first - 1
         self._first, self._first_synchronous = first, first_synchronous
-        self._synchronous_from = first if synchronous else None
+        self._synchronous_from = first if synchronous else synchronous_from
         self._next = [first] * num_intervals
         self._unfinished = [first] * num_intervals
         self._standing = Counter({first: num_intervals})  # how many intervals have this as their first unfinished epoch

@@ -6,9 +6,9 @@ import bisect
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, final
 
-Resource = Literal["graph", "tensor", "network", "parameters"]
+Resource = Literal["graph", "tensor", "network", "parameters", "recovery"]
 
-_ORDER: dict[Resource, int] = {"graph": 0, "tensor": 1, "network": 2, "parameters": 3}
+_ORDER: dict[Resource, int] = {"graph": 0, "tensor": 1, "network": 2, "parameters": 3, "recovery": 4}
 _PARAMETERS = 1_000_000  # process number of the first parameter server: after any graph server
 _LANES = 100_000  # thread numbers for each resource
 
@@ -17,7 +17,7 @@ class Span(NamedTuple):
     """One task.
 
     Attributes:
-        name: GA, AV, SC, AE, ∇…, or what else is done.
+        name: GA, AV, SC, AE, ∇…, what else is done, or what was lost.
         resource: who was busy.
         server: the graph server, or the parameter server.
         interval: its number in the whole graph.

@@ -21,6 +21,7 @@ FLOORS = (
         "hang_up",
         "machine",
         "aligned",
+        "own_folder",
     ),
     "jax_internals",
     *("settings", "storage", "user_code", "clock", "graph", "terminal", "cost", "ops"),

@@ -73,7 +73,7 @@ class Side:
     def sent(self) -> list[Mapping[str, tuple[int, int]]]:
         """Of each host, what has left its socket: messages, and bytes of their frames, by kind of request."""
         run: Any = self.run  # the public interface does not count what travels
-        return list(run._run(run._ask_all(run._hosts, "traffic")))
+        return list(run._run(lambda: run._hosts.ask_all(run._hosts.members.all, "traffic")))
 
     def expected(self) -> int:
         """Bytes that graph servers send each other in an epoch, by the program's cost."""

@@ -80,6 +80,10 @@ class Workers(ABC):
             BaseException: whatever `work` raises; the worker is then free at once.
         """
 
+    @abstractmethod
+    async def end(self) -> None:
+        """Ends them, once they have done what they have begun; what waits for one of them has been cancelled."""
+
 
 class Clock(ABC):
     """Time, and an asyncio loop of its own on which tasks live in it.

@@ -76,6 +76,10 @@ class Threads(Workers):
         self._requests.put(request)
         return await future
 
+    async def end(self) -> None:
+        """As `Workers.end`; other tasks go on meanwhile."""
+        await asyncio.to_thread(self.close)
+
     def close(self) -> None:
         """Waits for work that has begun and drops the rest."""
         with contextlib.suppress(queue.Empty):

@@ -95,6 +95,9 @@ class _VirtualWorkers(Workers):
             self._give_back()
         return Timed(value, start, self._loop.time())
 
+    async def end(self) -> None:
+        """As `Workers.end`: nothing is left of those who were cancelled."""
+
     async def _take(self) -> None:
         if self._free:
             self._free -= 1

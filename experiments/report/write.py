@@ -17,6 +17,7 @@ from dorylax.experiments.report import figures
 from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.figures import NamedFigure
 from dorylax.experiments.report.inside import breakdown_figure, staleness_figure, timeline_figure
+from dorylax.experiments.report.losses import losses_table
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
 from dorylax.experiments.report.servers import Loads, server_figure, server_tables
@@ -112,6 +113,8 @@ def _section(title: str, group: Group, study: Study, number: int | None) -> Sect
         tables.insert(0, ("To the target", compared))
     loads = _loads(group, study.folder)
     tables += server_tables(loads)
+    if (lost := losses_table(group)) is not None:
+        tables.append(("Losses", lost))
     shown: list[NamedFigure | None] = []
     if any(variant.runs for variant in group.variants):
         shown += accuracy_figures(group, prefix)

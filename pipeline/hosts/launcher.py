@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from dorylax.errors import DorylaxError
+from dorylax.pipeline.hosts.spec import HostSpec
 
 
 class HostError(DorylaxError, RuntimeError):
@@ -16,13 +16,19 @@ class HostError(DorylaxError, RuntimeError):
         text: in one line: which host, at what, and why.
         user_error: whether what was asked for cannot be, rather than that something failed.
         frames: the traceback in the host; shown with this error's own where that is shown.
+        lost: whether its process has gone, or cannot be reached, rather than that its code has failed: another one may do
+            what it did.
     """
 
-    def __init__(self, text: str, *, user_error: bool = False, frames: str | None = None) -> None:
+    def __init__(self, text: str, *, user_error: bool = False, frames: str | None = None, lost: bool = False) -> None:
         super().__init__(text)
-        self.user_error = user_error
+        self.user_error, self.lost = user_error, lost
         if frames is not None:
             self.add_note(f"\nIn the host:\n{frames}")
+
+
+OnEnd = Callable[[int, HostError], None]
+"""Told, on the loop, that a host has ended before it was told to: its number, and why."""
 
 
 @runtime_checkable
@@ -31,11 +37,17 @@ class Launched(Protocol):
 
     Attributes:
         endpoints: of each, in the order of the specs.
-        failed: fails with a `HostError` as soon as one of them has ended, before `close`.
     """
 
-    endpoints: Sequence[str]
-    failed: asyncio.Future[None]
+    endpoints: list[str]
+
+    async def replace(self, numbers: Sequence[int]) -> None:
+        """Ends what is left of these hosts at once, and starts each anew, with its spec, wherever there is room.
+
+        Raises:
+            HostError: one could not be started.
+        """
+        ...
 
     def close(self) -> None:
         """Ends all that have not ended by themselves. A second call does nothing."""
@@ -46,12 +58,12 @@ class Launched(Protocol):
 class Launcher(Protocol):
     """Where hosts live."""
 
-    async def launch(self, names: Sequence[str], specs: Sequence[bytes]) -> Launched:
+    async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> Launched:
         """Starts a host for each spec, and waits until all listen.
 
         Args:
-            names: what to call each in messages.
-            specs: what each is given (`HostSpec.to_bytes`).
+            specs: what each is given.
+            on_end: told of each host that ends, from the moment on at which it listens.
 
         Raises:
             HostError: one could not be started; none is left.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import gc
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +23,17 @@ from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.hosts.checkpoint_parts import read_buffers, seen, write_buffers
-from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights, Worked
+from dorylax.pipeline.hosts.messages import (
+    Assembly,
+    Beginning,
+    Evaluate,
+    News,
+    Report,
+    Standing,
+    Told,
+    Weights,
+    Worked,
+)
 from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
 from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
 from dorylax.pipeline.interval_data import MASKS, ROWS, interval_data, row_name, stored_values
@@ -40,9 +49,8 @@ from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.staleness import Allowance, Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
 from dorylax.pipeline.timeline import Span
-from dorylax.pipeline.transport.base import Address
+from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.pipeline.transport.window import Window
-from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 from dorylax.runs.servers import ServerMetrics, to_dict
 
 T = TypeVar("T")
@@ -59,22 +67,27 @@ class Member(ABC):
     Args:
         spec: which server it is.
         run: what all hosts know.
-        clock: of this process.
+        assembly: who the others are.
+        clock: of this generation.
         transport: to the others.
 
     Attributes:
-        ended: done when its host is to end.
+        address: where the driver asks it.
+        built: whether it can be asked for more than that it be built.
     """
 
-    def __init__(self, spec: MemberSpec, run: RunSpec, clock: Clock, transport: ZeroMqTransport) -> None:
+    def __init__(
+        self, spec: MemberSpec, run: RunSpec, assembly: Assembly, clock: Clock, transport: HostTransport
+    ) -> None:
         config = run.config
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._spec, self._run, self._clock, self._transport = spec, run, clock, transport
-        self._prepared = run.prepare()
-        self._address = host_address(spec.role, spec.number, config.servers)
+        self._epoch, self._fills_ghosts = assembly.epoch, assembly.fills_ghosts
+        self._prepared = run.prepared
+        self.address = host_address(spec.role, spec.number, config.servers)
+        self.built = False
         self._cleanup = contextlib.ExitStack()
         self._spans: list[Span] = []
-        self._worked: tuple[int, str, dict[str, Any]] = (-1, "[]", {})
+        self._worked: tuple[Any, ...] = (-1,)
         labels = {step.index: step.label for step in self._prepared.plan.steps}
         self._recorder = Recorder(labels, self._spans.append if run.traces else None)
         self._context = HostContext(
@@ -93,24 +106,19 @@ class Member(ABC):
         )
         self._answered = 0
         self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        transport.register(self._address, self)
+        transport.register(self.address, self)
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
         """See `RequestHandler`."""
         match kind:
-            case "join":
-                self._transport.connect({Address(role, index): endpoint for role, index, endpoint in payload})
-                return None
             case "build":
-                return self._build()
-            case "begin":
-                self._begin(payload)
-                # What is there by now stays (modules, jaxprs); looking through it over and over would take the loop's time.
-                gc.collect()
-                gc.freeze()
+                self._build()
+                self.built = True
                 return None
+            case "begin":
+                return self._begin(payload)
             case "report":
-                return self._report()
+                return self.report()
             case "traffic":
                 return {kind: list(sent) for kind, sent in self._transport.sent.items()}
             case "clock":
@@ -118,7 +126,7 @@ class Member(ABC):
             case "worked":
                 if payload > self._worked[0]:  # else it is asked again: the answer was lost
                     spans, self._spans[:] = list(self._spans), []
-                    self._worked = payload, json.dumps(spans), to_dict(self._metrics(payload))
+                    self._worked = payload, json.dumps(spans), to_dict(self._metrics(payload)), self.report()
                 return Worked(self._clock.now(), *self._worked[1:])
         return await self._handle(kind, payload, sender)
 
@@ -126,7 +134,7 @@ class Member(ABC):
         """Leaves out what is computed once: an earlier process of the run has counted and told it."""
         self._spans.clear()
         self._recorder.counters = Counters()
-        book.restore(self._run.epoch, counts)
+        book.restore(self._epoch, counts)
 
     def _driver(self, constants: Sequence[Any]) -> Driver:
         values = dict(zip(self._prepared.driver.constants, constants, strict=True))
@@ -146,7 +154,7 @@ class Member(ABC):
         """What the server did in an epoch that all have finished."""
 
     @abstractmethod
-    def _report(self) -> Report:
+    def report(self) -> Report:
         """What was counted."""
 
     async def _once(self, number: int, make: Callable[[], Awaitable[T]]) -> T:
@@ -159,11 +167,6 @@ class Member(ABC):
     @abstractmethod
     async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
         """Answers what only this kind of host is asked."""
-
-    def end(self) -> None:
-        """Lets its host end. A second call does nothing."""
-        if not self.ended.done():
-            self.ended.set_result(None)
 
     def close(self) -> None:
         """Ends what it has started."""
@@ -190,10 +193,11 @@ class GraphMember(Member):
         self._cleanup.callback(self._backend.close)
         autotuner = make_autotuner(config, resources)
         slots = resources.slots if autotuner is None else autotuner.limit
-        self._reporter = Reporter(self._address, self._transport, self._clock.spawn)
+        self._reporter = Reporter(self.address, self._transport, self._clock.spawn)
         # Nobody starts before the ledger has said so.
-        self._gate = Gate(Allowance(self._run.epoch - 1, self._run.epoch, 0, None, None), self._reporter)
+        self._gate = Gate(Allowance(self._epoch - 1, self._epoch, 0, None, None), self._reporter)
         self._told = 0
+        self._files = self._clock.workers("files", 1)
         self._server = GraphServer(
             self._context,
             shard,
@@ -211,7 +215,7 @@ class GraphMember(Member):
         self._rows = rows[ROWS]
         self._evaluation: EvaluationHost | None = None
         if self._run.sums is not None:
-            prepared = self._run.prepare_evaluation()
+            prepared = self._run.evaluation
             self._evaluation = EvaluationHost(
                 self._context,
                 prepared,
@@ -238,7 +242,7 @@ class GraphMember(Member):
             case "allow":
                 self._allow(payload)
             case "stop":
-                self._gate.allow(self._gate.allowance._replace(horizon=self._run.epoch - 1))
+                self._gate.allow(self._gate.allowance._replace(horizon=self._epoch - 1))
                 await self._reporter.flush()
             case "evaluate":
                 assert isinstance(payload, Evaluate)
@@ -250,13 +254,17 @@ class GraphMember(Member):
             case "save":
                 return save_controller(self._server), self._host.save_counts(payload)
             case "sees":
-                return await asyncio.to_thread(seen, *payload)
+                return await self._aside(lambda: seen(*payload))
             case "write":
                 number, place = payload
-                return await self._once(number, lambda: asyncio.to_thread(write_buffers, self._server, place))
+                return await self._once(number, lambda: self._aside(lambda: write_buffers(self._server, place)))
             case _:
                 raise ValueError(f"graph server {self._spec.number} cannot answer {kind!r} from {sender}")
         return None
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Does something with files; others are answered meanwhile."""
+        return (await self._files.run(work, seconds=0.0, order=(self._spec.number,))).value
 
     def _allow(self, told: Told) -> None:
         if told.number > self._told:
@@ -269,9 +277,10 @@ class GraphMember(Member):
             arrays = beginning.arrays if beginning.part is None else read_buffers(beginning.part)
             restore_buffers(Saved(arrays, {}), [self._server])
             restore_controller(self._server, beginning.record)
-        self._host.begin(self._driver(beginning.constants), self._run.epoch)
+        self._host.begin(self._driver(beginning.constants), self._epoch)
 
-    def _report(self) -> Report:
+    def report(self) -> Report:
+        """As of `Member`."""
         return Report(dataclasses.asdict(self._recorder.counters), self._server.controller.relaunched)
 
     def _metrics(self, epoch: int) -> ServerMetrics:
@@ -286,18 +295,23 @@ class ParameterMember(Member):
         """Nothing: it needs the weights."""
 
     def _begin(self, beginning: Beginning) -> None:
-        config, epoch = self._run.config, self._run.epoch
+        config, epoch, standing = self._run.config, self._epoch, beginning.standing
         saved = None if beginning.record is None else Saved(beginning.arrays, beginning.record)
         if saved is not None:
             self._forget(self._recorder.parameters[self._spec.number], beginning.counts)
+        begins = Beginnings(beginning.params, beginning.opt_state, beginning.state, saved, epoch)
+        if standing is not None:
+            saved = Saved(standing.known, {"version": standing.version})
+            begins = Beginnings(standing.params, standing.opt_state, standing.state, saved, epoch, standing.due)
         progress = None
         if self._spec.number == 0:
             ledger = Ledger(
                 len(self._run.shards.homes),
                 config.staleness or 0,
                 first=epoch,
-                first_synchronous=self._run.fills_ghosts,
+                first_synchronous=self._fills_ghosts,
                 synchronous=config.synchronous,
+                synchronous_from=None if standing is None else standing.synchronous_from,
             )
             progress = Progress(ledger)
         self._parameters = parameter_servers(
@@ -305,7 +319,7 @@ class ParameterMember(Member):
             self._prepared,
             self._run.optimizer,
             self._driver(beginning.constants),
-            Beginnings(beginning.params, beginning.opt_state, beginning.state, saved, epoch),
+            begins,
             context=self._context,
             recorder=self._recorder,
             on_applied=_nobody if progress is None else progress.applied,
@@ -315,8 +329,10 @@ class ParameterMember(Member):
             hosts = [host_address("graph", server, config.servers) for server in range(config.servers)]
             listener = Listener(progress, hosts, self._transport, self._clock.spawn)
             self._transport.register(LEDGER, LedgerHandler(progress, listener, self._parameters))
-            if saved is not None and saved.record["synchronous"]:
+            if saved is not None and saved.record.get("synchronous"):
                 progress.synchronise(self._parameters.synchronise)
+            if standing is not None and standing.synchronous_from is not None and not config.synchronous:
+                self._parameters.synchronise(standing.synchronous_from)
 
     async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
         match kind:
@@ -332,7 +348,8 @@ class ParameterMember(Member):
         self._parameters.forget()  # as the run does that goes on from what is saved
         return known, self._parameters.save_counts(standing)[0]
 
-    def _report(self) -> Report:
+    def report(self) -> Report:
+        """As of `Member`."""
         return Report(dataclasses.asdict(self._recorder.counters), 0)
 
     def _metrics(self, epoch: int) -> ServerMetrics:
@@ -385,8 +402,21 @@ class LedgerHandler:
         ledger.limit(epoch + ledger.staleness + 1)
         self._progress.open(epoch)
         loss = await self._progress.finished(epoch)
-        newest = self._parameters.newest()
-        return Weights(epoch, loss, newest.version, newest.params, newest.opt_state, newest.state)
+        return Weights(epoch, loss, self._standing())
+
+    def _standing(self) -> Standing:
+        newest, ledger = self._parameters.newest(), self._progress.ledger
+        return Standing(
+            ledger.min_epoch,
+            newest.version,
+            newest.params,
+            newest.opt_state,
+            newest.state,
+            save_known(newest),
+            self._parameters.due(),
+            self._progress.unasked(),
+            ledger.allowance.synchronous_from,
+        )
 
 
 def _nobody(applied: Applied) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from dorylax.pipeline.parameters.messages import Tree
 from dorylax.pipeline.staleness import Allowance
+from dorylax.pipeline.transport.base import Role
 
 
 class News(NamedTuple):
@@ -32,22 +33,58 @@ class Told(NamedTuple):
     allowance: Allowance
 
 
-class Weights(NamedTuple):
-    """A version, as the driver is told of it after an epoch.
+class Standing(NamedTuple):
+    """How far a run has come, and all that is needed to go on from there if every server is lost.
 
     Attributes:
-        epoch: that all have finished.
-        loss: of the epoch.
+        epoch: the first that not all intervals have finished.
         version: how many updates the weights have seen.
         params, opt_state, state: as of `ServerState`.
+        known: what else parameter servers know (`save_known`).
+        due: the epoch of each interval's first gradient that is not in the version (`parameters.due`).
+        losses: (epoch, loss) of epochs that are finished, and that the driver has not asked for.
+        synchronous_from: as of `Allowance`.
     """
 
     epoch: int
-    loss: float
     version: int
     params: Tree
     opt_state: Tree
     state: Tree
+    known: dict[str, Any]
+    due: list[int]
+    losses: list[tuple[int, float]]
+    synchronous_from: int | None
+
+
+class Weights(NamedTuple):
+    """What the driver is told after an epoch.
+
+    Attributes:
+        epoch: that all have finished.
+        loss: of the epoch.
+        standing: how far the run has come by then.
+    """
+
+    epoch: int
+    loss: float
+    standing: Standing
+
+
+class Assembly(NamedTuple):
+    """Who the servers of a generation are, and where. A run has one more generation with every loss.
+
+    Attributes:
+        generation: from 0; hosts take no lower one than they have.
+        book: role, index and endpoint of all who may be asked.
+        epoch: the first that is trained.
+        fills_ghosts: whether that is a synchronous one, since no buffers are brought back.
+    """
+
+    generation: int
+    book: list[tuple[Role, int, str]]
+    epoch: int
+    fills_ghosts: bool
 
 
 class Beginning(NamedTuple):
@@ -58,8 +95,9 @@ class Beginning(NamedTuple):
         params, opt_state, state: of parameter servers; None for graph servers, and `opt_state` where it is new.
         arrays: of `Saved`, those that are the host's; empty where nothing was saved.
         part: of a checkpoint: the host's own file, in place of such arrays.
-        record: of `Saved`; None where the run begins.
+        record: of `Saved`; None where the run begins, or goes on after a loss.
         counts: what was counted of the next epoch already; of `Saved`.
+        standing: what parameter servers go on from after a loss, in place of all that; None elsewhere.
     """
 
     constants: list[Any]
@@ -70,6 +108,7 @@ class Beginning(NamedTuple):
     part: Any
     record: Any
     counts: dict[str, Any]
+    standing: Standing | None = None
 
 
 class Report(NamedTuple):
@@ -92,11 +131,13 @@ class Worked(NamedTuple):
         spans: of tasks since the epoch before was finished, by that clock: JSON of a list of `Span`. They are as many as all
             else in an epoch, and numbers and names alone.
         metrics: of the server in the epoch (`runs.servers.to_dict`).
+        report: all that it has counted.
     """
 
     seconds: float
     spans: str
     metrics: dict[str, Any]
+    report: Report
 
 
 class Evaluate(NamedTuple):

@@ -17,6 +17,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
+from dorylax.own_folder import OwnFolder
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import RowSums, check_outputs
 from dorylax.pipeline.hosts.launcher import Launcher
@@ -24,6 +25,7 @@ from dorylax.pipeline.hosts.processes import ProcessLauncher
 from dorylax.pipeline.hosts.ray import RayLauncher
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
+from dorylax.pipeline.hosts.wire import transport_of
 from dorylax.pipeline.interval_data import reads_edge_ids
 from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare_evaluation
@@ -157,32 +159,13 @@ class HostsPipeline:
         with contextlib.ExitStack() as unfinished:
             config = unfinished.enter_context(on_cluster(self.config))
             launcher, transport, host = self._place(config)
-            shards = self._shards(unfinished)
             sockets = None
             if transport == "ipc":
                 folder = make_socket_folder()
                 unfinished.callback(folder.remove)
                 sockets = folder.path
-            sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
-            spec = RunSpec(
-                parts=self.parts,
-                loss=self.loss,
-                spec=self.prepared.plan.program.traced.spec,
-                optimizer=self.optimizer,
-                config=config,
-                seed=self.seed,
-                shards=shards,
-                sums=self.sums,
-                sizes=(sizes.vertices, sizes.edges),
-                epoch=epoch,
-                fills_ghosts=saved is None or not saved.holds_buffers,
-                jax=jax_settings(),
-                keys=RunKeys.make(),
-                transport=transport,
-                host=host,
-                sockets=sockets,
-                traces=trace is not None,
-                log_level=logging.getLogger("dorylax").getEffectiveLevel(),
+            spec = self.spec(
+                config, unfinished, transport=transport, host=host, sockets=sockets, traces=trace is not None
             )
             clock = unfinished.enter_context(RealClock(thread_settings()))
             return HostsRun(
@@ -190,12 +173,58 @@ class HostsPipeline:
                 Beginnings(params, opt_state, state, saved, epoch),
                 launcher,
                 clock=clock,
+                make_transport=lambda: transport_of(spec, clock),
                 trace=trace,
                 config=config,
                 prices=self.prices,
                 epoch=epoch,
                 cleanup=unfinished.pop_all(),
             )
+
+    def spec(
+        self,
+        config: PipelineConfig,
+        cleanup: contextlib.ExitStack,
+        *,
+        transport: Literal["ipc", "tcp"] = "ipc",
+        host: str = "",
+        sockets: Path | None = None,
+        traces: bool = False,
+    ) -> RunSpec:
+        """What all hosts of a run are told; shards that are not there are written.
+
+        Args:
+            config: how to run, with what a cluster decides.
+            cleanup: is given what removes these again.
+            transport: as of `RunSpec`.
+            host: likewise.
+            sockets: likewise.
+            traces: likewise.
+
+        Raises:
+            ConfigError: the graph cannot be divided as asked for.
+            OSError: shards cannot be written.
+        """
+        shards = self._shards(cleanup)
+        sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
+        return RunSpec(
+            parts=self.parts,
+            loss=self.loss,
+            spec=self.prepared.plan.program.traced.spec,
+            optimizer=self.optimizer,
+            config=config,
+            seed=self.seed,
+            shards=shards,
+            sums=self.sums,
+            sizes=(sizes.vertices, sizes.edges),
+            jax=jax_settings(),
+            keys=RunKeys.make(),
+            transport=transport,
+            host=host,
+            sockets=sockets,
+            traces=traces,
+            log_level=logging.getLogger("dorylax").getEffectiveLevel(),
+        )
 
     @staticmethod
     def _place(config: PipelineConfig) -> tuple[Launcher, Literal["ipc", "tcp"], str]:
@@ -209,9 +238,10 @@ class HostsPipeline:
         if isinstance(self.data, ShardedData):
             return self.data
         layout = layout_for(self.data.graph, self.config, self.seed)
-        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-shards-")))
+        folder = OwnFolder(Path(tempfile.mkdtemp(prefix="dorylax-shards-")))
+        cleanup.callback(folder.remove)
         plans = [self.prepared, *([] if self.evaluation is None else [self.evaluation])]
-        return write_shards(folder, self.data, layout, ids=any(map(reads_edge_ids, plans)), digests=False)
+        return write_shards(folder.path, self.data, layout, ids=any(map(reads_edge_ids, plans)), digests=False)
 
 
 def check_shards(data: ShardedData, config: PipelineConfig, *, reads_ids: bool) -> None:

@@ -21,7 +21,6 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Any, BinaryIO, final
 
 from dorylax.errors import DorylaxError
@@ -109,9 +108,9 @@ def live(
     """
     # Late: these take a second to import, and the end of the driver must be seen meanwhile.
     from dorylax.clock import RealClock
-    from dorylax.pipeline.hosts.members import GraphMember, Member, ParameterMember
+    from dorylax.pipeline.hosts.host import Host
     from dorylax.pipeline.hosts.spec import HostSpec
-    from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+    from dorylax.pipeline.hosts.wire import transport_of
 
     spec = HostSpec.from_bytes(content)
     run = spec.run if host is None else dataclasses.replace(spec.run, host=host)
@@ -119,31 +118,16 @@ def live(
     logging.getLogger("dorylax").setLevel(run.log_level)
     with RealClock() as clock:
 
-        def end(members: list[Member]) -> None:
-            for member in members:
-                member.end()
-
         async def life() -> None:
-            transport = ZeroMqTransport(
-                run.keys,
-                run.transport,
-                host=run.host,
-                folder=run.sockets,
-                codec=run.codec(),
-                spawn=clock.spawn,
-            )
+            transport = transport_of(run, clock)
             with contextlib.ExitStack() as cleanup:
                 cleanup.callback(transport.close)
-                members: list[Member] = []
-                for one in spec.members:
-                    kind = GraphMember if one.role == "graph" else ParameterMember
-                    members.append(kind(one, run, clock, transport))
-                    cleanup.callback(members[-1].close)
+                lives = Host(spec.number, dataclasses.replace(spec, run=run), clock, transport)
+                cleanup.callback(lives.close)
                 if gone is not None:
-                    gone.add_done_callback(_in_loop(asyncio.get_running_loop(), partial(end, members)))
+                    gone.add_done_callback(_in_loop(asyncio.get_running_loop(), lives.end))
                 ready(transport.endpoint)
-                for member in members:
-                    await member.ended
+                await lives.ended
 
         clock.run(life())
 

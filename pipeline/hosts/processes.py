@@ -7,14 +7,16 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from typing import IO, Any, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, final
 
-from dorylax.pipeline.hosts.launcher import HostError
+from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.process import LENGTH_BYTES, Failure
+from dorylax.pipeline.hosts.spec import HostSpec
 
 _MODULE = "dorylax.pipeline.hosts.process"
 _READ_BYTES = 1 << 16
@@ -32,11 +34,11 @@ class ProcessLauncher:
     def __init__(self, threads: int) -> None:
         self._threads = threads
 
-    async def launch(self, names: Sequence[str], specs: Sequence[bytes]) -> Processes:
+    async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> Processes:
         """See `Launcher`."""
-        launched = Processes(names, self._threads)
+        launched = Processes(specs, self._threads, on_end)
         try:
-            await launched.start(specs)
+            await launched.start(range(len(specs)))
         except BaseException:
             launched.close()
             raise
@@ -47,107 +49,161 @@ class ProcessLauncher:
 class Processes:
     """See `Launched`."""
 
-    def __init__(self, names: Sequence[str], threads: int) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._names = names
+    def __init__(self, specs: Sequence[HostSpec], threads: int, on_end: OnEnd) -> None:
+        self._names, self._on_end = [one.name for one in specs], on_end
+        self._specs = [one.to_bytes() for one in specs]
         self._environment = {"NPROC": str(threads), **os.environ}  # XLA reads it; whoever has set it knows better
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._relays: list[threading.Thread] = []
-        self._said: list[bytes] = [b""] * len(names)
-        self._ready: list[asyncio.Future[str]] = [self._loop.create_future() for _ in names]
-        self._closing = False
-        self.endpoints: Sequence[str] = ()
-        self.failed: asyncio.Future[None] = self._loop.create_future()
+        self._processes: dict[int, _Process] = {}
+        self.endpoints = [""] * len(specs)
 
-    async def start(self, specs: Sequence[bytes]) -> None:
-        """Starts them all, and waits until they listen."""
-        for number, _ in enumerate(specs):
-            try:
-                # A session of its own: Ctrl-C in a terminal is the driver's.
-                process = subprocess.Popen(
-                    [sys.executable, "-m", _MODULE],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    bufsize=0,
-                    start_new_session=True,
-                    env=self._environment,
-                )
-            except OSError as error:
-                raise HostError(f"{self._names[number]} cannot be started: {error}") from error
-            self._processes.append(process)
-            assert process.stdout is not None
-            assert process.stderr is not None
-            relay = threading.Thread(
-                target=_relay, args=(self._names[number], process.stderr), name=self._names[number], daemon=True
-            )
-            relay.start()
-            self._relays.append(relay)
-            os.set_blocking(process.stdout.fileno(), False)
-            self._loop.add_reader(process.stdout.fileno(), self._hear, number)
-        await asyncio.gather(*(asyncio.to_thread(self._give, number, spec) for number, spec in enumerate(specs)))
-        while waiting := [future for future in self._ready if not future.done()]:
-            both: list[asyncio.Future[Any]] = [*waiting, self.failed]
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if self.failed.done():
-                self.failed.result()
-        self.endpoints = [future.result() for future in self._ready]
+    async def start(self, numbers: Sequence[int]) -> None:
+        """Starts some, and waits until all of them listen.
+
+        Raises:
+            HostError: one does not.
+        """
+        begun = []
+        for number in numbers:
+            process = _Process(self._names[number], self._environment, self._told_end(number))
+            self._processes[number] = process
+            begun.append(process)
+        await asyncio.gather(
+            *(asyncio.to_thread(self._processes[number].give, self._specs[number]) for number in numbers)
+        )
+        for number, endpoint in zip(
+            numbers, await asyncio.gather(*(process.endpoint for process in begun)), strict=True
+        ):
+            self.endpoints[number] = endpoint
+
+    async def replace(self, numbers: Sequence[int]) -> None:
+        """See `Launched`."""
+        for number in numbers:
+            self._processes.pop(number).kill()
+        await self.start(numbers)
 
     @property
     def pids(self) -> list[int]:
         """Their process ids."""
-        return [process.pid for process in self._processes]
+        return [self._processes[number].pid for number in sorted(self._processes)]
 
     def close(self) -> None:
         """See `Launched`."""
-        self._closing = True
-        if not self.failed.done():
-            self.failed.cancel()
-        for process in self._processes:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            if not self._loop.is_closed() and not process.stdout.closed:
-                self._loop.remove_reader(process.stdout.fileno())
-            process.stdin.close()  # which it takes as its end
-        for process in self._processes:
-            try:
-                process.wait(_PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-        for relay in self._relays:
-            relay.join(_PATIENCE_SECONDS)
-        self._processes.clear()
+        processes, self._processes = list(self._processes.values()), {}
+        for process in processes:
+            process.tell_end()
+        for process in processes:
+            process.wait_end()
 
-    def _give(self, number: int, spec: bytes) -> None:
-        pipe = self._processes[number].stdin
-        assert pipe is not None
+    def _told_end(self, number: int) -> Callable[[HostError], None]:
+        return lambda error: self._on_end(number, error)
+
+
+@final
+class _Process:
+    """One host.
+
+    Attributes:
+        endpoint: of it, once it listens; fails if it ends before.
+    """
+
+    def __init__(self, name: str, environment: Mapping[str, str], on_end: Callable[[HostError], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._name, self._on_end = name, on_end
+        self._said = b""
+        self._ended = False  # as far as anybody is to be told
+        self.endpoint: asyncio.Future[str] = self._loop.create_future()
+        try:
+            # A session of its own: Ctrl-C in a terminal is the driver's.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                env=environment,
+            )
+        except OSError as error:
+            raise HostError(f"{name} cannot be started: {error}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        self._relay = threading.Thread(target=_relay, args=(name, self._process.stderr), name=name, daemon=True)
+        self._relay.start()
+        os.set_blocking(self._output.fileno(), False)
+        self._loop.add_reader(self._output.fileno(), self._hear)
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def give(self, spec: bytes) -> None:
+        """Gives it its spec, as fast as it reads."""
         with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
             left = memoryview(len(spec).to_bytes(LENGTH_BYTES, "big") + spec)
             while left:
-                left = left[pipe.write(left) :]
+                left = left[self._input.write(left) :]
 
-    def _hear(self, number: int) -> None:
-        pipe = self._processes[number].stdout
-        assert pipe is not None
-        content = os.read(pipe.fileno(), _READ_BYTES)
-        *lines, self._said[number] = (self._said[number] + content).split(b"\n")
+    def kill(self) -> None:
+        """Ends it at once, whatever it does."""
+        self._process.kill()
+        self.tell_end()
+        self.wait_end()
+
+    def tell_end(self) -> None:
+        """Tells it to end; nobody is told of its end any more."""
+        self._ended = True
+        if self.endpoint.done():
+            if not self.endpoint.cancelled():
+                self.endpoint.exception()  # nobody may have waited for it
+        else:
+            self.endpoint.cancel()
+        if not self._loop.is_closed() and not self._output.closed:
+            self._loop.remove_reader(self._output.fileno())
+        self._input.close()  # which it takes as its end
+
+    def wait_end(self) -> None:
+        """Waits until it has ended, and ends it if that takes too long."""
+        try:
+            self._process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._output.close()
+        self._relay.join(_PATIENCE_SECONDS)
+
+    def _hear(self) -> None:
+        content = os.read(self._output.fileno(), _READ_BYTES)
+        *lines, self._said = (self._said + content).split(b"\n")
         for line in lines:
             told = json.loads(line)
             if "endpoint" in told:
-                self._ready[number].set_result(told["endpoint"])
+                self.endpoint.set_result(told["endpoint"])
             else:
-                self._fail(Failure(**told["error"]).error(self._names[number]))
+                self._end(Failure(**told["error"]).error(self._name))
         if not content:
-            self._loop.remove_reader(pipe.fileno())
-            status = self._processes[number].wait()
-            self._fail(HostError(f"{self._names[number]}: its process ended with status {status}"))
+            self._loop.remove_reader(self._output.fileno())
+            self._end(HostError(f"{self._name}: {_how(self._process.wait())}", lost=True))
 
-    def _fail(self, error: HostError) -> None:
-        if not self._closing and not self.failed.done():
-            self.failed.set_exception(error)
+    def _end(self, error: HostError) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self.endpoint.done():
+            self._on_end(error)
+        else:
+            self.endpoint.set_exception(error)
+
+
+def _how(status: int) -> str:
+    """How a process has ended."""
+    if status >= 0:
+        return f"its process ended with status {status}"
+    with contextlib.suppress(ValueError):
+        return f"its process was ended by {signal.Signals(-status).name}"
+    return f"its process was ended by signal {-status}"
 
 
 def _relay(name: str, pipe: IO[bytes]) -> None:

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, final
 
 from dorylax.machine import CORES
-from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.pipeline.hosts.placement import asked, cores_of_each
+from dorylax.pipeline.hosts.launcher import HostError, OnEnd
+from dorylax.pipeline.hosts.placement import Ask, asked, cores_of_each
 from dorylax.pipeline.hosts.process import Failure
+from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.ray_cluster.actor import Place, make_actor
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.errors import cause_of
@@ -37,12 +38,12 @@ class RayLauncher:
     def __init__(self, ray: Any, config: RayConfig, *, left: float) -> None:
         self._ray, self._config, self._left = ray, config, left
 
-    async def launch(self, names: Sequence[str], specs: Sequence[bytes]) -> Actors:
+    async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> Actors:
         """See `Launcher`."""
-        launched = Actors(self._ray, names)
+        launched = Actors(self._ray, self._config, specs, on_end)
         try:
-            await launched.place(self._config, self._left)
-            await launched.start(specs, self._config.timeout)
+            await launched.place(self._left)
+            await launched.start(range(len(specs)))
         except BaseException:
             launched.close()
             raise
@@ -55,71 +56,96 @@ class Actors:
 
     Args:
         ray: the module, connected.
-        names: of the hosts.
+        config: what to ask the cluster for.
+        specs: what each is given.
+        on_end: as of `Launcher`.
 
     Attributes:
         places: where each is, once it says so.
     """
 
-    def __init__(self, ray: Any, names: Sequence[str]) -> None:
-        self._ray, self._names = ray, names
+    def __init__(self, ray: Any, config: RayConfig, specs: Sequence[HostSpec], on_end: OnEnd) -> None:
+        self._ray, self._config, self._on_end = ray, config, on_end
+        self._names, self._specs = [one.name for one in specs], [one.to_bytes() for one in specs]
         self._loop = asyncio.get_running_loop()
         self._group: Any = None
-        self._actors: list[Any] = []
-        self._runs: list[Any] = []
-        self._closing = False
-        self.places: list[Place | None] = [None for _ in names]
-        self.endpoints: Sequence[str] = ()
-        self.failed: asyncio.Future[None] = self._loop.create_future()
+        self._ask: Ask | None = None
+        self._cores = 1
+        self._actors: dict[int, Any] = {}
+        self._runs: dict[int, Any] = {}
+        self.places: list[Place | None] = [None for _ in specs]
+        self.endpoints = [""] * len(specs)
 
-    async def place(self, config: RayConfig, left: float) -> None:
-        """Reserves what they need, and makes them there.
+    async def place(self, left: float) -> None:
+        """Reserves what all need.
+
+        Args:
+            left: CPUs that are to be left for workers.
 
         Raises:
             HostError: the cluster has no room for them.
         """
-        hosts = len(self._names)
-        cores = config.cpus or cores_of_each(nodes_of(self._ray), hosts, config.hosts_per_node, left=left)
-        ask = asked(config, hosts, cores)
-        self._group = self._ray.util.placement_group(ask.bundles, strategy=ask.strategy, name="dorylax")
-        if not await _answered(self._group.ready(), config.timeout):
-            raise HostError(
-                f"the Ray cluster has no room for {hosts} servers within {config.timeout:g} s (ray.timeout): "
-                f"{ask.text}; {described(nodes_of(self._ray))}"
-            )
-        environment = computing_environment(cores) | {CORES: str(cores)}
-        for number, name in enumerate(self._names):
-            strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
-                self._group, placement_group_bundle_index=ask.places[number]
-            )
-            self._actors.append(
-                make_actor(self._ray, _HOST, name, environment=environment, scheduling_strategy=strategy, **ask.of_each)
-            )
+        hosts, config = len(self._names), self._config
+        self._cores = config.cpus or cores_of_each(nodes_of(self._ray), hosts, config.hosts_per_node, left=left)
+        self._ask = asked(config, hosts, self._cores)
+        self._group = self._ray.util.placement_group(self._ask.bundles, strategy=self._ask.strategy, name="dorylax")
+        await self._room(hosts)
 
-    async def start(self, specs: Sequence[bytes], timeout: float) -> None:
-        """Has them begin, and waits until all listen.
+    async def start(self, numbers: Sequence[int]) -> None:
+        """Makes some, has them begin, and waits until all of them listen.
 
         Raises:
             HostError: one did not, or not in time.
         """
-        end = self._loop.time() + timeout
-        async for number, found in self._answers([actor.place.remote() for actor in self._actors], end, timeout):
+        ask = self._ask
+        assert ask is not None
+        environment = computing_environment(self._cores) | {CORES: str(self._cores)}
+        for number in numbers:
+            strategy = self._ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
+                self._group, placement_group_bundle_index=ask.places[number]
+            )
+            self.places[number] = None
+            self._actors[number] = make_actor(
+                self._ray,
+                _HOST,
+                self._names[number],
+                environment=environment,
+                scheduling_strategy=strategy,
+                **ask.of_each,
+            )
+        end = self._loop.time() + self._config.timeout
+        asks = {number: self._actors[number].place.remote() for number in numbers}
+        async for number, found in self._answers(asks, end):
             self.places[number] = place = Place(*found)
             if place.problem is not None:
                 raise self._error(number, {"text": place.problem})
-        begins = [
-            actor.ask.remote("begin", name, spec)
-            for actor, name, spec in zip(self._actors, self._names, specs, strict=True)
-        ]
-        endpoints = dict.fromkeys(range(len(begins)), "")
-        async for number, (endpoint, problem) in self._answers(begins, end, timeout):
+        begins = {
+            number: self._actors[number].ask.remote("begin", self._names[number], self._specs[number])
+            for number in numbers
+        }
+        async for number, (endpoint, problem) in self._answers(begins, end):
             if problem:
                 raise self._error(number, problem)
-            endpoints[number] = endpoint
-        self.endpoints = [*endpoints.values()]
-        for number, actor in enumerate(self._actors):
-            self._runs.append(actor.ask.remote("run"))
-            self._runs[-1].future().add_done_callback(self._watch(number))
+            self.endpoints[number] = endpoint
+        for number in numbers:
+            self._runs[number] = self._actors[number].ask.remote("run")
+            self._runs[number].future().add_done_callback(self._watch(number, self._actors[number]))
+
+    async def replace(self, numbers: Sequence[int]) -> None:
+        """See `Launched`. Ray looks for room for what was on a node that is lost."""
+        for number in numbers:
+            self._runs.pop(number, None)
+            self._ray.kill(self._actors.pop(number))
+        await self._room(len(numbers))
+        await self.start(numbers)
+
+    async def _room(self, hosts: int) -> None:
+        assert self._ask is not None
+        if not await _answered(self._group.ready(), self._config.timeout):
+            raise HostError(
+                f"the Ray cluster has no room for {hosts} servers within {self._config.timeout:g} s (ray.timeout): "
+                f"{self._ask.text}; {described(nodes_of(self._ray))}"
+            )
 
     @property
     def pids(self) -> list[int]:
@@ -128,59 +154,64 @@ class Actors:
 
     def close(self) -> None:
         """See `Launched`."""
-        self._closing = True
-        if not self.failed.done():
-            self.failed.cancel()
-        actors, self._actors = self._actors, []
+        (actors, self._actors), (runs, self._runs) = (self._actors, {}), (self._runs, {})
         group, self._group = self._group, None
         if not self._ray.is_initialized():
             return  # they have ended with the connection
-        for actor in actors:
+        for actor in actors.values():
             self._ray.kill(actor)
-        if self._runs:
-            self._ray.wait(self._runs, num_returns=len(self._runs), timeout=_GONE_SECONDS)
-            self._runs.clear()
+        if runs:
+            self._ray.wait(list(runs.values()), num_returns=len(runs), timeout=_GONE_SECONDS)
         if group is not None:
             # Where the head is gone it never returns, until Ray ends the process.
             remove = threading.Thread(target=self._ray.util.remove_placement_group, args=(group,), daemon=True)
             remove.start()
             remove.join(_GONE_SECONDS)
 
-    async def _answers(self, references: Sequence[Any], end: float, timeout: float) -> AsyncIterator[tuple[int, Any]]:
-        """What calls of the hosts give, with the host's number, as it comes."""
-        waiting = {_answer(reference): number for number, reference in enumerate(references)}
+    async def _answers(self, asks: Mapping[int, Any], end: float) -> AsyncIterator[tuple[int, Any]]:
+        """What calls of hosts give, with the host's number, as it comes."""
+        waiting = {_answer(reference): number for number, reference in asks.items()}
         while waiting:
             done, left = await asyncio.wait(
                 waiting, timeout=max(0.0, end - self._loop.time()), return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
                 late = ", ".join(self._names[waiting[future]] for future in left)
-                raise HostError(f"{late}: did not begin within {timeout:g} s (ray.timeout)")
+                raise HostError(f"{late}: did not begin within {self._config.timeout:g} s (ray.timeout)", lost=True)
             for future in done:
                 number = waiting.pop(future)
                 if (error := future.exception()) is not None:
-                    raise self._error(number, {"text": cause_of(error)})
+                    raise self._lost(number, error)
                 yield number, future.result()
 
-    def _watch(self, number: int) -> Callable[[Any], None]:
+    def _watch(self, number: int, actor: Any) -> Callable[[Any], None]:
         """What is called in a thread of Ray's when a host has ended."""
 
         def ended(future: Any) -> None:
             error = future.exception()
-            why = {"text": cause_of(error)} if error is not None else future.result() or {"text": "it ended"}
+            found = self._lost(number, error) if error is not None else self._error(number, future.result())
             with contextlib.suppress(RuntimeError):  # the run is over, and its loop too
-                self._loop.call_soon_threadsafe(self._fail, number, why)
+                self._loop.call_soon_threadsafe(self._end, number, actor, found)
 
         return ended
 
-    def _fail(self, number: int, why: Mapping[str, Any]) -> None:
-        if not self._closing and not self.failed.done():
-            self.failed.set_exception(self._error(number, why))
+    def _end(self, number: int, actor: Any, error: HostError) -> None:
+        if self._actors.get(number) is actor:  # else it was told to end
+            self._on_end(number, error)
 
-    def _error(self, number: int, why: Mapping[str, Any]) -> HostError:
+    def _lost(self, number: int, error: BaseException) -> HostError:
+        """For an actor that is no more, or cannot be reached."""
+        return HostError(
+            f"{self._names[number]}{self._where(number)}: {cause_of(error)}", lost=getattr(error, "cause", None) is None
+        )
+
+    def _error(self, number: int, why: Mapping[str, Any] | None) -> HostError:
         """For the fields of a `Failure`."""
+        return Failure(**(why or {"text": "it ended"})).error(self._names[number], self._where(number))
+
+    def _where(self, number: int) -> str:
         place = self.places[number]
-        return Failure(**why).error(self._names[number], "" if place is None else f" on node {place.node}")
+        return "" if place is None else f" on node {place.node}"
 
 
 async def _answered(reference: Any, seconds: float) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, final
@@ -15,10 +16,9 @@ import numpy as np
 from dorylax.clock import Clock
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.evaluation import Evaluated
-from dorylax.pipeline.hosts.clocks import RemoteClock
-from dorylax.pipeline.hosts.launcher import Launched, Launcher
-from dorylax.pipeline.hosts.members import host_address
-from dorylax.pipeline.hosts.messages import Beginning, Evaluate, Report, Weights, Worked
+from dorylax.pipeline.hosts.coordinator import Coordinator, counters_of
+from dorylax.pipeline.hosts.launcher import Launcher
+from dorylax.pipeline.hosts.messages import Evaluate, Standing, Worked
 from dorylax.pipeline.hosts.news import LEDGER
 from dorylax.pipeline.hosts.spec import HostSpec, RunSpec, spread
 from dorylax.pipeline.recorder import Trace
@@ -26,10 +26,10 @@ from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.saved import Saved, part_name
 from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.timeline import Span
-from dorylax.pipeline.transport.base import Address
-from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.program.model.base import Tree
 from dorylax.runs.checkpoint_places import trial_name
+from dorylax.runs.losses import Loss
 from dorylax.runs.parts import Part
 from dorylax.runs.servers import ServerMetrics, from_dict
 from dorylax.settings.errors import ConfigError
@@ -38,8 +38,7 @@ from dorylax.storage.errors import StorageError
 
 T = TypeVar("T")
 
-_DRIVER = Address("driver", 0)
-_CLOCK_READINGS = 8  # of each host, at the start
+_LOG = logging.getLogger(__name__)
 
 
 @final
@@ -50,6 +49,7 @@ class HostsRun(PipelineRun):
         spec: what all hosts know.
         start: what training begins with.
         launcher: where hosts live.
+        make_transport: makes the one to hosts, on the loop of the clock.
         trace: called with the spans of tasks, epoch after epoch.
         cleanup: what is closed with the run; taken over.
         others: as of `PipelineRun`.
@@ -65,119 +65,93 @@ class HostsRun(PipelineRun):
         launcher: Launcher,
         *,
         clock: Clock,
+        make_transport: Callable[[], HostTransport],
         trace: Trace | None,
         cleanup: contextlib.ExitStack,
         **others: Any,
     ) -> None:
         super().__init__(clock=clock, begun=0.0, seconds_before=0.0, **others)  # as `_start` finds them
         self._trace, self._cleanup = trace, cleanup
-        self._barriers: list[int] = []
         config = spec.config
         hosts = spread(config.servers, config.parameter_servers, config.num_hosts)
-        specs = [HostSpec(spec, members) for members in hosts]
-        self._graph = [host_address("graph", server, config.servers) for server in range(config.servers)]
-        self._parameters = [
-            host_address("parameter", server, config.servers) for server in range(config.parameter_servers)
-        ]
-        self._hosts = [*self._graph, *self._parameters]
+        self._specs = [HostSpec(spec, number, members) for number, members in enumerate(hosts)]
+        self._held: dict[int, int] = {}  # epochs that nobody may start -> the generation that was told
         self._evaluations, self._saves = itertools.count(), itertools.count(1)
-        self._clocks = {address: RemoteClock() for address in self._hosts}
-        self._before = Counters()
-        if start.saved is not None:
-            self._before.restore(start.saved.record["counters"])
-        self._launched: Launched | None = None
         try:
-            clock.run(self._start(spec, specs, start, launcher))
+            clock.run(self._start(spec, start, launcher, make_transport))
         except BaseException:
             cleanup.close()
             raise
 
-    async def _start(self, spec: RunSpec, specs: Sequence[HostSpec], start: Beginnings, launcher: Launcher) -> None:
-        self._transport = ZeroMqTransport(
-            spec.keys,
-            spec.transport,
-            host=spec.host,
-            folder=spec.sockets,
-            codec=spec.codec(),
-            spawn=self._clock.spawn,
+    async def _start(
+        self, spec: RunSpec, start: Beginnings, launcher: Launcher, make_transport: Callable[[], HostTransport]
+    ) -> None:
+        transport = make_transport()
+        self._cleanup.callback(transport.close)
+        self._hosts = Coordinator(
+            spec, self._specs, start, launcher, clock=self._clock, transport=transport, on_loss=self._on_loss
         )
-        self._cleanup.callback(self._transport.close)
-        launched = self._launched = await launcher.launch(
-            [one.name for one in specs], [one.to_bytes() for one in specs]
-        )
-        self._cleanup.callback(launched.close)
-        peers: dict[Address, str] = {}
-        for one, endpoint in zip(specs, launched.endpoints, strict=True):
-            for role, index in one.members:
-                peers[Address(role, index)] = peers[host_address(role, index, spec.config.servers)] = endpoint
-                if role == "graph":
-                    peers[Address("evaluation", index)] = endpoint
-        peers[LEDGER] = peers[self._parameters[0]]
-        self._transport.connect(peers)
-        book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
-        await self._during(self._ask_all(self._hosts, "join", book))
-        await self._during(self._read_clocks())
-        await self._during(self._ask_all(self._hosts, "build"))
-        self._seconds_before = -self._clock.now()  # as in one process: what is compiled is not on the bill
-        constants = (await self._during(self._ask_all(self._graph, "prepare")))[0]
-        saved = start.saved
-        arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
-        parts = {} if saved is None else saved.parts
-        assert isinstance(parts, Mapping)
-        if record is not None:
-            self._seconds_before = float(record["clock"]) - self._clock.now()
-        counts = {} if record is None else record.get("servers", {})
-        for server, address in enumerate(self._parameters):
-            mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
-            counted = counts["parameter"][server] if counts else {}
-            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, None, record, counted)
-            await self._during(self._ask(address, "begin", beginning))
-        for server, address in enumerate(self._graph):
-            mine = {name: array for name, array in arrays.items() if name.startswith(f"server {server}/")}
-            part = parts.get(part_name(server))
-            controller = None if record is None else record["controllers"][server]
-            counted = counts["graph"][server] if counts else {}
-            beginning = Beginning(constants, None, None, None, mine, part, controller, counted)
-            await self._during(self._ask(address, "begin", beginning))
+        self._cleanup.callback(self._hosts.close)
+        await self._hosts.begin()
+        before = 0.0 if start.saved is None else float(start.saved.record["clock"])
+        self._seconds_before = before - self._hosts.begun
 
     def barrier(self, epoch: int) -> None:
         """See `PipelineRun`. Hosts are told when the next epoch is run."""
-        self._barriers.append(epoch)
+        self._held[epoch] = -1
 
-    def _finish(self, epoch: int) -> tuple[float, Weights, list[ServerMetrics]]:
-        barriers, self._barriers = self._barriers, []
-        weights = self._run(self._ask(LEDGER, "run", (epoch, barriers)))
-        assert isinstance(weights, Weights)
+    def _finish(self, epoch: int) -> tuple[float, Standing, list[ServerMetrics]]:
+        with self._hosts.training():
+            worked = self._run(lambda: self._train(epoch))
+        assert self._hosts.standing is not None
+        self._held = {held: told for held, told in self._held.items() if held > epoch}
         servers = []
-        for address, worked in zip(self._hosts, self._run(self._all_worked(epoch)), strict=True):
-            servers.append(from_dict(worked.metrics))
+        for address, found in worked.items():
+            servers.append(from_dict(found.metrics))
             if self._trace is not None:
-                later = self._clocks[address].offset + self._seconds_before
-                for span in json.loads(worked.spans):
+                later = self._hosts.clocks[address].offset + self._seconds_before
+                for span in json.loads(found.spans):
                     self._trace(Span(*span).later(later))
-        return weights.loss, weights, servers
+        return self._hosts.finished[epoch], self._hosts.standing, servers
+
+    async def _train(self, epoch: int) -> dict[Address, Worked]:
+        hosts = self._hosts
+        if epoch not in hosts.finished:
+            new = [held for held, told in self._held.items() if told < hosts.generation and held >= epoch]
+            self._held |= dict.fromkeys(new, hosts.generation)
+            hosts.has_finished(await hosts.ask(LEDGER, "run", (epoch, sorted(new))))
+        found = await asyncio.gather(*(self._worked(address, epoch) for address in hosts.members.all))
+        return dict(zip(hosts.members.all, found, strict=True))
 
     def drain(self) -> int:
         """See `PipelineRun`."""
-        return int(self._run(self._ask(LEDGER, "drain")))
+        epoch = int(self._run(lambda: self._hosts.ask(LEDGER, "drain")))
+        self._held[epoch] = self._hosts.generation
+        return epoch
 
     def synchronise(self) -> int:
         """See `PipelineRun`."""
-        return int(self._run(self._ask(LEDGER, "synchronise")))
+        epoch = int(self._run(lambda: self._hosts.ask(LEDGER, "synchronise")))
+        self._hosts.has_synchronised(epoch)
+        return epoch
 
     def save(self) -> Saved | None:
         """See `PipelineRun`."""
-        standing, synchronous, switched = self._run(self._ask(LEDGER, "standing"))
+        return self._run(self._saved)
+
+    async def _saved(self) -> Saved | None:
+        hosts, members = self._hosts, self._hosts.members
+        standing, synchronous, switched = await hosts.ask(LEDGER, "standing")
         if standing is None:
             return None
-        rest = self._run(self._ask_all(self._parameters, "rest"))
+        rest = await hosts.ask_all(members.parameters, "rest")
         if not all(settled for settled, _ in rest) or len({version for _, version in rest}) > 1:
             return None
         number = next(self._saves)
-        saved = self._run(self._ask_all(self._graph, "save", standing))
-        known = self._run(self._ask_all(self._parameters, "save", (number, standing)))
+        saved = await hosts.ask_all(members.graph, "save", standing)
+        known = await hosts.ask_all(members.parameters, "save", (number, standing))
         record = self._record(
-            self._counted(),
+            await self._all_counted(),
             version=rest[0][1],
             synchronous=switched and not self._config.synchronous,
             controllers=[controller for controller, _ in saved],
@@ -185,7 +159,8 @@ class HostsRun(PipelineRun):
         )
         if synchronous:
             return Saved({}, record)
-        return Saved(known[0][0], record, _Parts(lambda place: self._write_parts(number, place)))
+        generation = hosts.generation
+        return Saved(known[0][0], record, _Parts(lambda place: self._write_parts(number, place, generation)))
 
     def check_checkpoints(self, place: str) -> None:
         """See `PipelineRun`."""
@@ -195,7 +170,8 @@ class HostsRun(PipelineRun):
         with contextlib.closing(open_storage(place)) as storage:
             storage.put(name, content.encode())
             try:
-                found = self._run(self._ask_all(self._graph, "sees", (place, name)))
+                members = self._hosts.members.graph
+                found = self._run(lambda: self._hosts.ask_all(members, "sees", (place, name)))
             finally:
                 storage.delete(name)
         for server, seen in enumerate(found):
@@ -206,24 +182,24 @@ class HostsRun(PipelineRun):
                     f"({seen}); set train.checkpoints=s3://bucket/prefix, or a path that all of them share",
                 )
 
-    def _write_parts(self, number: int, place: str) -> dict[str, Part]:
-        """Has every graph server write its buffers, which stand still."""
+    def _write_parts(self, number: int, place: str, generation: int) -> dict[str, Part]:
+        """Has every graph server write its buffers, which stand still; if one was lost, there are none any more."""
         parts = {}
-        for server, found in enumerate(self._run(self._ask_all(self._graph, "write", (number, place)))):
+        members = self._hosts.members.graph
+        for server, found in enumerate(self._run(lambda: self._hosts.ask_all(members, "write", (number, place)))):
             if not isinstance(found, Part):
                 raise StorageError(f"graph server {server}: {found}")
             parts[part_name(server)] = found
-        return parts
+        return parts if generation == self._hosts.generation else {}
 
     def _counted(self) -> Counters:
+        return self._run(self._all_counted)
+
+    async def _all_counted(self) -> Counters:
         total = Counters()
-        total.add(self._before)
-        for report in self._run(self._ask_all(self._hosts, "report")):
-            assert isinstance(report, Report)
-            found = Counters()
-            found.restore(report.counters)
-            found.relaunches += report.relaunched
-            total.add(found)
+        total.add(self._hosts.before)
+        for report in await self._hosts.ask_all(self._hosts.members.all, "report"):
+            total.add(counters_of(report))
         return total
 
     def evaluate(self, params: Tree, state: Tree) -> Evaluated:
@@ -233,60 +209,50 @@ class HostsRun(PipelineRun):
             params: parameters.
             state: the model's other state.
         """
-        question = Evaluate(next(self._evaluations), params, state, outputs=False)
-        return Evaluated.of(self._run(self._ask_all(self._graph, "evaluate", question)))
+        return Evaluated.of(self._evaluated(params, state, outputs=False))
 
     def outputs(self, params: Tree, state: Tree) -> list[np.ndarray]:
         """Leaves of the model's output of a version, row i of the data set's row i; arguments as of `evaluate`."""
-        question = Evaluate(next(self._evaluations), params, state, outputs=True)
-        found = self._run(self._ask_all(self._graph, "evaluate", question))
+        found = self._evaluated(params, state, outputs=True)
         place = np.argsort(np.concatenate([rows for rows, _ in found]), kind="stable")
         leaves = zip(*(leaves for _, leaves in found), strict=True)
         return [parts[0] if not parts[0].ndim else np.concatenate(parts)[place] for parts in leaves]
+
+    def _evaluated(self, params: Tree, state: Tree, *, outputs: bool) -> list[Any]:
+        def ask() -> Coroutine[Any, Any, list[Any]]:
+            question = Evaluate(next(self._evaluations), params, state, outputs=outputs)
+            return self._hosts.ask_all(self._hosts.members.graph, "evaluate", question)
+
+        return self._run(ask)
+
+    @property
+    def losses(self) -> Sequence[Loss]:
+        """See `PipelineRun`."""
+        return self._hosts.losses
+
+    def _on_loss(self, loss: Loss) -> None:
+        again = f"epoch {loss.epoch} is run again" if loss.repeats else f"it goes on with epoch {loss.epoch}"
+        if self._trace is not None:
+            graph = [int(server.rpartition(" ")[2]) for server in loss.servers if server.startswith("graph")]
+            end = self.seconds
+            begin = end - loss.recovery_seconds
+            name = f"lost: {', '.join(loss.servers)}"
+            self._trace(Span(name, "recovery", min(graph, default=0), -1, loss.epoch, begin, end))
+        _LOG.warning("%s: replaced within %.1f s, %s", "; ".join(loss.causes), loss.recovery_seconds, again)
 
     def close(self) -> None:
         """See `PipelineRun`."""
         self._cleanup.close()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._clock.run(self._during(work))
-
-    async def _during(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for something, as long as all hosts live."""
-        assert self._launched is not None
-        task, failed = asyncio.ensure_future(work), self._launched.failed
-        both: list[asyncio.Future[Any]] = [task, failed]
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                failed.result()
-            return task.result()
-        finally:
-            task.cancel()
-
-    async def _read_clocks(self) -> None:
-        """Compares each host's clock with the driver's while it has nothing else to do."""
-        for address in self._hosts:
-            for _ in range(_CLOCK_READINGS):
-                asked = self._clock.now()
-                there = await self._ask(address, "clock")
-                self._clocks[address].heard(asked, there, self._clock.now())
-
-    async def _all_worked(self, epoch: int) -> list[Worked]:
-        return list(await asyncio.gather(*(self._worked(address, epoch) for address in self._hosts)))
+    def _run(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return self._clock.run(self._hosts.lasting(ask))
 
     async def _worked(self, address: Address, epoch: int) -> Worked:
         asked = self._clock.now()
-        worked = await self._ask(address, "worked", epoch)
+        worked = await self._hosts.ask(address, "worked", epoch)
         assert isinstance(worked, Worked)
-        self._clocks[address].heard(asked, worked.seconds, self._clock.now())
+        self._hosts.has_worked(address, worked, asked)
         return worked
-
-    async def _ask_all(self, addresses: Sequence[Address], kind: str, payload: Any = None) -> list[Any]:
-        return list(await asyncio.gather(*(self._ask(address, kind, payload) for address in addresses)))
-
-    async def _ask(self, address: Address, kind: str, payload: Any = None) -> Any:
-        return await self._transport.request(_DRIVER, address, kind, payload, num_bytes=0, order=())
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import pickle
 import sys
@@ -16,7 +17,17 @@ import optax
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.evaluation import Evaluated, RowSums
-from dorylax.pipeline.hosts.messages import Beginning, Evaluate, News, Report, Told, Weights, Worked
+from dorylax.pipeline.hosts.messages import (
+    Assembly,
+    Beginning,
+    Evaluate,
+    News,
+    Report,
+    Standing,
+    Told,
+    Weights,
+    Worked,
+)
 from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
 from dorylax.pipeline.parameters.messages import Arrived, Complete, Pulled, Push, Update
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
@@ -31,7 +42,7 @@ from dorylax.serverless.data.keys import RunKeys
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
     *(Pulled, Push, Complete, Arrived, Update),
-    *(News, Told, Allowance, Weights, Beginning, Report, Worked, Evaluate, Evaluated, Part),
+    *(News, Told, Allowance, Assembly, Standing, Weights, Beginning, Report, Worked, Evaluate, Evaluated, Part),
 )
 
 
@@ -50,8 +61,6 @@ class RunSpec:
         shards: the files of graph servers.
         sums: what evaluations report; None: nothing evaluates.
         sizes: rows of each call of a stage: vertices, edges.
-        epoch: the first that is trained.
-        fills_ghosts: whether that is a synchronous one, since no buffers are brought back.
         jax: settings of JAX, by name.
         keys: of the run, the servers' secret among them.
         transport: how hosts talk.
@@ -70,8 +79,6 @@ class RunSpec:
     shards: ShardedData
     sums: RowSums | None
     sizes: tuple[int, int]
-    epoch: int
-    fills_ghosts: bool
     jax: dict[str, Any]
     keys: RunKeys
     transport: Literal["ipc", "tcp"]
@@ -80,13 +87,15 @@ class RunSpec:
     traces: bool = False
     log_level: int = logging.WARNING
 
-    def prepare(self) -> Prepared:
-        """Traces, splits and plans the model, as every host does."""
+    @functools.cached_property
+    def prepared(self) -> Prepared:
+        """The plan of the model and its functions, as every host makes them."""
         config = self.config
         return prepare(self.parts, self.spec, config.passes, loss=self.loss, stale_price=config.expected_stale_price)
 
-    def prepare_evaluation(self) -> PreparedPlan:
-        """Traces, splits and plans its exact forward pass, as every graph server does."""
+    @functools.cached_property
+    def evaluation(self) -> PreparedPlan:
+        """Those of its exact forward pass, as every graph server makes them."""
         return prepare_evaluation(self.parts, self.spec, self.config.passes)
 
     def codec(self) -> Codec:
@@ -125,10 +134,12 @@ class HostSpec:
 
     Attributes:
         run: what all know.
+        number: of the host.
         members: the servers that live in it.
     """
 
     run: RunSpec
+    number: int
     members: tuple[MemberSpec, ...]
 
     @property

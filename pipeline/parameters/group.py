@@ -61,6 +61,7 @@ class ParameterServers:
         opt_state: the optimizer's state; a new one where None.
         version: how many updates parameters and state have seen.
         first_epoch: the first epoch.
+        due: as of `Sequencer`.
         here: which of the servers these are; None: all. The others are in other processes, made of the same.
         recorder: told of what they do.
 
@@ -96,6 +97,7 @@ class ParameterServers:
         opt_state: Tree | None = None,
         version: int = 0,
         first_epoch: int = 0,
+        due: Sequence[int] | None = None,
         here: Sequence[int] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
@@ -113,6 +115,7 @@ class ParameterServers:
             scaling=None if delay_scaling is None else DelayScaling(delay_scaling),
             first=first_epoch,
             version=version,
+            due=due,
         )
         prediction = choose(predict_weights, step)
         start = step.start(params, state, opt_state, version)
@@ -123,7 +126,7 @@ class ParameterServers:
         if watch is not None:
             known = watch.start(params) if steadiness is None else Steadiness(*steadiness)
             start = start._replace(steadiness=known)
-        self._sequencer = sequencer
+        self._sequencer, self._num_intervals = sequencer, num_intervals
         self._recorder = Recorder({}, None) if recorder is None else recorder
         self._here = range(num_servers) if here is None else here
         self._endpoints = [
@@ -131,7 +134,7 @@ class ParameterServers:
                 index,
                 num_servers,
                 ParameterServer(
-                    start, stages, first_epoch, _most_ahead(ahead_share, num_intervals, num_servers, index)
+                    start, stages, first_epoch, _most_ahead(ahead_share, num_intervals, num_servers, index), due
                 ),
                 None if index else sequencer,
                 step=step,
@@ -152,6 +155,10 @@ class ParameterServers:
     def newest(self) -> ServerState:
         """The newest version that the first server here has. Its arrays are never changed."""
         return self._endpoints[0].server.state
+
+    def due(self) -> list[int]:
+        """The epoch of each interval's first gradient that is not in `newest`."""
+        return self._endpoints[0].server.due.of(self._num_intervals)
 
     @property
     def live_stashes(self) -> int:

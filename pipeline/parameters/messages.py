@@ -85,6 +85,7 @@ class Update(NamedTuple):
         factor: see `OptimizerStep`.
         statistics: see `Advance`.
         step_size: what the step is multiplied with.
+        pairs: whose gradients it has, where others of the epoch are still to come; none where it closes the epoch.
     """
 
     number: int
@@ -94,6 +95,7 @@ class Update(NamedTuple):
     factor: int
     statistics: Tree = ()
     step_size: float = 1.0
+    pairs: tuple[Pair, ...] = ()
 
 
 class Applied(NamedTuple):

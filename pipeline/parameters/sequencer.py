@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from dorylax.pipeline.parameters.delay import DelayScaling
@@ -45,6 +47,8 @@ class Sequencer:
         scaling: of steps by the delay of their gradients; None where all are of one size.
         first: the first epoch.
         version: how many updates were applied before.
+        due: the epoch of each interval's first gradient that is not in that version; those before it, from `first` on, are
+            computed once more, for the rows that come with them, and thrown away. None: `first` for all.
 
     Raises:
         ValueError: an unknown `update`, or `sync_every` below 1.
@@ -61,9 +65,12 @@ class Sequencer:
         scaling: DelayScaling | None = None,
         first: int = 0,
         version: int = 0,
+        due: Sequence[int] | None = None,
     ) -> None:
         if sync_every < 1:
             raise ValueError(f"sync_every must be ≥ 1, got {sync_every}")
+        self._contained = [first] * num_intervals if due is None else list(due)
+        made = Counter(epoch for one in self._contained for epoch in range(min(self._contained), one))
         self._policy: UpdatePolicy
         match update:
             case "per_epoch" if gradient_share < 1:
@@ -71,7 +78,7 @@ class Sequencer:
             case "per_epoch":
                 self._policy = PerEpoch(num_intervals)
             case "per_interval":
-                self._policy = PerInterval(num_intervals, scaling=interval_step_scaling)
+                self._policy = PerInterval(num_intervals, scaling=interval_step_scaling, made=made)
             case _:
                 raise ValueError(f"update must be 'per_epoch' or 'per_interval', got {update!r}")
         self._switched = isinstance(self._policy, PerEpoch)
@@ -123,8 +130,11 @@ class Sequencer:
         found: list[Numbered | Applied] = []
         # A message may overtake another; the epochs of an interval go in order all the same.
         while (pair := (interval, self._due[interval])) in self._early:
-            steps = self._policy.add(*pair, self._early.pop(pair))
+            complete = self._early.pop(pair)
             self._due[interval] += 1
+            steps: Sequence[DueStep | Late] = [Late(pair, complete.loss)]
+            if pair[1] >= self._contained[interval]:
+                steps = self._policy.add(*pair, complete)
             for step in steps:
                 if isinstance(step, DueStep):
                     found.append(self._number(step))
@@ -149,7 +159,8 @@ class Sequencer:
     def _number(self, step: DueStep) -> Numbered:
         size = 1.0 if self._scaling is None else self._scaling(step.epoch, self._version - step.version)
         self._version += 1
-        update = Update(self._version, step.epoch, step.gradients, step.loss, step.factor, step.statistics, size)
+        pairs = () if step.closes_epoch else step.pairs
+        update = Update(self._version, step.epoch, step.gradients, step.loss, step.factor, step.statistics, size, pairs)
         self._unconfirmed[update.number] = Applied(update.number, step.pairs, step.losses)
         everywhere = step.closes_epoch
         self._unsent.append(update)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, final
 
 from dorylax.pipeline.parameters.assembly import Assembly
+from dorylax.pipeline.parameters.due import Due
 from dorylax.pipeline.parameters.messages import Complete, Finish, Pair, Pulled, Push, ServerState, Sums, Update
 from dorylax.pipeline.parameters.stash import Stash
 
@@ -34,16 +35,26 @@ class ParameterServer:
         first: the first epoch.
         most_ahead: how many intervals may pull weights for an epoch that lack the step of the one before; None for any
             number.
+        due: as of `Sequencer`.
 
     Attributes:
         state: the newest version.
+        due: which gradients are not in it.
     """
 
-    def __init__(self, state: ServerState, stages: Sequence[int], first: int, most_ahead: int | None = None) -> None:
+    def __init__(
+        self,
+        state: ServerState,
+        stages: Sequence[int],
+        first: int,
+        most_ahead: int | None = None,
+        due: Sequence[int] | None = None,
+    ) -> None:
         self.state = state
+        self.due = Due(first) if due is None else Due(min(due), dict(enumerate(due)))
         self._most_ahead = most_ahead
         self._run_ahead: dict[int, set[int]] = {}  # epoch -> the intervals that may be ahead in it
-        self._first, self._first_version = first, state.version
+        self._first, self._first_version = self.due.closed, state.version
         self._assembly = Assembly(stages, first)
         self._stash = Stash(first)
         self._updates: dict[int, Update] = {}
@@ -125,5 +136,7 @@ class ParameterServer:
         """
         if state.version != self.state.version + 1:
             raise ValueError(f"version {state.version} does not follow version {self.state.version}")
-        self._updates.pop(state.version, None)
+        update = self._updates.pop(state.version, None)
         self.state = state
+        if update is not None:
+            self.due.add(update)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, final, runtime_checkable
 
 import jax
 
-Role = Literal["graph", "evaluation", "parameter", "ledger", "host", "driver"]
+Role = Literal["graph", "evaluation", "parameter", "ledger", "host", "process", "driver"]
+
+WHOLE_PROCESS: tuple[Role, ...] = ("process", "driver")
+"""Roles of those who speak for a process, whatever lives in it."""
 
 Waiting = Literal["sender", "receiver", "nobody"]
 """Who goes on when a post is there: "sender", for whom its answer is wanted at once; "receiver", who needs it at once,
@@ -116,6 +119,45 @@ class Transport(Protocol):
         Raises:
             LookupError: nobody is registered there; may also come later, to `then`.
         """
+        ...
+
+
+@runtime_checkable
+class HostTransport(Transport, Protocol):
+    """A transport between processes, which may be lost.
+
+    Attributes:
+        endpoint: where others reach this process.
+    """
+
+    endpoint: str
+
+    @property
+    def generation(self) -> int:
+        """Of the run, -1 before the first. Requests of others are not answered, unless a whole process is asked."""
+        ...
+
+    @property
+    def sent(self) -> Mapping[str, tuple[int, int]]:
+        """By kind of request what left this process: messages, and bytes; "answer" for replies."""
+        ...
+
+    def renew(self, generation: int) -> None:
+        """Begins a new generation: what was registered, asked, and being answered in the last one is forgotten.
+
+        Only those who speak for a whole process stay (`WHOLE_PROCESS`).
+
+        Args:
+            generation: above the last.
+        """
+        ...
+
+    def connect(self, peers: Mapping[Address, str]) -> None:
+        """Says at which endpoints the addresses of other processes are; hangs up where nobody is any more."""
+        ...
+
+    def close(self) -> None:
+        """Ends all connections; what was not sent is lost. A second call does nothing."""
         ...
 
 

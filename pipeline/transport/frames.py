@@ -4,9 +4,9 @@ What goes to a process at a time is a *parcel*: messages, one after another, eac
 
     number of the request, 8 bytes | bytes of the header, 4 | header, JSON | each small array, from a multiple of 8 bytes on
 
-and, where letters are acknowledged, a last one without a header, whose rest are their numbers, each with the seconds for
-which that was held back; after that a frame for each large array. Every frame costs a call of ZeroMQ, on either side, so
-what is small is copied together; ZeroMQ sends large arrays from where they lie.
+after what says who sends it (`Sender`), and, where letters are acknowledged, a last one without a header, whose rest are
+their numbers, each with the seconds for which that was held back; after that a frame for each large array. Every frame costs
+a call of ZeroMQ, on either side, so what is small is copied together; ZeroMQ sends large arrays from where they lie.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ COPIED_BYTES = 1 << 18
 
 _HEAD = struct.Struct("<QI")
 _ACKNOWLEDGEMENT = struct.Struct("<Qf")
+_SENDER = struct.Struct("<QqQ")
 _ALIGNED = 8
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -63,16 +64,32 @@ class Message(NamedTuple):
     arrays: list[np.ndarray]
 
 
+class Sender(NamedTuple):
+    """What every parcel says of who sends it.
+
+    Attributes:
+        process: a number that no other process of the run has.
+        generation: of the run, as far as it knows.
+        oldest: the number of its oldest request without an answer.
+    """
+
+    process: int
+    generation: int
+    oldest: int
+
+
 class Parcel(NamedTuple):
     """What has come at a time.
 
     Attributes:
         messages: requests, or answers.
         acknowledged: numbers of requests whose answer says nothing more, and for how many seconds that was held back.
+        sender: who sends it.
     """
 
     messages: list[Message]
     acknowledged: list[tuple[int, float]]
+    sender: Sender
 
 
 def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.ndarray]) -> Letter:
@@ -85,10 +102,12 @@ def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.n
     return Letter(_HEAD.pack(number, len(header)) + header, small, large, num_bytes)
 
 
-def parcel(letters: Sequence[Letter], acknowledged: Sequence[tuple[int, float]]) -> list[bytes | memoryview]:
+def parcel(
+    letters: Sequence[Letter], acknowledged: Sequence[tuple[int, float]], sender: Sender
+) -> list[bytes | memoryview]:
     """The frames of some letters and acknowledgements, as `Parcel` has them."""
-    parts: list[bytes | memoryview] = []
-    end = 0
+    parts: list[bytes | memoryview] = [_SENDER.pack(*sender)]
+    end = _SENDER.size
     for one in letters:
         parts.append(one.head)
         end += len(one.head)
@@ -114,12 +133,13 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
     first = frames[0].buffer
     large = iter(frames[1:])
     messages: list[Message] = []
-    end = 0
+    sender = Sender(*_SENDER.unpack_from(first))
+    end = _SENDER.size
     while end < len(first):
         number, length = _HEAD.unpack_from(first, end)
         end += _HEAD.size
         if not length:
-            return Parcel(messages, list(_ACKNOWLEDGEMENT.iter_unpack(first[end:])))
+            return Parcel(messages, list(_ACKNOWLEDGEMENT.iter_unpack(first[end:])), sender)
         who, document, specs = json.loads(str(first[end : end + length], "utf-8"))
         end += length
         arrays = []
@@ -132,7 +152,7 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
                 arrays.append(np.ndarray(shape, kind, first, end if size else 0))
                 end += size
         messages.append(Message(number, who, document, arrays))
-    return Parcel(messages, [])
+    return Parcel(messages, [], sender)
 
 
 @functools.lru_cache(4096)

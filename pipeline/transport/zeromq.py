@@ -1,7 +1,7 @@
 """The transport between processes: requests over ZeroMQ, encrypted by the run's keys where they leave the machine.
 
 Every process has one socket that answers (ROUTER) and one for each process that it asks (DEALER); `frames` has what
-travels. What is lost on a broken connection is asked again, with the same number, which the receiver does not begin twice.
+travels. What is lost on a broken connection is asked again, with the same number, and is handled once (`inbox`).
 Sockets are served by the loop of the clock: a message that has come waits for no other thread.
 
 Sending something costs more than what is in it: three threads are woken, on either side and in ZeroMQ. So all that one turn
@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import itertools
 import os
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -27,9 +27,10 @@ import zmq
 
 from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.transport import frames
-from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Then, Waiting
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.first_step import Begun, begin, finished
+from dorylax.pipeline.transport.inbox import Inbox
 from dorylax.serverless.data import admission
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
@@ -96,11 +97,12 @@ class ZeroMqTransport:
         self._handlers: dict[Address, RequestHandler] = {}
         self._peers: dict[Address, _Peer] = {}
         self._by_endpoint: dict[str, _Peer] = {}
-        self._numbers = itertools.count()
+        self._process, self._number = secrets.randbits(64), 0  # of this process, of the next letter
+        self._inbox = Inbox()
         self._by_name: dict[bytes, _Peer] = {}
         self._all: list[_Peer] = []
         self._asked: dict[int, _Asked] = {}  # letters that are not answered, by number
-        self._answering: set[tuple[bytes, int]] = set()
+        self._answering: dict[tuple[int, int], asyncio.Task[None]] = {}  # what waits for somebody here
         self._due: set[_Peer] = set()  # those to whom something goes at the end of this turn of the loop
         self._held: asyncio.TimerHandle | None = None
         self._readers: dict[Socket, Callable[[], None]] = {}
@@ -120,12 +122,37 @@ class ZeroMqTransport:
         self._listen(self._router, lambda found: self._take(found[0].bytes, found[1:]))
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
+    @property
+    def generation(self) -> int:
+        """See `HostTransport`."""
+        return self._inbox.generation
+
     def register(self, address: Address, handler: RequestHandler) -> None:
         """See `Transport`."""
         self._handlers[address] = handler
 
+    def renew(self, generation: int) -> None:
+        """See `HostTransport`."""
+        self._inbox.generation = generation
+        self._handlers = {one: handler for one, handler in self._handlers.items() if one.role in WHOLE_PROCESS}
+        for key, task in list(self._answering.items()):
+            if task.get_name() not in WHOLE_PROCESS:
+                del self._answering[key]
+                self._inbox.give_up(*key)
+                task.cancel()
+        self._asked = {number: asked for number, asked in self._asked.items() if asked.whole}
+        self._peers.clear()
+        for peer in self._all:
+            peer.posts.clear()
+            peer.letters.clear()
+            peer.done.clear()
+        for asked in self._asked.values():  # it may have been among the letters
+            self._send_again(asked)
+
     def connect(self, peers: Mapping[Address, str]) -> None:
-        """Says at which endpoints the addresses of other processes are."""
+        """See `HostTransport`."""
+        for endpoint in self._by_endpoint.keys() - set(peers.values()):
+            self._hang_up(self._by_endpoint.pop(endpoint))
         for address, endpoint in peers.items():
             if endpoint == self.endpoint:
                 continue
@@ -200,14 +227,25 @@ class ZeroMqTransport:
         self._again.cancel()
         if self._held is not None:
             self._held.cancel()
-        for socket in self._readers:
-            if not socket.closed:
-                if not self._loop.is_closed():
-                    self._loop.remove_reader(socket.fileno())
-                socket.close(linger=0)
+        for socket in list(self._readers):
+            self._close(socket)
         self._context.term()
         if self._folder is not None:
             self._folder.remove()
+
+    def _hang_up(self, peer: _Peer) -> None:
+        """A process is there no longer."""
+        assert peer.socket is not None
+        self._close(peer.socket)
+        self._all.remove(peer)
+        self._due.discard(peer)
+        self._by_name = {name: other for name, other in self._by_name.items() if other is not peer}
+
+    def _close(self, socket: Socket) -> None:
+        del self._readers[socket]
+        if not self._loop.is_closed():
+            self._loop.remove_reader(socket.fileno())
+        socket.close(linger=0)
 
     def _socket(self, kind: int) -> Socket:
         socket = self._context.socket(kind)
@@ -290,11 +328,12 @@ class ZeroMqTransport:
             requests: from whom, to whom, payload.
             answer: takes the answer.
         """
-        number = next(self._numbers)
+        number, self._number = self._number, self._number + 1
         ways = [(sender.role, sender.index, to.role, to.index) for sender, to, _ in requests]
         payloads = [payload for _, _, payload in requests]
         letter = self._letter(what[0], number, (*what, ways), payloads)
-        self._asked[number] = _Asked(answer, peer, letter, self._loop.time())
+        whole = requests[0][1].role in WHOLE_PROCESS
+        self._asked[number] = _Asked(answer, peer, letter, self._loop.time(), whole=whole)
         peer.letters.append(letter)
         return number
 
@@ -343,15 +382,19 @@ class ZeroMqTransport:
             for what, given in posts.items():
                 self._ask(peer, what, [(post.sender, post.receiver, post.payload) for post in given], _tell(given))
         letters, done = peer.letters, peer.done
-        if self._router.closed or not (letters or done):
+        gone = self._router.closed if peer.socket is None else peer.socket.closed
+        if gone or not (letters or done):
             return
         peer.letters, peer.done, peer.overdue = [], [], False
         if done:
             self._count("answer", len(done), frames.acknowledgement_bytes(len(done)))
         now = self._loop.time()
-        self._send_parcel(peer, frames.parcel(letters, [(number, now - since) for number, since in done]))
+        self._send_parcel(peer, letters, [(number, now - since) for number, since in done])
 
-    def _send_parcel(self, peer: _Peer, parcel: list[bytes | memoryview]) -> None:
+    def _send_parcel(self, peer: _Peer, letters: Sequence[frames.Letter], done: Sequence[tuple[int, float]]) -> None:
+        # Letters are kept in the order in which they were made.
+        oldest = next(iter(self._asked), self._number)
+        parcel = frames.parcel(letters, done, frames.Sender(self._process, self.generation, oldest))
         if peer.socket is not None:
             self._send(peer.socket, parcel)
         else:
@@ -362,8 +405,12 @@ class ZeroMqTransport:
         for number, asked in self._asked.items():
             if now - asked.since >= ASK_AGAIN_SECONDS:
                 self._asked[number] = asked._replace(since=now)
-                self._send_parcel(asked.peer, frames.parcel([asked.letter], []))
+                self._send_again(asked)
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
+
+    def _send_again(self, asked: _Asked) -> None:
+        if asked.peer.socket is None or not asked.peer.socket.closed:  # else nobody is there any more
+            self._send_parcel(asked.peer, [asked.letter], [])
 
     def _admit(self, found: list[zmq.Frame]) -> None:
         reply, _ = admission.answer([frame.bytes for frame in found], self._keys)
@@ -377,26 +424,37 @@ class ZeroMqTransport:
             found: its frames.
         """
         parcel = frames.opened(found)
+        self._inbox.forget(parcel.sender.process, parcel.sender.oldest)
         for number, ago in parcel.acknowledged:
             self._answered(number, None, ago)
         for message in parcel.messages:
             if not message.who:
                 self._answered(message.number, message, 0.0)
-            elif name is not None and (name, message.number) not in self._answering:  # else it is being answered
-                self._answer(name, message)
+            elif name is not None:
+                self._asked_for(name, parcel.sender, message)
 
-    def _answer(self, name: bytes, message: frames.Message) -> None:
-        self._answering.add((name, message.number))
-        kind, urgent, ways = message.who
+    def _asked_for(self, name: bytes, asker: frames.Sender, message: frames.Message) -> None:
+        _, urgent, ways = message.who
+        role = ways[0][2]
+        if self._inbox.refuses(asker.generation, role):
+            return
+        question = _Question(self._known(name, _address(*ways[0][:2])), asker.process, message.number, urgent)
+        begun = self._inbox.begin(asker.process, message.number)
+        if begun is True:
+            self._answer(question, message)
+        elif begun:
+            self._reply(question, begun.reply)
+
+    def _answer(self, question: _Question, message: frames.Message) -> None:
+        kind, _, ways = message.who
         payloads = self._codec.decode(message.document, message.arrays)
         begun = []
         for way, payload in zip(ways, payloads, strict=True):
             sender, receiver = _address(*way[:2]), _address(*way[2:])
-            peer = self._known(name, sender)
             begun.append(begin(self._handlers[receiver].handle(kind, payload, sender)))
-        question = _Question(peer, name, message.number, urgent)
         if any(one.rest is not None for one in begun):
-            self._spawn(self._reply_later(question, begun))
+            task = self._answering[question.key] = self._spawn(self._reply_later(question, begun))
+            task.set_name(ways[0][2])
         else:
             self._reply(question, [one.value for one in begun])
 
@@ -409,11 +467,15 @@ class ZeroMqTransport:
         return peer
 
     async def _reply_later(self, question: _Question, begun: Sequence[Begun[Any]]) -> None:
-        self._reply(question, await all_of([finished(one) for one in begun]))
+        try:
+            replies = await all_of([finished(one) for one in begun])
+        finally:
+            self._answering.pop(question.key, None)
+        self._reply(question, replies)
 
     def _reply(self, question: _Question, replies: Sequence[Any]) -> None:
-        peer, name, number, urgent = question
-        self._answering.discard((name, number))
+        peer, _, number, urgent = question
+        self._inbox.answer(*question.key, replies)
         if len(replies) == 1 and replies[0] is not None:
             peer.letters.append(self._letter("answer", number, (), replies))
             self._send_soon(peer)
@@ -440,21 +502,27 @@ class _Post(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A letter that is not answered: what takes the answer, to whom it went, and when last."""
+    """A letter that is not answered: what takes the answer, to whom it went, when last, and whether to a whole process."""
 
     answer: TakeAnswer
     peer: _Peer
     letter: frames.Letter
     since: float
+    whole: bool
 
 
 class _Question(NamedTuple):
-    """A letter that has come: from which process and by which name of its socket, its number, and whether it is urgent."""
+    """A letter that has come: where its answer goes, from which process, its number, and whether it is urgent."""
 
     peer: _Peer
-    name: bytes
+    process: int
     number: int
     urgent: bool
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Unlike that of any other letter."""
+        return self.process, self.number
 
 
 @final

@@ -19,7 +19,6 @@ from dorylax.serverless.data.connections import HANDSHAKE_SECONDS, Capacity
 from dorylax.serverless.data.endpoint import Endpoint, Reply
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.refusals import Refusals
-from dorylax.serverless.data.socket_folder import SocketFolder
 from dorylax.serverless.data.watch import Watch
 
 T = TypeVar("T")
@@ -52,7 +51,7 @@ class Loop:
         transport: Literal["ipc", "tcp"],
         *,
         host: str,
-        folder: SocketFolder | None,
+        folder: OwnFolder | None,
         refusals: Refusals,
         capacity: Capacity,
         backlog: int,

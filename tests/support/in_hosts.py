@@ -1,45 +1,18 @@
-"""Code that runs in the processes of hosts before they do anything: what monkeypatches are in one process."""
+"""What is called in the processes of hosts before they do anything (`first_in_hosts`): monkeypatches of theirs."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-import cloudpickle
-import pytest
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from dorylax.pipeline.hosts.spec import HostSpec
+from harness.in_hosts import first_in_hosts
 
-
-class _First:
-    """A host's spec that calls something where it is unpickled."""
-
-    def __init__(self, spec: HostSpec, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        self._inner = cloudpickle.dumps(spec), call, arguments
-
-    def __reduce__(self) -> Any:
-        return _called, self._inner
-
-
-def _called(spec: bytes, call: Callable[..., None], arguments: tuple[Any, ...]) -> Any:
-    call(*arguments)
-    return cloudpickle.loads(spec)
-
-
-@contextlib.contextmanager
-def first_in_hosts(call: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """All hosts that are started in it first call something, a function of a module of `support`."""
-
-    def to_bytes(spec: HostSpec) -> bytes:
-        return bytes(cloudpickle.dumps((sys.path, spec.run.jax, cloudpickle.dumps(_First(spec, call, arguments)))))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HostSpec, "to_bytes", to_bytes)
-        yield
+__all__ = ["be_elsewhere", "fail_at", "fill_disk", "first_in_hosts", "refuse"]
 
 
 def fail_at(interval: int, epoch: int) -> None:

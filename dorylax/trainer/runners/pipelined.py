@@ -194,6 +194,7 @@ class PipelineRunner(EpochRunner):
             "rows_by_lag": run.rows_by_lag(),
             "tensor": config.tensor.backend,
             "bill": _bill(run),
+            "losses": [dataclasses.asdict(loss) for loss in run.losses],
         }
 
     def finish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import final
 
 from dorylax.pipeline.parameters.messages import Complete
@@ -16,13 +17,14 @@ class PerInterval:
     Args:
         num_intervals: K.
         scaling: K steps move as far as one step with the sum of K gradients would.
+        made: of how many intervals the gradient of an epoch is in a step already, by epoch.
     """
 
     waiting = 0
 
-    def __init__(self, num_intervals: int, *, scaling: bool = True) -> None:
+    def __init__(self, num_intervals: int, *, scaling: bool = True, made: Mapping[int, int] | None = None) -> None:
         self._num_intervals, self._factor = num_intervals, num_intervals if scaling else 1
-        self._come: Counter[int] = Counter()  # gradients by epoch, of epochs that are not whole
+        self._come: Counter[int] = Counter(made or {})  # gradients by epoch, of epochs that are not whole
 
     def add(self, interval: int, epoch: int, complete: Complete) -> list[DueStep]:
         """See `UpdatePolicy`."""

@@ -19,7 +19,9 @@ from support.ray_cluster import RayCluster
 from dorylax.cli import main
 from dorylax.pipeline.hosts import ray as hosts
 from dorylax.pipeline.hosts.launcher import HostError
+from dorylax.pipeline.hosts.placement import asked
 from dorylax.pipeline.hosts.ray import Actors
+from dorylax.ray_cluster.config import RayConfig
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -69,7 +71,17 @@ def test_a_cluster_without_room_is_one_line(
     assert line.startswith(said)
 
 
-def test_of_hosts_that_end_because_one_could_not_begin_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def spec(name: str) -> Any:
+    return SimpleNamespace(name=name, to_bytes=lambda: b"")
+
+
+def unasked(number: int, error: HostError) -> None:
+    raise AssertionError((number, error))
+
+
+def test_of_hosts_that_end_because_one_could_not_begin_nothing_is_said(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = Future[Any](), Future[Any]()
     first.set_result(("", {"text": "it cannot"}))
     placed = Future[Any]()
@@ -81,11 +93,17 @@ def test_of_hosts_that_end_because_one_could_not_begin_nothing_is_said(caplog: p
     def actor(begun: Future[Any]) -> Any:
         return SimpleNamespace(place=method(placed), ask=method(begun))
 
+    made = iter([actor(first), actor(second)])
+    monkeypatch.setattr(hosts, "make_actor", lambda *_, **__: next(made))
+    strategies = SimpleNamespace(PlacementGroupSchedulingStrategy=lambda *_, **__: None)
+    ray = SimpleNamespace(util=SimpleNamespace(scheduling_strategies=strategies))
+
     async def life() -> None:
-        actors = Actors(None, ["graph server 0", "graph server 1"])
-        actors._actors = [actor(first), actor(second)]
+        config = RayConfig(timeout=10.0)
+        actors = Actors(ray, config, [spec("graph server 0"), spec("graph server 1")], unasked)
+        actors._ask = asked(config, 2, 1)
         with pytest.raises(HostError, match=r"^graph server 0 on node 10\.0\.0\.1: it cannot$"):
-            await actors.start([b"", b""], 10.0)
+            await actors.start([0, 1])
         second.set_exception(RuntimeError("killed"))
         await asyncio.sleep(0.01)
 
@@ -107,8 +125,8 @@ def test_a_head_that_is_gone_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
     async def life() -> None:
-        actors = Actors(ray, ["graph server 0"])
-        actors._actors, actors._group = ["actor"], "group"
+        actors = Actors(ray, RayConfig(), [spec("graph server 0")], unasked)
+        actors._actors, actors._group = {0: "actor"}, "group"
         actors.close()
         actors.close()
 

@@ -61,8 +61,8 @@ def train(run: PipelineRun, epochs: int) -> None:
 
 def launched(run: PipelineRun) -> Actors:
     assert isinstance(run, HostsRun)
-    assert isinstance(run._launched, Actors)
-    return run._launched
+    assert isinstance(run._hosts._launched, Actors)
+    return run._hosts._launched
 
 
 RAY, LOCAL = TensorConfig(backend="ray", workers=2), TensorConfig(backend="local", workers=2)
@@ -100,7 +100,7 @@ def socket_folders(pid: int) -> set[Path]:
 
 
 def test_a_host_that_is_killed_leaves_neither_workers_nor_sockets(ray_cluster: RayCluster) -> None:
-    with running("gcn", DATA, config(ray_cluster, tensor=LOCAL)) as run:
+    with running("gcn", DATA, config(ray_cluster, tensor=LOCAL, max_losses=0)) as run:
         run.run_epoch()
         pid = launched(run).pids[0]
         workers = {one.pid for one in alive() if one.parent == pid}
@@ -113,8 +113,35 @@ def test_a_host_that_is_killed_leaves_neither_workers_nor_sockets(ray_cluster: R
         until(lambda: not workers & {one.pid for one in alive()} and not any(folder.exists() for folder in folders))
 
 
+def test_a_host_and_a_node_that_are_lost_cost_an_epoch_each_and_not_a_bit(ray_cluster: RayCluster) -> None:
+    def losses(lose: Callable[[int, HostsRun], None]) -> list[float]:
+        given = config(ray_cluster, servers=3, num_hosts=3, ray={"cpus": 2})
+        with running("gcn", DATA, given) as run:
+            assert isinstance(run, HostsRun)
+            found = []
+            for epoch in range(6):
+                lose(epoch, run)
+                found.append(run.run_epoch().loss)
+            return found
+
+    extra = [ray_cluster.add_node(4)]
+
+    def lose(epoch: int, run: HostsRun) -> None:
+        if epoch == 2:
+            os.kill(launched(run).pids[1], signal.SIGKILL)
+        elif epoch == 4:
+            ray_cluster.remove_node(extra.pop())
+            extra.append(ray_cluster.add_node(4))
+
+    try:
+        wanted = losses(lambda *_: None)
+        assert losses(lose) == wanted
+    finally:
+        ray_cluster.remove_node(extra.pop())
+
+
 def test_workers_of_a_host_that_is_killed_end(ray_cluster: RayCluster) -> None:
-    given = config(ray_cluster, num_hosts=2, tensor=RAY)
+    given = config(ray_cluster, num_hosts=2, tensor=RAY, max_losses=0)
     with connected(ray_cluster.config()) as ray, running("gcn", DATA, given) as run:
         run.run_epoch()
         assert len(actors(ray)) == 4

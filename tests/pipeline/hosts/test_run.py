@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -145,15 +143,6 @@ def test_what_one_process_has_saved_others_go_on_with_and_back() -> None:
             assert run.counters()["tensor_tasks"] > 0
     one, *others = losses.values()
     assert others == [pytest.approx(one, rel=1e-6)] * 2
-
-
-def test_a_host_that_dies_ends_the_run_and_is_named() -> None:
-    with running("gcn", DATA, config()) as run:
-        assert isinstance(run, HostsRun)
-        run.run_epoch()
-        os.kill(run._launched.pids[1], signal.SIGKILL)
-        with pytest.raises(HostError, match=r"graph server 1: .* status -9"):
-            train(run, 3)
 
 
 @pytest.mark.parametrize(("model", "hosts"), [("gat", None), ("drifting", 2)])

@@ -436,3 +436,92 @@ def test_answers_come_the_same_way_as_requests_where_both_sides_ask(monkeypatch:
             assert sum(len(parcel.messages) for parcel in answered) == 2
 
     run(test)
+
+
+def test_other_generations_are_not_answered_but_by_whole_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zeromq, "ASK_AGAIN_SECONDS", 0.01)
+    process = Address("process", 1)
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, echo):
+            other.register(process, echo)
+            other.renew(1)
+            one.connect({THERE: other.endpoint, process: other.endpoint})
+            assert (one.generation, other.generation) == (-1, 1)
+            left = asyncio.ensure_future(ask(one, "of before"))
+            assert await one.request(HERE, process, "beat", 1, num_bytes=0, order=()) == [1, "beat"]
+            await asyncio.sleep(0.05)  # it is asked again and again
+            assert not left.done()
+            assert echo.asked == [("beat", HERE)]
+            one.renew(1)
+            left.cancel()
+            other.register(THERE, echo)
+            one.connect({THERE: other.endpoint})
+            assert await ask(one, "now") == ["now", "rows"]
+
+    run(test)
+
+
+def test_a_new_generation_forgets_what_the_last_one_had_asked_and_was_asked() -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, echo):
+            echo.may.clear()
+            asked = asyncio.ensure_future(ask(one, "of before"))
+            while not echo.asked:
+                await asyncio.sleep(0.001)
+            for transport in (one, other):
+                transport.renew(0)
+            echo.may.set()
+            await asyncio.sleep(0.02)
+            assert not asked.done()  # nobody answers it any more
+            asked.cancel()
+            with pytest.raises(LookupError):
+                await ask(one, "now")
+            other.register(THERE, echo)
+            one.connect({THERE: other.endpoint})
+            assert await ask(one, "now") == ["now", "rows"]
+
+    run(test)
+
+
+def test_a_request_that_comes_again_is_answered_again_and_handled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer was lost."""
+
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, echo):
+            send, lost = other._send, []
+
+            def lose(socket: Any, parts: Any) -> None:
+                if lost:
+                    send(socket, parts)
+                lost.append(parts)
+
+            monkeypatch.setattr(other, "_send", lose)
+            answer = asyncio.ensure_future(ask(one, "once"))
+            while not lost:
+                await asyncio.sleep(0.001)
+            for asked in one._asked.values():
+                one._send_again(asked)
+            assert await answer == ["once", "rows"]
+            assert len(echo.asked) == 1
+
+    run(test)
+
+
+def test_who_is_there_no_longer_is_hung_up_on() -> None:
+    async def test(clock: RealClock) -> None:
+        async with two(clock) as (one, other, echo):
+            assert await ask(one, "now") == ["now", "rows"]
+            third = ZeroMqTransport(other._keys, "ipc", codec=CODEC, spawn=clock.spawn)
+            try:
+                third.register(THERE, echo)
+                one.renew(0)
+                third.renew(0)
+                third.register(THERE, echo)
+                one.connect({THERE: third.endpoint})
+                assert await ask(one, "there") == ["there", "rows"]
+                assert len(one._readers) == 3  # its door, its router, and one peer
+            finally:
+                third.close()
+
+    run(test)

@@ -1,0 +1,282 @@
+"""A network in virtual time that loses, doubles, delays and reorders messages, and whose links can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from dorylax.clock import Clock
+from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport.delivery import posted
+from dorylax.pipeline.transport.inbox import Inbox
+
+ASK_AGAIN_SECONDS = 0.5
+
+
+class Message(NamedTuple):
+    """A request or, without a kind, an answer."""
+
+    source: str
+    generation: int
+    number: int
+    oldest: int
+    sender: Address | None
+    receiver: Address | None
+    kind: str | None
+    payload: Any
+
+
+class Weather(NamedTuple):
+    """What becomes of messages.
+
+    Attributes:
+        loss, doubling: of a message, probabilities.
+        delay: its mean, seconds; exponentially distributed, so messages overtake each other.
+    """
+
+    loss: float
+    doubling: float
+    delay: float
+
+
+@final
+class Network:
+    """Carries messages between processes, which are known by their endpoints.
+
+    Args:
+        clock: of the simulation.
+        rng: draws.
+        weather: as above.
+
+    Attributes:
+        events: a hash of all that has happened.
+        count: how many messages were sent.
+    """
+
+    def __init__(self, clock: Clock, rng: np.random.Generator, weather: Weather) -> None:
+        self._clock, self._rng, self._weather = clock, rng, weather
+        self._nodes: dict[str, SimulatedTransport] = {}
+        self._cut: set[frozenset[str]] = set()
+        self._stopped: dict[str, list[Callable[[], None]]] = {}
+        self._numbers = itertools.count()
+        self.events, self.count = hashlib.sha256(), 0
+
+    def join(self, node: SimulatedTransport) -> None:
+        """Has a process reached at its endpoint."""
+        self._nodes[node.endpoint] = node
+
+    def leave(self, node: SimulatedTransport) -> None:
+        """Nothing that it sends or is sent arrives any more."""
+        self._nodes.pop(node.endpoint, None)
+
+    def note(self, *what: Any) -> None:
+        """Adds something to the hash."""
+        self.events.update(repr((round(self._clock.now(), 9), *what)).encode())
+
+    def cut(self, one: str, other: str) -> None:
+        """Lets nothing pass between two processes."""
+        self._cut.add(frozenset((one, other)))
+
+    def heal(self, one: str, other: str) -> None:
+        """Lets it pass again."""
+        self._cut.discard(frozenset((one, other)))
+
+    def stop(self, endpoint: str) -> None:
+        """Freezes a process: what it sends and is sent waits until `resume`."""
+        self._stopped.setdefault(endpoint, [])
+
+    def resume(self, endpoint: str) -> None:
+        """Lets it go on."""
+        for go in self._stopped.pop(endpoint, []):
+            go()
+
+    def send(self, node: SimulatedTransport, endpoint: str, message: Message) -> None:
+        """Sends a message."""
+        if node.endpoint not in self._nodes:
+            return
+        if node.endpoint in self._stopped:
+            self._stopped[node.endpoint].append(lambda: self.send(node, endpoint, message))
+            return
+        copies = 1 + int(self._rng.random() < self._weather.doubling)
+        self.count += 1
+        for _ in range(copies):
+            lost, delay = self._rng.random() < self._weather.loss, self._rng.exponential(self._weather.delay)
+            if not lost:
+                number = next(self._numbers)
+                self._clock.spawn(self._travel(node, endpoint, message, delay, number), name=f"message {number}")
+
+    async def _travel(
+        self, node: SimulatedTransport, endpoint: str, message: Message, delay: float, number: int
+    ) -> None:
+        await self._clock.sleep(delay, (number,))
+        self._arrive(node, endpoint, message)
+
+    def _arrive(self, node: SimulatedTransport, endpoint: str, message: Message) -> None:
+        receiver = self._nodes.get(endpoint)
+        if receiver is None or frozenset((node.endpoint, receiver.endpoint)) in self._cut:
+            return
+        if receiver.endpoint in self._stopped:
+            self._stopped[receiver.endpoint].append(lambda: self._arrive(node, endpoint, message))
+            return
+        self.note(message.source, endpoint, message.generation, message.number, message.kind)
+        receiver.take(message)
+
+
+@final
+class SimulatedTransport:
+    """See `HostTransport`: the contract of the one over ZeroMQ, on a network that breaks its promises.
+
+    Args:
+        network: carries messages.
+        spawn: makes tasks of this process.
+        clock: of the process.
+        endpoint: unlike any other that there was.
+        on_stale: told where a message of another generation reaches a handler.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        *,
+        endpoint: str,
+        on_stale: Callable[[str], None],
+    ) -> None:
+        self._network, self._clock, self.endpoint = network, clock, endpoint
+        self._on_stale = on_stale
+        self._handlers: dict[Address, tuple[RequestHandler, int]] = {}
+        self._peers: dict[Address, str] = {}
+        self._number = 0
+        self._inbox = Inbox()
+        self._asked: dict[int, tuple[asyncio.Future[Any], str, Message]] = {}
+        self._answering: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self.sent: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        network.join(self)
+        clock.spawn(self._ask_again(), name=f"{endpoint} asks again")
+
+    @property
+    def generation(self) -> int:
+        """See `HostTransport`."""
+        return self._inbox.generation
+
+    def register(self, address: Address, handler: RequestHandler) -> None:
+        """See `Transport`."""
+        self._handlers[address] = handler, self.generation
+
+    def renew(self, generation: int) -> None:
+        """See `HostTransport`."""
+        self._inbox.generation = generation
+        self._handlers = {one: found for one, found in self._handlers.items() if one.role in WHOLE_PROCESS}
+        for key, task in list(self._answering.items()):
+            if task.get_name() not in WHOLE_PROCESS:
+                del self._answering[key]
+                self._inbox.give_up(*key)
+                task.cancel()
+        for number, (answer, _, message) in list(self._asked.items()):
+            assert message.receiver is not None
+            if message.receiver.role not in WHOLE_PROCESS:
+                del self._asked[number]
+                answer.cancel()
+        self._peers.clear()
+
+    def connect(self, peers: Mapping[Address, str]) -> None:
+        """See `HostTransport`."""
+        self._peers.update(peers)
+
+    async def request(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,  # noqa: ARG002
+        order: tuple[int, ...],  # noqa: ARG002
+    ) -> Any:
+        """See `Transport`."""
+        if receiver in self._handlers:
+            return await self._handlers[receiver][0].handle(kind, payload, sender)
+        if receiver not in self._peers:
+            raise LookupError(f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}")
+        number, endpoint, oldest = self._number, self._peers[receiver], self._oldest
+        self._number += 1
+        message = Message(self.endpoint, self.generation, number, oldest, sender, receiver, kind, payload)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer, endpoint, message
+        try:
+            self._network.send(self, endpoint, message)
+            return await answer
+        finally:
+            self._asked.pop(number, None)
+
+    def post(
+        self,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        num_bytes: int,
+        order: tuple[int, ...],
+        waiting: Waiting,  # noqa: ARG002
+        then: Then,
+    ) -> None:
+        """See `Transport`."""
+        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
+        self._clock.spawn(request, name=f"{kind} from {sender.role} server {sender.index}")
+
+    def take(self, message: Message) -> None:
+        """Takes what has arrived."""
+        if message.kind is None:
+            if (asked := self._asked.get(message.number)) is not None and not asked[0].done():
+                asked[0].set_result(message.payload)
+            return
+        assert message.receiver is not None
+        role = message.receiver.role
+        if self._inbox.refuses(message.generation, role):
+            return
+        key = (message.source, message.number)
+        self._inbox.forget(message.source, message.oldest)
+        begun = self._inbox.begin(*key)
+        if begun is True:
+            self._answering[key] = self._clock.spawn(self._handle(key, message), name=role)
+        elif begun:
+            self._reply(message, begun.reply)
+
+    def close(self) -> None:
+        """Leaves the network."""
+        self._network.leave(self)
+
+    async def _handle(self, key: tuple[str, int], message: Message) -> None:
+        assert message.receiver is not None
+        assert message.sender is not None
+        handler, generation = self._handlers[message.receiver]
+        if message.receiver.role not in WHOLE_PROCESS and generation != message.generation:
+            self._on_stale(f"{message.kind} of generation {message.generation} was taken in generation {generation}")
+        try:
+            reply = await handler.handle(str(message.kind), message.payload, message.sender)
+        finally:
+            self._answering.pop(key, None)
+        self._inbox.answer(*key, reply)
+        self._reply(message, reply)
+
+    def _reply(self, message: Message, reply: Any) -> None:
+        answer = Message(self.endpoint, self.generation, message.number, self._oldest, None, None, None, reply)
+        self._network.send(self, message.source, answer)
+
+    @property
+    def _oldest(self) -> int:
+        return next(iter(self._asked), self._number)
+
+    async def _ask_again(self) -> None:
+        for turn in itertools.count():
+            await self._clock.sleep(ASK_AGAIN_SECONDS, (turn,))
+            for answer, endpoint, message in list(self._asked.values()):
+                if not answer.done():
+                    self._network.send(self, endpoint, message)

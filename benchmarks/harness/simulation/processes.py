@@ -1,0 +1,188 @@
+"""Hosts as objects of one process, which are started, killed and stopped in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from dorylax.clock import Clock
+from dorylax.clock.base import Timed, Workers
+from dorylax.clock.scope import ClockScope
+from dorylax.pipeline.hosts.host import Host
+from dorylax.pipeline.hosts.launcher import HostError, OnEnd
+from dorylax.pipeline.hosts.spec import HostSpec
+from harness.simulation.network import Network, SimulatedTransport
+
+T = TypeVar("T")
+
+START_SECONDS = (0.1, 1.0)
+TASK_SECONDS = 0.004
+NOTICE_SECONDS = 0.02
+
+
+@final
+class ProcessClock(Clock):
+    """Shows the time of a simulation; what its workers do takes a random time.
+
+    Args:
+        life: of the process.
+        rng: draws.
+    """
+
+    def __init__(self, life: ClockScope, rng: np.random.Generator) -> None:
+        self.kind = life.kind
+        self._life, self._rng = life, rng
+
+    def now(self) -> float:
+        """As `Clock.now`."""
+        return self._life.now()
+
+    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
+        """As `Clock.sleep`."""
+        await self._life.sleep(seconds, order)
+
+    def workers(self, name: str, slots: int) -> Workers:
+        """As `Clock.workers`."""
+        return _Busy(self._life.workers(name, slots), self._rng)
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """As `Clock.run`."""
+        return self._life.run(awaitable)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """As `Clock.spawn`."""
+        return self._life.spawn(coroutine, name=name)
+
+    def close(self) -> None:
+        """As `Clock.close`."""
+
+
+@final
+class _Busy(Workers):
+    def __init__(self, workers: Workers, rng: np.random.Generator) -> None:
+        self.name, self.slots = workers.name, workers.slots
+        self._workers, self._rng = workers, rng
+
+    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
+        return await self._workers.run(work, seconds=seconds + self._rng.exponential(TASK_SECONDS), order=order)
+
+    async def end(self) -> None:
+        await self._workers.end()
+
+
+@final
+class Process:
+    """A host that lives, or a zombie.
+
+    Attributes:
+        transport: its.
+    """
+
+    def __init__(
+        self,
+        spec: HostSpec,
+        network: Network,
+        clock: Clock,
+        rng: np.random.Generator,
+        *,
+        incarnation: int,
+        on_stale: Callable[[str], None],
+    ) -> None:
+        self._life = ClockScope(clock)
+        own = ProcessClock(self._life, rng)
+        self.transport = SimulatedTransport(network, own, endpoint=f"{spec.number}/{incarnation}", on_stale=on_stale)
+        self._host = Host(spec.number, spec, own, self.transport, alone=False)
+
+    def kill(self) -> None:
+        """Ends it between two instants."""
+        self.transport.close()
+        self._life.cancel()
+
+
+@final
+class SimulatedLauncher:
+    """See `Launcher` and `Launched`.
+
+    Args:
+        network: on which processes are.
+        clock: of the simulation.
+        rng: draws.
+        zombies: the probability that a process which is replaced goes on, unknown to the driver.
+        on_stale: as of `SimulatedTransport`.
+
+    Attributes:
+        endpoints: see `Launched`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        rng: np.random.Generator,
+        *,
+        zombies: float,
+        on_stale: Callable[[str], None],
+    ) -> None:
+        self._network, self._clock, self._rng, self._zombies = network, clock, rng, zombies
+        self._on_stale = on_stale
+        self._specs: Sequence[HostSpec] = ()
+        self._processes: dict[int, Process] = {}
+        self._gone: list[Process] = []
+        self._incarnations = 0
+        self.endpoints: list[str] = []
+
+    async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> SimulatedLauncher:
+        """See `Launcher`."""
+        self._specs, self._on_end = specs, on_end
+        self.endpoints = [""] * len(specs)
+        await self._start(range(len(specs)))
+        return self
+
+    async def replace(self, numbers: Sequence[int]) -> None:
+        """See `Launched`."""
+        for number in numbers:
+            if (process := self._processes.pop(number, None)) is not None:
+                self._gone.append(process)
+                if self._rng.random() >= self._zombies:
+                    process.kill()
+        await self._start(numbers)
+
+    async def _start(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            await self._clock.sleep(float(self._rng.uniform(*START_SECONDS)), (number,))
+            self._incarnations += 1
+            self._processes[number] = process = Process(
+                self._specs[number],
+                self._network,
+                self._clock,
+                self._rng,
+                incarnation=self._incarnations,
+                on_stale=self._on_stale,
+            )
+            self.endpoints[number] = process.transport.endpoint
+
+    def kill(self, number: int, *, told: bool) -> bool:
+        """Kills a process, if it lives; the driver may be told of that, or has to notice."""
+        process = self._processes.get(number)
+        if process is None:
+            return False
+        process.kill()
+        if told:
+            delay = float(self._rng.exponential(NOTICE_SECONDS))
+            self._clock.spawn(self._tell(number, process, delay), name=f"end of {number}")
+        return True
+
+    async def _tell(self, number: int, process: Process, delay: float) -> None:
+        await self._clock.sleep(delay, (number,))
+        if self._processes.get(number) is process:
+            self._on_end(number, HostError(f"{self._specs[number].name}: killed", lost=True))
+
+    def close(self) -> None:
+        """See `Launched`."""
+        for process in (*self._processes.values(), *self._gone):
+            process.kill()
+        self._processes.clear()
+        self._gone.clear()

@@ -1,0 +1,129 @@
+"""Hosts under simulated faults: as many seeds as asked for, what they have found, and bugs that they must find.
+
+    python benchmarks/simulation.py --seeds 10000                 # about an hour on two cores
+    python benchmarks/simulation.py --seeds 1 --first 4711        # one seed again, event by event the same
+    python benchmarks/simulation.py --bugs                        # the first seed that finds each bug put in on purpose
+
+Hosts, their driver and the ledger are those of `pipeline.hosts=processes`; the network, the processes and the time are
+simulated, in one process. A seed decides how a run trains, and what goes wrong: messages that are lost, doubled, late and
+overtake each other; hosts that are killed, with or without anybody being told, that stop and come back, zombies that do not
+know that they were replaced; links that are cut, any number at once, and restored one by one; full disks; a new driver. What
+must hold is said in `harness.simulation.invariants`, and synchronous training must end with the bits of a run in which
+nothing went wrong. Every seed is run twice, and all its events must be the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import multiprocessing
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.command_line import parsed, parser_of, write_json
+from harness.simulation.bugs import BUGS
+from harness.simulation.trial import Outcome, run
+
+
+def _quiet() -> None:
+    logging.getLogger("dorylax").setLevel(logging.CRITICAL)
+
+
+def _twice(seed: int) -> tuple[Outcome, bool]:
+    """What came of a seed, and whether it was the same when it was run again."""
+    first = run(seed)
+    return first, run(seed)[3:] == first[3:]
+
+
+def outcomes(seeds: range, jobs: int) -> Iterator[tuple[Outcome, bool]]:
+    """Of all seeds, in order."""
+    if jobs == 1:
+        yield from map(_twice, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs, _quiet) as pool:
+        yield from pool.imap(_twice, seeds, chunksize=8)
+
+
+def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Runs seeds, and prints those with which something does not hold."""
+    begin = time.perf_counter()
+    broken: list[Outcome] = []
+    kinds, losses, simulated, messages, differ = Counter[str](), 0, 0.0, 0, 0
+    configurations = Counter[str]()
+    for outcome, same in outcomes(range(arguments.first, arguments.first + arguments.seeds), arguments.jobs):
+        kinds.update(fault.kind for fault in outcome.plan.faults)
+        kinds["new driver"] += outcome.plan.new_driver is not None
+        configurations[outcome.configuration] += 1
+        losses, simulated, messages = losses + outcome.losses, simulated + outcome.seconds, messages + outcome.messages
+        if not same:
+            differ += 1
+            print(f"seed {outcome.seed} is not the same when it is run again", flush=True)
+        if outcome.broken is not None:
+            broken.append(outcome)
+            print(f"seed {outcome.seed}, {outcome.configuration}: {outcome.broken}\n    {outcome.plan}", flush=True)
+    hours = (time.perf_counter() - begin) / 3600
+    count = sum(configurations.values())
+    print(
+        f"{count} seeds, each run twice: {len(broken)} with something that does not hold, {differ} that differ; "
+        f"{2 * count / hours:.0f} runs an hour, {2 * simulated / 3600 / hours:.1f} simulated hours an hour\n"
+        f"    {', '.join(f'{number} × {kind}' for kind, number in sorted(kinds.items()))}; {losses} losses gone on after; "
+        f"{messages / max(1, count):.0f} messages a run\n"
+        f"    {', '.join(f'{number} × {name}' for name, number in sorted(configurations.items()))}",
+        flush=True,
+    )
+    return {
+        "seeds": count,
+        "first": arguments.first,
+        "broken": [outcome.seed for outcome in broken],
+        "differ": differ,
+        "faults": kinds,
+        "runs_per_hour": 2 * count / hours,
+    }
+
+
+def bugs(arguments: argparse.Namespace) -> dict[str, Any]:
+    """For each bug, the first seed that finds it."""
+    found: dict[str, Any] = {}
+    for name, put_in in BUGS.items():
+        found[name] = None
+        for seed in range(arguments.first, arguments.first + arguments.most):
+            run(seed)  # what it compiles is not the bug's business, and synchronous runs are compared with whole ones
+            with put_in():
+                outcome = run(seed)
+                if outcome.broken is None:
+                    continue
+                same = run(seed)[3:] == outcome[3:]
+            found[name] = seed
+            print(
+                f"{name}: found by seed {seed}, {'replayed' if same else 'NOT THE SAME AGAIN'}: {outcome.broken}",
+                flush=True,
+            )
+            break
+        else:
+            print(f"{name}: not found by {arguments.most} seeds", flush=True)
+    numbers = [seed - arguments.first for seed in found.values() if seed is not None]
+    print(
+        f"{len(numbers)} of {len(BUGS)} bugs found, after {statistics.median(numbers or [0]):.0f} seeds in the median"
+    )
+    return found
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--seeds", type=int, default=10_000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--bugs", action="store_true", help="put bugs in, one after the other, in place of that")
+    parser.add_argument("--most", type=int, default=1000, help="seeds that are tried for a bug")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    arguments = parsed(parser, seeds=3, jobs=1, most=3)
+    _quiet()
+    write_json(arguments.json, (bugs if arguments.bugs else seeds)(arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""A part of a clock that can be given up: its tasks and workers end, and the clock goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar, final
+
+from dorylax.clock.base import Clock, Workers
+
+T = TypeVar("T")
+
+
+@final
+class ClockScope(Clock):
+    """Shows the time of another clock, and makes tasks and workers there.
+
+    Args:
+        clock: the other one, which runs and is closed by whoever has made it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.kind = clock.kind
+        self._clock = clock
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._workers: list[Workers] = []
+
+    def now(self) -> float:
+        """As `Clock.now`."""
+        return self._clock.now()
+
+    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
+        """As `Clock.sleep`."""
+        await self._clock.sleep(seconds, order)
+
+    def workers(self, name: str, slots: int) -> Workers:
+        """As `Clock.workers`; `abandon` ends them."""
+        found = self._clock.workers(name, slots)
+        self._workers.append(found)
+        return found
+
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """As `Clock.run`."""
+        return self._clock.run(awaitable)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """As `Clock.spawn`; `abandon` cancels it."""
+        task = self._clock.spawn(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Cancels all tasks."""
+        for task in sorted(self._tasks, key=asyncio.Task.get_name):
+            task.cancel()
+
+    async def abandon(self) -> None:
+        """Cancels all tasks, waits for them, and ends the workers once they have done what they have begun."""
+        while self._tasks:  # cleaning up may make new ones
+            self.cancel()
+            await asyncio.wait(self._tasks)
+        for workers in self._workers:
+            await workers.end()
+        self._workers.clear()
+
+    def close(self) -> None:
+        """Nothing: the other clock ends what is left."""

@@ -1,0 +1,47 @@
+"""A folder that goes with its process, even if that is killed: a shell that is nobody's child waits for the end of a pipe.
+
+So whoever kills the process with its children, as Ray does, does not reach the shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import BinaryIO, final
+
+# The part in brackets outlives the shell that starts it; it keeps none of this process's streams.
+_REMOVE_IN_THE_END = 'exec 3<&0; (read -r nothing <&3; rm -rf -- "$1") </dev/null >/dev/null 2>&1 &'
+
+
+@final
+class OwnFolder:
+    """A folder that is there, and is removed with all that is in it.
+
+    Args:
+        path: where it is.
+
+    Attributes:
+        path: as given.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._held = _held(path)
+
+    def remove(self) -> None:
+        """Removes it; a second call does nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._held.close()
+
+
+def _held(path: Path) -> BinaryIO:
+    """A pipe whose end, with this process at the latest, removes a folder."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as end, contextlib.suppress(OSError):  # without a shell nobody removes it
+        command = ["/bin/sh", "-c", _REMOVE_IN_THE_END, "sh", str(path)]
+        nothing = subprocess.DEVNULL
+        subprocess.run(command, check=False, stdin=end, stdout=nothing, stderr=nothing, start_new_session=True)
+    return os.fdopen(writing, "wb")

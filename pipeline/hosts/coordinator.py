@@ -1,0 +1,382 @@
+"""The driver's end of hosts: assembles them, asks them, and after a loss assembles them anew from what training has learnt.
+
+The driver hears every version that an epoch has led to. So whatever is lost, a graph server, a parameter server, the only
+one, or all of them, the run goes on in the same way: the servers of a new generation begin with that version, and run the
+epoch again that was under way. Buffers are filled by its being a synchronous one. In synchronous training that is the very
+epoch as it would have been; in asynchronous training gradients that the version contains already are thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, final
+
+from dorylax.clock import Clock
+from dorylax.pipeline.counters import Counters
+from dorylax.pipeline.hosts.clocks import RemoteClock
+from dorylax.pipeline.hosts.heart import BEATS, Heart
+from dorylax.pipeline.hosts.host import DRIVER
+from dorylax.pipeline.hosts.launcher import HostError, Launched, Launcher
+from dorylax.pipeline.hosts.members import host_address
+from dorylax.pipeline.hosts.messages import Assembly, Beginning, Report, Standing, Weights, Worked
+from dorylax.pipeline.hosts.news import LEDGER
+from dorylax.pipeline.hosts.spec import HostSpec, RunSpec
+from dorylax.pipeline.saved import part_name
+from dorylax.pipeline.setup import Beginnings
+from dorylax.pipeline.transport.base import Address, HostTransport
+from dorylax.runs.losses import Loss
+
+T = TypeVar("T")
+
+_CLOCK_READINGS = 8  # of each host, at the start
+
+
+class _LostError(Exception):
+    """Some hosts are lost; what was asked has to be asked again."""
+
+
+class Members(NamedTuple):
+    """Addresses at which the driver asks servers.
+
+    Attributes:
+        graph: graph servers.
+        parameters: parameter servers.
+    """
+
+    graph: list[Address]
+    parameters: list[Address]
+
+    @property
+    def all(self) -> list[Address]:
+        """Graph servers, then parameter servers."""
+        return [*self.graph, *self.parameters]
+
+
+@final
+class Coordinator:
+    """Hosts, from their start to their end, whatever is lost between. Used on the loop of the clock.
+
+    Args:
+        run: what all hosts know.
+        specs: of the hosts.
+        start: what training begins with.
+        epoch: the first that is trained.
+        launcher: where hosts live.
+        clock: of the driver.
+        transport: to the hosts.
+        on_loss: told of each loss once the run goes on.
+
+    Attributes:
+        members: who may be asked.
+        clocks: of each of them.
+        before: what servers of earlier processes and generations have counted.
+        losses: what was lost, and what that cost.
+        standing: what the run would go on from; None before the first epoch is finished.
+        generation: of the run.
+        begun: the clock's seconds when the run began: what was compiled before is not on the bill.
+    """
+
+    def __init__(
+        self,
+        run: RunSpec,
+        specs: Sequence[HostSpec],
+        start: Beginnings,
+        launcher: Launcher,
+        *,
+        clock: Clock,
+        transport: HostTransport,
+        on_loss: Callable[[Loss], None],
+    ) -> None:
+        config = run.config
+        self._run, self._specs, self._start, self._config = run, specs, start, config
+        self._launcher, self._clock, self._transport, self._on_loss = launcher, clock, transport, on_loss
+        self.members = Members(
+            [host_address("graph", server, config.servers) for server in range(config.servers)],
+            [host_address("parameter", server, config.servers) for server in range(config.parameter_servers)],
+        )
+        self._processes = [Address("process", number) for number in range(len(specs))]
+        self.clocks: dict[Address, RemoteClock] = {}
+        self.before = Counters()
+        self.losses: list[Loss] = []
+        if start.saved is not None:
+            self.before.restore(start.saved.record["counters"])
+            self.losses += [Loss(**one) for one in start.saved.record.get("losses", [])]
+        self._reports: dict[Address, Report] = {}
+        self.standing: Standing | None = None
+        self.finished: dict[int, float] = {}
+        self._synchronous_from: int | None = None
+        self.generation = -1
+        self.begun = 0.0
+        self._in_a_row = 0
+        self._since = clock.now()  # when the epoch before was finished
+        self._training = False
+        self._launched: Launched | None = None
+        self._lost: dict[int, HostError] = {}
+        self._accused: dict[int, set[int]] = {}
+        self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._heart = Heart(DRIVER, transport, clock, config.host_timeout, self._silent)
+        transport.register(DRIVER, self)
+
+    # What the driver does.
+
+    async def begin(self) -> None:
+        """Starts all hosts, which compute what is computed once.
+
+        Raises:
+            HostError: one could not be started.
+        """
+        self._launched = await self._launcher.launch(self._specs, self._ended)
+        try:
+            await self._during(self._assemble())
+        except _LostError:
+            await self._recover()
+        self._since = self._clock.now()
+
+    async def lasting(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Asks something, and once more after every loss.
+
+        Raises:
+            HostError: a host's code has failed, or too many are lost.
+        """
+        while True:
+            try:
+                return await self._during(ask())
+            except _LostError:
+                await self._recover()
+
+    async def ask(self, address: Address, kind: str, payload: Any = None) -> Any:
+        """Asks one server."""
+        return await self._transport.request(DRIVER, address, kind, payload, num_bytes=0, order=())
+
+    async def ask_all(self, addresses: Sequence[Address], kind: str, payload: Any = None) -> list[Any]:
+        """Asks some servers the same."""
+        return list(await asyncio.gather(*(self.ask(address, kind, payload) for address in addresses)))
+
+    @contextlib.contextmanager
+    def training(self) -> Any:
+        """While an epoch is waited for: a loss then costs what was computed of it."""
+        self._training = True
+        try:
+            yield
+        finally:
+            self._training = False
+
+    def has_finished(self, weights: Weights) -> None:
+        """Notes an epoch that all have finished, and what the run would go on from now."""
+        self.standing = weights.standing
+        self.finished = {weights.epoch: weights.loss} | dict(weights.standing.losses)
+        self._in_a_row, self._since = 0, self._clock.now()
+
+    def has_worked(self, address: Address, worked: Worked, asked: float) -> None:
+        """Notes what a server has counted, and its clock, which was asked for at this time."""
+        self._reports[address] = worked.report
+        self.clocks[address].heard(asked, worked.seconds, self._clock.now())
+
+    def has_synchronised(self, epoch: int) -> None:
+        """Notes that this epoch and all later ones are synchronous."""
+        self._synchronous_from = epoch
+
+    def close(self) -> None:
+        """Ends all hosts. A second call does nothing."""
+        self._heart.stop()
+        if self._launched is not None:
+            self._launched.close()
+
+    # What is heard.
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> None:
+        """See `RequestHandler`."""
+        if kind != "silent":
+            raise ValueError(f"the driver cannot answer {kind!r} from {sender}")
+        generation, number = payload
+        if generation == self.generation and sender.index not in self._lost:
+            if not self._accused:
+                self._clock.spawn(self._judge(generation), name="silence among hosts")
+            self._accused.setdefault(number, set()).add(sender.index)
+
+    async def _judge(self, generation: int) -> None:
+        """Who is cut off takes all others for silent, and they it: it is the one that most say it of."""
+        await self._clock.sleep(self._config.host_timeout / BEATS, (generation,))
+        accused, self._accused = self._accused, {}
+        if generation != self.generation or not accused:
+            return
+        number = max(accused, key=lambda one: (len(accused[one]), one))
+        others = ", ".join(self._specs[other].name for other in sorted(accused[number]))
+        seconds = self._config.host_timeout
+        self._lose(
+            number,
+            f"{self._specs[number].name}: {others} has had no answer for {seconds:g} s (pipeline.host_timeout)",
+        )
+
+    def _silent(self, number: int) -> None:
+        seconds = self._config.host_timeout
+        self._lose(number, f"{self._specs[number].name}: no answer for {seconds:g} s (pipeline.host_timeout)")
+
+    def _lose(self, number: int, text: str) -> None:
+        self._ended(number, HostError(text, lost=True))
+
+    def _ended(self, number: int, error: HostError) -> None:
+        if error.lost:
+            self._lost.setdefault(number, error)
+        if self._trouble.done() and not error.lost and isinstance(self._trouble.exception(), _LostError):
+            self._trouble = asyncio.get_running_loop().create_future()
+        if not self._trouble.done():
+            self._trouble.set_exception(_LostError() if error.lost else error)
+            self._trouble.exception()  # nobody may be waiting
+
+    # How they are assembled.
+
+    async def _during(self, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for something, as long as all hosts live."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                trouble = self._trouble
+                both: list[asyncio.Future[Any]] = [task, trouble]
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if trouble is self._trouble and trouble.done() and not task.done():
+                    trouble.result()
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _recover(self) -> None:
+        """Assembles the next generation without what is lost, however often something is lost meanwhile."""
+        begin, repeats = self._clock.now(), self._training
+        wasted = begin - self._since if repeats else 0.0
+        lost: dict[int, HostError] = {}
+        while True:
+            lost |= self._lost
+            self._lost.clear()
+            self._accused.clear()
+            self._trouble = asyncio.get_running_loop().create_future()
+            if self._in_a_row == self._config.max_losses:
+                raise self._given_up(lost)
+            self._in_a_row += 1
+            try:
+                await self._during(self._reassemble(sorted(lost)))
+                break
+            except _LostError:
+                continue
+        now = self._clock.now()
+        loss = Loss(
+            generation=self.generation,
+            servers=[member.name for number in sorted(lost) for member in self._specs[number].members],
+            causes=[str(lost[number]) for number in sorted(lost)],
+            epoch=self._epoch,
+            repeats=repeats,
+            wasted_seconds=wasted,
+            recovery_seconds=now - begin,
+        )
+        self._since = now
+        self.losses.append(loss)
+        self._on_loss(loss)
+
+    def _given_up(self, lost: Mapping[int, HostError]) -> HostError:
+        causes = "; ".join(str(lost[number]) for number in sorted(lost))
+        most = self._config.max_losses
+        if not most:
+            return HostError(causes)
+        return HostError(
+            f"{causes}: that is more than {most} loss{'es' * (most > 1)} in a row, with no epoch finished between them "
+            "(pipeline.max_losses); the run can be resumed from its newest checkpoint"
+        )
+
+    async def _reassemble(self, lost: Sequence[int]) -> None:
+        assert self._launched is not None
+        self._heart.stop()
+        try:
+            await self._launched.replace(lost)
+        except HostError as error:
+            if not error.lost:
+                raise
+            self._lost |= dict.fromkeys(lost, error)
+            raise _LostError from None
+        await self._assemble()
+
+    @property
+    def _epoch(self) -> int:
+        """The next that is trained."""
+        return self._start.epoch if self.standing is None else self.standing.epoch
+
+    async def _assemble(self) -> None:
+        assert self._launched is not None
+        self.generation += 1
+        self._transport.renew(self.generation)
+        peers: dict[Address, str] = {}
+        for process, one, endpoint in zip(self._processes, self._specs, self._launched.endpoints, strict=True):
+            peers[process] = endpoint
+            for role, index in one.members:
+                peers[Address(role, index)] = peers[host_address(role, index, self._config.servers)] = endpoint
+                if role == "graph":
+                    peers[Address("evaluation", index)] = endpoint
+        peers[LEDGER] = peers[self.members.parameters[0]]
+        self._transport.connect(peers)
+        self._heart.watch(range(len(self._processes)))
+        book = [(address.role, address.index, endpoint) for address, endpoint in peers.items()]
+        book.append((DRIVER.role, DRIVER.index, self._transport.endpoint))
+        saved = self._start.saved
+        fills = self.standing is not None or saved is None or not saved.holds_buffers
+        assembly = Assembly(self.generation, book, self._epoch, fills)
+        for reports in await self.ask_all(self._processes, "assemble", assembly):
+            self._reports |= {Address(role, index): report for role, index, report in reports}  # new hosts have none
+        for report in self._reports.values():
+            self.before.add(counters_of(report))
+        self._reports.clear()
+        await self._read_clocks()
+        await self.ask_all(self.members.all, "build")
+        if not self.generation and saved is None:
+            self.begun = self._clock.now()
+        constants = (await self.ask_all(self.members.graph, "prepare"))[0]
+        if not self.generation and saved is not None:  # it was paid for already
+            self.begun = self._clock.now()
+        await self._begin(constants)
+        await self.ask_all(self._processes, "begun")
+
+    async def _begin(self, constants: list[Any]) -> None:
+        if (standing := self.standing) is not None:
+            if self._synchronous_from is not None:
+                standing = standing._replace(synchronous_from=self._synchronous_from)
+            beginning = Beginning(constants, None, None, None, {}, None, None, {}, standing)
+            await self.ask_all(self.members.parameters, "begin", beginning)
+            await self.ask_all(self.members.graph, "begin", beginning._replace(standing=None))
+            return
+        start, saved = self._start, self._start.saved
+        arrays, record = ({}, None) if saved is None else (saved.arrays, saved.record)
+        parts = {} if saved is None else saved.parts
+        assert isinstance(parts, Mapping)
+        counts = {} if record is None else record.get("servers", {})
+        for server, address in enumerate(self.members.parameters):
+            mine = {name: array for name, array in arrays.items() if name.startswith("parameter servers/")}
+            counted = counts["parameter"][server] if counts else {}
+            beginning = Beginning(constants, start.params, start.opt_state, start.state, mine, None, record, counted)
+            await self.ask(address, "begin", beginning)
+        for server, address in enumerate(self.members.graph):
+            mine = {name: array for name, array in arrays.items() if name.startswith(f"server {server}/")}
+            part = parts.get(part_name(server))
+            controller = None if record is None else record["controllers"][server]
+            counted = counts["graph"][server] if counts else {}
+            await self.ask(address, "begin", Beginning(constants, None, None, None, mine, part, controller, counted))
+        if self._synchronous_from is not None:
+            await self.ask(LEDGER, "synchronise")
+
+    async def _read_clocks(self) -> None:
+        """Compares each host's clock with the driver's while it has nothing else to do."""
+        self.clocks = {address: RemoteClock() for address in self.members.all}
+        for address, clock in self.clocks.items():
+            for _ in range(_CLOCK_READINGS):
+                asked = self._clock.now()
+                there = await self.ask(address, "clock")
+                clock.heard(asked, there, self._clock.now())
+
+
+def counters_of(report: Report) -> Counters:
+    """What a server has counted."""
+    found = Counters()
+    found.restore(report.counters)
+    found.relaunches += report.relaunched
+    return found
