@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
 from dorylax.clock import Clock
+from dorylax.errors import DorylaxError
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.heart import BEATS, Heart
@@ -33,7 +34,7 @@ T = TypeVar("T")
 _CLOCK_READINGS = 8  # of each host, at the start
 
 
-class _LostError(Exception):
+class _LostError(DorylaxError):
     """Some hosts are lost; what was asked has to be asked again."""
 
 

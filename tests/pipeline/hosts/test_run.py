@@ -28,9 +28,10 @@ from support.pipelines import (
 from dorylax.cli import main
 from dorylax.config import RunConfig
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts.launcher import HostError
+from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.processes import Processes, ProcessLauncher
 from dorylax.pipeline.hosts.run import HostsRun
+from dorylax.pipeline.hosts.spec import HostSpec
 from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
@@ -270,7 +271,7 @@ def test_spans_of_all_hosts_have_the_clock_of_the_run() -> None:
             run.run_epoch()
             asked.append((begin, run.seconds))
         saved = run.save()
-        error = 2 * max(clock.error(run._clock.now()) for clock in run._clocks.values())
+        error = 2 * max(clock.error(run._clock.now()) for clock in run._hosts.clocks.values())
     assert error < 1
     assert min(span.start for span in spans) > -error  # what is compiled first is on no clock
     steps = {span.version: span for span in spans if span.name == "WU" and span.server == 0}
@@ -304,12 +305,12 @@ def test_where_hosts_have_shards_the_driver_loads_no_data(tmp_path: Path, monkey
     values |= {"pipeline.hosts": "processes", "pipeline.num_hosts": 1, "train.epochs": 3}
     trainer = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run", resume=True)
     np.testing.assert_allclose(trainer.predict("last"), here.predict("last"), rtol=1e-5, atol=1e-6)
-    started: list[Sequence[str]] = []
+    started: list[list[str]] = []
     launch = ProcessLauncher.launch
 
-    async def noted(launcher: ProcessLauncher, names: Sequence[str], specs: Sequence[bytes]) -> Processes:
-        started.append(names)
-        return await launch(launcher, names, specs)
+    async def noted(launcher: ProcessLauncher, specs: Sequence[HostSpec], on_end: OnEnd) -> Processes:
+        started.append([spec.name for spec in specs])
+        return await launch(launcher, specs, on_end)
 
     more = {"pipeline.num_hosts": 5, "pipeline.parameter_servers": 3, "tensor.backend": "local"}
     with monkeypatch.context() as patch:

@@ -81,6 +81,7 @@ def test_history_parameters_and_seconds_are_the_pipelines(trainer, made, data, w
         "counters": {"tasks": 6},
         "rows_by_lag": {"0": 6},
         "tensor": "inline",
+        "losses": [],
         "bill": None,
     }
     assert [record.dollars for record in result.history] == [None] * 6
