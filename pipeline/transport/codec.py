@@ -1,4 +1,4 @@
-"""What travels between processes: a payload as JSON and arrays, and back. Nothing is pickled."""
+"""What travels between processes: a payload as a plain document and arrays, and back. Nothing is pickled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Codec:
         self._trees = dict(trees)
 
     def encode(self, payload: Any) -> tuple[Any, list[np.ndarray]]:
-        """The payload as a JSON document, and the arrays that it counts.
+        """The payload as a document (None, numbers, texts, lists, mappings by text), and the arrays that it counts.
 
         Raises:
             CodecError: something in it cannot travel.

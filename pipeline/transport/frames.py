@@ -2,7 +2,7 @@
 
 What goes to a process at a time is a *parcel*: messages, one after another, each
 
-    number of the request, 8 bytes | bytes of the header, 4 | header, JSON | each small array, from a multiple of 8 bytes on
+    number of the request, 8 bytes | bytes of the header, 4 | header, MessagePack | each small array, from a multiple of 8 bytes on
 
 after what says who sends it (`Sender`), and, where letters are acknowledged, a last one without a header, whose rest are
 their numbers, each with the seconds for which that was held back; after that a frame for each large array. Every frame costs
@@ -12,11 +12,11 @@ a call of ZeroMQ, on either side, so what is small is copied together; ZeroMQ se
 from __future__ import annotations
 
 import functools
-import json
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgpack
 import numpy as np
 import zmq
 
@@ -29,7 +29,6 @@ _HEAD = struct.Struct("<QI")
 _ACKNOWLEDGEMENT = struct.Struct("<Qf")
 _SENDER = struct.Struct("<QqQ")
 _ALIGNED = 8
-_TO_JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class Letter(NamedTuple):
@@ -95,7 +94,7 @@ class Parcel(NamedTuple):
 def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.ndarray]) -> Letter:
     """A request, or an answer to one."""
     sent = [travelling(array) for array in arrays]
-    header = _TO_JSON([who, document, [(_name(array.dtype), array.shape) for array in sent]]).encode()
+    header: bytes = msgpack.packb([who, document, [(_name(array.dtype), array.shape) for array in sent]])
     small = [bytes_of(array) for array in sent if 0 < array.nbytes < COPIED_BYTES]
     large = [bytes_of(array) for array in sent if array.nbytes >= COPIED_BYTES]
     num_bytes = _HEAD.size + len(header) + sum(len(one) for one in small) + sum(len(one) for one in large)
@@ -140,7 +139,7 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
         end += _HEAD.size
         if not length:
             return Parcel(messages, list(_ACKNOWLEDGEMENT.iter_unpack(first[end:])), sender)
-        who, document, specs = json.loads(str(first[end : end + length], "utf-8"))
+        who, document, specs = msgpack.unpackb(first[end : end + length])
         end += length
         arrays = []
         for dtype, shape in specs:
