@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, final
 
 import zmq
 
+from dorylax.own_folder import OwnFolder
 from dorylax.serverless.data import admission, protocol
 from dorylax.serverless.data.connections import HANDSHAKE_SECONDS, Capacity
 from dorylax.serverless.data.endpoint import Endpoint, Reply
