@@ -2,7 +2,7 @@
 
 What goes to a process at a time is a *parcel*: messages, one after another, each
 
-    number of the request, 8 bytes | bytes of the header, 4 | header, MessagePack | each small array, from a multiple of 8 bytes on
+    number of the request, 8 bytes | bytes of the header, 4 | header, MessagePack | each small array, from a multiple of 8 on
 
 after what says who sends it (`Sender`), and, where letters are acknowledged, a last one without a header, whose rest are
 their numbers, each with the seconds for which that was held back; after that a frame for each large array. Every frame costs
