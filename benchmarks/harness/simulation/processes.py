@@ -151,8 +151,12 @@ class SimulatedLauncher:
         await self._start(numbers)
 
     async def _start(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            await self._clock.sleep(float(self._rng.uniform(*START_SECONDS)), (number,))
+        seconds = self._rng.uniform(*START_SECONDS, len(numbers))
+        now = 0.0
+        for place in np.argsort(seconds, kind="stable"):  # all start at once
+            number = numbers[place]
+            await self._clock.sleep(float(seconds[place]) - now, (number,))
+            now = float(seconds[place])
             self._incarnations += 1
             self._processes[number] = process = Process(
                 self._specs[number],
