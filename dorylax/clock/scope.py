@@ -24,6 +24,7 @@ class ClockScope(Clock):
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._workers: list[Workers] = []
+        self._abandoned = False
 
     def now(self) -> float:
         """As `Clock.now`."""
@@ -44,8 +45,10 @@ class ClockScope(Clock):
         return self._clock.run(awaitable)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """As `Clock.spawn`; `abandon` cancels it."""
+        """As `Clock.spawn`; `abandon` cancels it, also where it was abandoned before: whoever still asks is late."""
         task = self._clock.spawn(coroutine, name=name)
+        if self._abandoned:
+            task.cancel()
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -57,6 +60,7 @@ class ClockScope(Clock):
 
     async def abandon(self) -> None:
         """Cancels all tasks, waits for them, and ends the workers once they have done what they have begun."""
+        self._abandoned = True
         while self._tasks:  # cleaning up may make new ones
             self.cancel()
             await asyncio.wait(self._tasks)

@@ -386,14 +386,14 @@ class LedgerHandler:
                 ledger = progress.ledger
                 return ledger.standing, ledger.allowance.synchronous(ledger.min_epoch), ledger.switched
             case "drain":
-                await self._listener.stop()  # else an interval might be on its way into the epoch that is held
-                return progress.drain()
+                async with self._listener.stopped():  # else an interval might be on its way into the epoch that is held
+                    return progress.drain()
             case "synchronise":
-                await self._listener.stop()
-                epoch = progress.synchronise(self._parameters.synchronise)
-                if epoch > progress.ledger.newest_started and not progress.ledger.holds(epoch):
-                    progress.hold(epoch)  # else hosts may be in it before the driver is in the one before
-                return epoch
+                async with self._listener.stopped():
+                    epoch = progress.synchronise(self._parameters.synchronise)
+                    if epoch > progress.ledger.newest_started and not progress.ledger.holds(epoch):
+                        progress.hold(epoch)  # else hosts may be in it before the driver is in the one before
+                    return epoch
         raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
 
     async def _run(self, epoch: int) -> Weights:

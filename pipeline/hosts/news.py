@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, final
 
 from dorylax.pipeline.hosts.messages import News, Told
@@ -82,9 +83,16 @@ class Listener:
             for item in news.items:
                 self._progress.hear(item)
 
-    async def stop(self) -> None:
-        """Has every host let nobody start, and report all that was started, until it is told of the next allowance."""
+    @contextlib.asynccontextmanager
+    async def stopped(self) -> AsyncIterator[None]:
+        """While no host lets anybody start, and all have reported what was started; then they are told anew.
+
+        None of them is told before, however the run goes on meanwhile: it would start epochs while others are still asked.
+        """
         await asyncio.gather(*(teller.stop() for teller in self._tellers))
+        yield
+        for teller in self._tellers:
+            teller.go_on()
 
 
 @final
@@ -97,21 +105,28 @@ class _Teller:
         self._newest: Allowance | None = None
         self._told: Allowance | None = None
         self._telling: asyncio.Task[None] | None = None
+        self._stops = 0  # that have not gone on
 
     def __call__(self, allowance: Allowance) -> None:
         self._newest = allowance
-        if self._telling is None and allowance != self._told:
+        if self._telling is None and not self._stops and allowance != self._told:
             self._telling = self._spawn(self._tell())
 
     async def stop(self) -> None:
+        self._stops += 1
         while self._telling is not None:
             await asyncio.shield(self._telling)
         self._told = None
         await self._ask("stop", None)
 
+    def go_on(self) -> None:
+        self._stops -= 1
+        if self._newest is not None:
+            self(self._newest)
+
     async def _tell(self) -> None:
         try:
-            while (newest := self._newest) is not None and newest != self._told:
+            while (newest := self._newest) is not None and not self._stops and newest != self._told:
                 self._told = newest
                 self._number += 1
                 await self._ask("allow", Told(self._number, newest))

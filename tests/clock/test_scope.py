@@ -66,3 +66,25 @@ def test_what_workers_have_begun_is_waited_for() -> None:
 
         clock.run(all_of_it())
         assert not [one for one in threading.enumerate() if one.name.startswith("mine")]
+
+
+@pytest.mark.parametrize("make", [RealClock, VirtualClock])
+def test_what_asks_it_for_a_task_once_it_is_abandoned_gets_one_that_never_begins(
+    make: type[RealClock] | type[VirtualClock],
+) -> None:
+    begun: list[str] = []
+
+    async def late() -> None:
+        begun.append("late")
+
+    with make() as clock:
+        scope = ClockScope(clock)
+
+        async def all_of_it() -> None:
+            await scope.abandon()
+            task = scope.spawn(late())
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+        clock.run(all_of_it())
+    assert begun == []

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from dorylax.pipeline.hosts.host import Host
 from dorylax.pipeline.hosts.news import _Teller
 from dorylax.pipeline.parameters.group import ParameterServers
 from dorylax.pipeline.parameters.messages import Pulled
@@ -44,6 +45,15 @@ def _stash_released() -> contextlib.AbstractContextManager[None]:
     return _replaced(ParameterServer, "push", push)
 
 
+def _goes_on() -> contextlib.AbstractContextManager[None]:
+    """After a loss, those go on who compute the epoch that is abandoned."""
+
+    async def leave(_: Any, host: Any) -> None:
+        host._members = []
+
+    return _replaced(Host, "_leave", leave)
+
+
 def _applied_again() -> contextlib.AbstractContextManager[None]:
     """After a loss, gradients that the version has are applied once more."""
 
@@ -54,9 +64,10 @@ def _applied_again() -> contextlib.AbstractContextManager[None]:
 
 
 def _barrier_passed() -> contextlib.AbstractContextManager[None]:
-    """A host is told to stop while it is still being told how far it may go."""
+    """A host is told to stop while it is still being told how far it may go: late, it starts what is held by then."""
 
     async def stop(_: Any, teller: Any) -> None:
+        teller._stops += 1
         teller._told = None
         await teller._ask("stop", None)
 
@@ -67,6 +78,7 @@ BUGS: Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "acknowledgement": _counted_twice,
     "ghost": _ghosts_taken,
     "stash": _stash_released,
-    "abandoned": _applied_again,
+    "abandoned": _goes_on,
+    "contained": _applied_again,
     "barrier": _barrier_passed,
 }

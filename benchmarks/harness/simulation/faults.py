@@ -8,13 +8,14 @@ import numpy as np
 
 from harness.simulation.network import Weather
 
-START_SECONDS, TRAINING_SECONDS = 3.0, 1.5
-"""Within which faults begin: of the start of hosts, of training; about as long as these take where nothing goes wrong."""
+_START, _TRAINING = (0.8, 25.0), (0.7, 160.0)
+"""Within which faults begin, of the start of hosts and of training: seconds, and of these for each second that a message takes;
+about as long as these take where nothing goes wrong."""
 
-_EARLY = 0.2
-"""The share of faults that begin while hosts start."""
+_EARLY, _CLOSE = 0.2, 0.3
+"""The share of faults that begin while hosts start, and of those that soon follow another one: amid its recovery, say."""
 
-_LONGEST_SECONDS = 4.0
+_LONGEST_SECONDS, _SOON_SECONDS = 4.0, 3.0
 
 
 class Fault(NamedTuple):
@@ -69,10 +70,15 @@ def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
     )
     places = ["driver", *map(str, range(processes))]
     links = [(one, other) for number, one in enumerate(places) for other in places[number + 1 :]]
-    faults = []
+    faults: list[Fault] = []
     for _ in range(rng.integers(0, 4)):
-        early, kind = bool(rng.random() < _EARLY), str(rng.choice(["kill", "lose", "stop", "cut"]))
-        at = float(rng.uniform(0, START_SECONDS if early else TRAINING_SECONDS))
+        kind = str(rng.choice(["kill", "lose", "stop", "cut"]))
+        if faults and rng.random() < _CLOSE:
+            early, at = faults[-1].early, faults[-1].at + float(rng.uniform(0, _SOON_SECONDS))
+        else:
+            early = bool(rng.random() < _EARLY)
+            seconds, per_delay = _START if early else _TRAINING
+            at = float(rng.uniform(0, seconds + per_delay * weather.delay))
         if kind == "cut":
             chosen = rng.permutation(len(links))[: rng.integers(1, len(links) + 1)]
             found = tuple((*links[link], float(rng.uniform(0, _LONGEST_SECONDS))) for link in chosen)

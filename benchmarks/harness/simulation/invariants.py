@@ -28,16 +28,19 @@ class Invariants:
     - The steps that led to a version are as many as its number says.
     - An interval computes an epoch, forward and backward, with the weights that its gradient is finished with.
     - Rows that are read are at most S + 1 epochs old, in synchronous epochs of the epoch itself.
-    - While the driver holds an epoch, nobody of its generation pulls weights for it.
+    - As long as the driver holds an epoch, nobody of its generation pulls weights for it or a later one.
 
     Args:
         staleness: S; None in synchronous training.
         generation: of the driver, now.
+
+    Attributes:
+        held: the epochs that the driver holds: from when it has asked for that until it lets them begin.
     """
 
     def __init__(self, staleness: int | None, generation: Callable[[], int]) -> None:
         self._staleness, self._generation = staleness, generation
-        self.holds: int | None = None
+        self.held: set[int] = set()
         self._steps: dict[tuple[int, int], tuple[Pair, ...]] = {}  # (sequencer, version)
         self._history: dict[int, tuple[Any, frozenset[Pair]]] = {}  # by the identity of a version's parameters
         self._visits: dict[tuple[int, int, int], tuple[int, int]] = {}  # (client, interval, epoch) -> version
@@ -102,8 +105,9 @@ class Invariants:
     # Weights.
 
     async def _pulls(self, inner: Any, client: Any, interval: int, epoch: int) -> Any:
-        if client._transport.generation == self._generation() and self.holds is not None and epoch >= self.holds:
-            raise BrokenError(f"interval {interval} starts epoch {epoch}, while {self.holds} is held")
+        held = min(self.held, default=epoch + 1)
+        if client._transport.generation == self._generation() and epoch >= held:
+            raise BrokenError(f"interval {interval} starts epoch {epoch}, while {held} is held")
         return await inner(client, interval, epoch)
 
     async def _pushes(self, inner: Any, server: Any, step: Any, visit: Any) -> None:

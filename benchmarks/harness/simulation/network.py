@@ -14,6 +14,7 @@ import numpy as np
 from dorylax.clock import Clock
 from dorylax.pipeline.transport.base import WHOLE_PROCESS, Address, RequestHandler, Then, Waiting
 from dorylax.pipeline.transport.delivery import posted
+from dorylax.pipeline.transport.first_step import Begun, begin, finished
 from dorylax.pipeline.transport.inbox import Inbox
 
 ASK_AGAIN_SECONDS = 0.5
@@ -64,7 +65,6 @@ class Network:
         self._nodes: dict[str, SimulatedTransport] = {}
         self._cut: set[frozenset[str]] = set()
         self._stopped: dict[str, list[Callable[[], None]]] = {}
-        self._numbers = itertools.count()
         self.events, self.count = hashlib.sha256(), 0
 
     def join(self, node: SimulatedTransport) -> None:
@@ -108,14 +108,7 @@ class Network:
         for _ in range(copies):
             lost, delay = self._rng.random() < self._weather.loss, self._rng.exponential(self._weather.delay)
             if not lost:
-                number = next(self._numbers)
-                self._clock.spawn(self._travel(node, endpoint, message, delay, number), name=f"message {number}")
-
-    async def _travel(
-        self, node: SimulatedTransport, endpoint: str, message: Message, delay: float, number: int
-    ) -> None:
-        await self._clock.sleep(delay, (number,))
-        self._arrive(node, endpoint, message)
+                asyncio.get_running_loop().call_later(delay, self._arrive, node, endpoint, message)
 
     def _arrive(self, node: SimulatedTransport, endpoint: str, message: Message) -> None:
         receiver = self._nodes.get(endpoint)
@@ -245,7 +238,7 @@ class SimulatedTransport:
         self._inbox.forget(message.source, message.oldest)
         begun = self._inbox.begin(*key)
         if begun is True:
-            self._answering[key] = self._clock.spawn(self._handle(key, message), name=role)
+            self._handle(key, message)
         elif begun:
             self._reply(message, begun.reply)
 
@@ -253,16 +246,27 @@ class SimulatedTransport:
         """Leaves the network."""
         self._network.leave(self)
 
-    async def _handle(self, key: tuple[str, int], message: Message) -> None:
+    def _handle(self, key: tuple[str, int], message: Message) -> None:
         assert message.receiver is not None
         assert message.sender is not None
+        role = message.receiver.role
         handler, generation = self._handlers[message.receiver]
-        if message.receiver.role not in WHOLE_PROCESS and generation != message.generation:
+        if role not in WHOLE_PROCESS and generation != message.generation:
             self._on_stale(f"{message.kind} of generation {message.generation} was taken in generation {generation}")
+        begun = begin(handler.handle(str(message.kind), message.payload, message.sender))
+        if begun.rest is None:
+            self._answer(key, message, begun.value)
+        else:
+            self._answering[key] = self._clock.spawn(self._answer_later(key, message, begun), name=role)
+
+    async def _answer_later(self, key: tuple[str, int], message: Message, begun: Begun[Any]) -> None:
         try:
-            reply = await handler.handle(str(message.kind), message.payload, message.sender)
+            reply = await finished(begun)
         finally:
             self._answering.pop(key, None)
+        self._answer(key, message, reply)
+
+    def _answer(self, key: tuple[str, int], message: Message, reply: Any) -> None:
         self._inbox.answer(*key, reply)
         self._reply(message, reply)
 

@@ -46,7 +46,7 @@ class ProcessClock(Clock):
 
     def workers(self, name: str, slots: int) -> Workers:
         """As `Clock.workers`."""
-        return _Busy(self._life.workers(name, slots), self._rng)
+        return _Busy(self._life.workers(name, slots), self._life, self._rng)
 
     def run(self, awaitable: Awaitable[T]) -> T:
         """As `Clock.run`."""
@@ -62,14 +62,15 @@ class ProcessClock(Clock):
 
 @final
 class _Busy(Workers):
-    def __init__(self, workers: Workers, rng: np.random.Generator) -> None:
+    def __init__(self, workers: Workers, clock: Clock, rng: np.random.Generator) -> None:
         self.name, self.slots = workers.name, workers.slots
-        self._workers, self._rng = workers, rng
+        self._workers, self._clock, self._rng = workers, clock, rng
 
     async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
         return await self._workers.run(work, seconds=seconds + self._rng.exponential(TASK_SECONDS), order=order)
 
     async def end(self) -> None:
+        await self._clock.sleep(self._rng.exponential(TASK_SECONDS), ())  # what they have begun
         await self._workers.end()
 
 
@@ -151,8 +152,12 @@ class SimulatedLauncher:
         await self._start(numbers)
 
     async def _start(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            await self._clock.sleep(float(self._rng.uniform(*START_SECONDS)), (number,))
+        seconds = self._rng.uniform(*START_SECONDS, len(numbers))
+        now = 0.0
+        for place in np.argsort(seconds, kind="stable"):  # all start at once
+            number = numbers[place]
+            await self._clock.sleep(float(seconds[place]) - now, (number,))
+            now = float(seconds[place])
             self._incarnations += 1
             self._processes[number] = process = Process(
                 self._specs[number],

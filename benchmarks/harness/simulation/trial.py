@@ -15,10 +15,10 @@ import optax
 from flax import nnx
 
 from dorylax.clock import VirtualClock
+from dorylax.durable import leftover_of
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts import checkpoint_parts
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec, spread
@@ -29,13 +29,18 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.runs.parts import PartsWriter
 from dorylax.storage.errors import StorageError
 from dorylax.trainer.step.objective import CLASSES
+from harness.simulation.disks import failing
 from harness.simulation.faults import NOTHING, Fault, Plan, draw
 from harness.simulation.invariants import BrokenError, Invariants
 from harness.simulation.network import Network, SimulatedTransport
 from harness.simulation.processes import SimulatedLauncher
+from harness.simulation.shortcuts import taken
 
 EPOCHS = 6
 _BARRIERS = (3,)
+_EVALUATES = 0.5
+"""The share of epochs whose version is evaluated."""
+
 _HANGS_SECONDS = 60.0
 _USUAL = {"servers": 2, "intervals": 2, "hosts": "processes", "host_timeout": 1.0, "max_losses": 1000}
 
@@ -155,28 +160,29 @@ class _World:
         Raises:
             BrokenError: something does not hold.
         """
-        with self._invariants.watching(), self._full_disks(), tempfile.TemporaryDirectory() as folder:
+        disks = failing(self._rng, self._plan.disk_errors)
+        with taken(), self._invariants.watching(), disks, tempfile.TemporaryDirectory() as folder:
             self._begin_faults(early=True)
             self.clock.spawn(self._watch(), name="watch")
             losses: list[float] = []
             saved: tuple[Saved, Any, int] | None = None
-            held = set(_BARRIERS)
             run = self._start(Beginnings(self._parts.params, None, self._parts.state, None, 0))
             self._begin_faults(early=False)
             for epoch in range(EPOCHS):
                 if self._plan.new_driver == epoch:
                     run = self._start_again(saved, losses)
-                    losses += [run.run_epoch().loss for _ in range(len(losses), epoch)]
-                last = run.run_epoch()
+                    losses += [self._train(run).loss for _ in range(len(losses), epoch)]
+                last = self._train(run)
                 losses.append(last.loss)
-                run.evaluate(last.params, last.state)
+                if self._rng.random() < _EVALUATES:
+                    run.evaluate(last.params, last.state)
                 if epoch == self._plan.drain:
-                    held.add(run.drain())
-                if epoch + 1 in held:
+                    self._drain(run)
+                if epoch + 1 in self._invariants.held:
                     saved = self._stand(run, last, Path(folder)) or saved
-            drained = run.drain()
+            drained = self._drain(run)
             while last.epoch + 1 < drained:
-                last = run.run_epoch()
+                last = self._train(run)
             self._stand(run, last, Path(folder))
             self._check(last)
             return Results(losses, jax.tree.map(np.array, last.params))
@@ -211,6 +217,7 @@ class _World:
             self.network, self.clock, self._rng, zombies=self._plan.zombies, on_stale=self._stale.append
         )
         self._run = None
+        self._invariants.held.clear()
         self._run = HostsRun(
             self._spec,
             beginnings,
@@ -228,6 +235,7 @@ class _World:
         for epoch in _BARRIERS:
             if epoch > beginnings.epoch:
                 self._run.barrier(epoch)
+                self._invariants.held.add(epoch)
         return self._run
 
     def _start_again(self, saved: tuple[Saved, Any, int] | None, losses: list[float]) -> HostsRun:
@@ -242,21 +250,28 @@ class _World:
         del losses[epoch:]
         return self._start(Beginnings(*trees, kept, epoch))
 
+    def _train(self, run: HostsRun) -> PipelineEpoch:
+        """Trains the next epoch."""
+        self._invariants.held.discard(run._epoch)
+        return run.run_epoch()
+
+    def _drain(self, run: HostsRun) -> int:
+        """Asks all to stand, from now on before the epoch that is returned."""
+        epoch = run.drain()
+        self._invariants.held.add(epoch)
+        return epoch
+
     def _stand(self, run: HostsRun, last: PipelineEpoch, folder: Path) -> tuple[Saved, Any, int] | None:
         """What is saved while nobody may start the next epoch."""
-        self._invariants.holds = last.epoch + 1
         self.clock.run(self.clock.sleep(float(self._rng.uniform(0, 0.2)), (last.epoch,)))
-        if run.save() is None:
-            raise BrokenError(f"not all stand before epoch {last.epoch + 1}, which is held")
-        kept = self._save(run, folder)
-        self._invariants.holds = None
-        return None if kept is None else (kept, (last.params, last.opt_state, last.state), last.epoch + 1)
-
-    def _save(self, run: HostsRun, folder: Path) -> Saved | None:
-        """A checkpoint, with the files of all hosts; None where one could not be written, or nothing stands still."""
         found = run.save()
         if found is None:
-            return None
+            raise BrokenError(f"not all stand before epoch {last.epoch + 1}, which is held")
+        kept = self._write(found, folder)
+        return None if kept is None else (kept, (last.params, last.opt_state, last.state), last.epoch + 1)
+
+    def _write(self, found: Saved, folder: Path) -> Saved | None:
+        """A checkpoint, with the files of all hosts; None where one could not be written."""
         assert isinstance(found.parts, PartsWriter | dict)
         if isinstance(found.parts, dict):
             return found
@@ -265,6 +280,8 @@ class _World:
         try:
             parts = found.parts.write(str(place))
         except StorageError:
+            if left := [path.name for path in place.rglob("*") if leftover_of(path)]:
+                raise BrokenError(f"writing a checkpoint failed, and left {left}") from None
             return None
         return Saved(found.arrays, found.record, parts)
 
@@ -303,18 +320,3 @@ class _World:
     async def _watch(self) -> None:
         await self.clock.sleep(_HANGS_SECONDS, (3,))
         raise BrokenError(f"it has not ended within {_HANGS_SECONDS:g} s")
-
-    @contextlib.contextmanager
-    def _full_disks(self) -> Iterator[None]:
-        write = checkpoint_parts.write_part
-
-        def writes(*given: Any, **named: Any) -> Any:
-            if self._rng.random() < self._plan.disk_errors:
-                raise OSError(28, "No space left on device")
-            return write(*given, **named)
-
-        checkpoint_parts.write_part = writes
-        try:
-            yield
-        finally:
-            checkpoint_parts.write_part = write

@@ -92,9 +92,46 @@ def test_a_host_that_was_stopped_is_told_again_what_it_may() -> None:
     with VirtualClock() as clock:
         place = Place(clock)
         place.progress.open(0)
-        clock.run(place.listener.stop())
-        assert place.host.stops == 1
-        assert len(place.host.told) == 1
-        assert place.progress.drain() == 0
+
+        async def drain() -> int:
+            async with place.listener.stopped():
+                assert place.host.stops == 1
+                assert len(place.host.told) == 1
+                return place.progress.drain()
+
+        assert clock.run(drain()) == 0
         clock.run(clock.sleep(9, (0,)))
         assert [told.allowance.horizon for told in place.host.told] == [1, -1]
+
+
+def test_a_host_that_has_stopped_is_told_nothing_while_others_are_being_stopped() -> None:
+    """Else it might start what is held a moment later: the epoch of all moves on meanwhile."""
+    with VirtualClock() as clock:
+        slow, quick, late = Address("host", 1), Host(), Host()
+        progress = Progress(Ledger(2, 1, first_synchronous=False))
+        transport = InProcessTransport(clock, lambda sender, receiver, *_: 20.0 if slow in (sender, receiver) else 1.0)
+        listener = Listener(progress, [HOST, slow], transport, clock.spawn)
+        transport.register(HOST, quick)
+        transport.register(slow, late)
+        progress.open(0)
+        clock.run(clock.sleep(50, (0,)))
+        told = len(quick.told)
+        for interval in range(2):
+            progress.hear(Started(interval, 0))
+
+        async def drain() -> int:
+            async with listener.stopped():
+                return progress.drain()
+
+        draining = clock.spawn(drain())
+        clock.run(clock.sleep(10, (0,)))
+        assert quick.stops == 1
+        for interval in range(2):
+            progress.hear(Walked(interval, 0))
+            progress.applied(Applied(1, ((interval, 0),), (0.0,)))
+        clock.run(clock.sleep(10, (0,)))
+        assert not draining.done()
+        assert len(quick.told) == told
+        assert clock.run(draining) == 1
+        clock.run(clock.sleep(50, (0,)))
+        assert quick.told[-1].allowance.horizon == late.told[-1].allowance.horizon == 0
