@@ -8,8 +8,8 @@ one that stands at a gather, a stage, the sending of rows, of gradients, an upda
 another one while it stands there; or it is stopped, or cut off, and comes back. A cell is good where the run comes to its
 end, synchronous training with the very bits of a run in which nothing was lost, asynchronous training with no row too old
 and nothing counted twice; where it leaves no process, socket or file; and where a loss costs no finished epoch, and no more
-than ten seconds beside the one under way. Beside each: how long it took from the loss to all servers being there again, and
-how much of an epoch was run again.
+than ten seconds beside the one under way (a node, as long as Ray takes to see that it is gone). Beside each: how long it
+took from the loss to all servers being there again, and how much of an epoch was run again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from harness.command_line import parsed, parser_of, write_json
 from harness.cut_links import NoNetworksError
 from harness.in_hosts import PHASES
-from harness.lost_hosts import NODES, ON_RAY, OTHERS, TARGETS, Outcome, lose
+from harness.lost_hosts import MOST_SECONDS, NODES, ON_RAY, OTHERS, TARGETS, Outcome, lose
 from harness.ray_nodes import ray_nodes
 
 
@@ -48,10 +48,11 @@ def main() -> None:
             except NoNetworksError as error:
                 print(f"{words}not tried: {error}", flush=True)
                 continue
-            bad += not outcome.good
+            slow = target not in ON_RAY and any(loss.recovery_seconds > MOST_SECONDS for loss in outcome.losses)
+            bad += slow or not outcome.good
             found.append({"mode": mode, "target": target, "phase": phase, **outcome._asdict()})
             found[-1]["losses"] = [vars(loss) for loss in outcome.losses]
-            print(f"{words}{_said(outcome)}", flush=True)
+            print(f"{words}{_said(outcome, slow=slow)}", flush=True)
             write_json(arguments.json, {"schema": 1, "cells": found})
     print(f"{len(found)} cells, {bad} bad")
     sys.exit(bool(bad))
@@ -66,12 +67,11 @@ def _cells(arguments: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
                 yield mode, target, phase
 
 
-def _said(outcome: Outcome) -> str:
-    words = ["good" if outcome.good else "BAD"]
+def _said(outcome: Outcome, *, slow: bool) -> str:
+    words = ["good" if outcome.good and not slow else "BAD"]
     words.append({True: "same bits", False: "OTHER BITS", None: "each gradient once"}[outcome.same])
     for loss in outcome.losses:
-        slow = " (SLOW)" * outcome.slow
-        words.append(f"recovered in {loss.recovery_seconds:.1f} s{slow}, {1e3 * loss.wasted_seconds:.0f} ms run again")
+        words.append(f"recovered in {loss.recovery_seconds:.1f} s, {1e3 * loss.wasted_seconds:.0f} ms run again")
     words.append(f"{outcome.seconds:+.1f} s in all")
     return ", ".join([*words, *outcome.wrong])
 

@@ -55,7 +55,7 @@ def own_networks() -> Iterator[Network]:
         NoNetworksError: this machine lets nobody make networks, or this user.
     """
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    place = HostsPipeline._place
+    place = HostsPipeline.__dict__["_place"]
     try:
         _leave()
         try:
