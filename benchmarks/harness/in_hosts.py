@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-import signal
 import sys
 import threading
 import time
@@ -20,55 +20,64 @@ PHASES = ("gather", "stage", "scatter", "backward", "update", "checkpoint")
 _REACHED, _GO = "reached", "go"
 _LONGEST_SECONDS = 60.0
 
+_Call = tuple[Callable[..., None], tuple[Any, ...]]
+_CALLS: list[_Call] = []
+
 
 class _First:
     """A host's spec that calls something where it is unpickled."""
 
-    def __init__(self, spec: HostSpec, call: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        self._inner = cloudpickle.dumps(spec), call, arguments
+    def __init__(self, spec: HostSpec, calls: list[_Call]) -> None:
+        self._inner = cloudpickle.dumps(spec), calls
 
     def __reduce__(self) -> Any:
         return _called, self._inner
 
 
-def _called(spec: bytes, call: Callable[..., None], arguments: tuple[Any, ...]) -> Any:
-    call(*arguments)
+def _called(spec: bytes, calls: list[_Call]) -> Any:
+    for call, arguments in calls:
+        call(*arguments)
     return cloudpickle.loads(spec)
 
 
 @contextlib.contextmanager
 def first_in_hosts(call: Callable[..., None], *arguments: Any) -> Iterator[None]:
-    """All hosts that are started in it first call something, a function of a module that they find."""
+    """All hosts that are started in it first call something, a function of a module that they find.
+
+    Within another one of these, hosts make that one's call before this one's.
+    """
 
     def to_bytes(spec: HostSpec) -> bytes:
-        return bytes(cloudpickle.dumps((sys.path, spec.run.jax, cloudpickle.dumps(_First(spec, call, arguments)))))
+        return bytes(cloudpickle.dumps((sys.path, spec.run.jax, cloudpickle.dumps(_First(spec, list(_CALLS))))))
 
     before = HostSpec.to_bytes
     HostSpec.to_bytes = to_bytes  # type: ignore[method-assign]
+    _CALLS.append((call, arguments))
     try:
         yield
     finally:
+        _CALLS.pop()
         HostSpec.to_bytes = before  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
-def at_phase(phase: str, epoch: int, folder: Path, act: Callable[[], None]) -> Iterator[None]:
+def at_phase(phase: str, epoch: int, folder: Path, act: Callable[[int], None]) -> Iterator[None]:
     """Hosts that are started in it come to a phase of an epoch, once, and stand there until `act` has returned.
 
     Args:
         phase: one of `PHASES`; of parameter servers where it is "update", else of graph server 0.
         epoch: in which; of checkpoints any.
         folder: an empty one, for signs between processes.
-        act: called in a thread of this process.
+        act: called in a thread of this process, with the id of the process that stands there.
     """
     over = threading.Event()
 
     def wait() -> None:
-        while not (folder / _REACHED).exists():
+        while (pid := reached(folder)) is None:
             if over.wait(0.002):
                 return
         try:
-            act()
+            act(pid)
         finally:
             (folder / _GO).touch()
 
@@ -82,6 +91,11 @@ def at_phase(phase: str, epoch: int, folder: Path, act: Callable[[], None]) -> I
         thread.join()
 
 
+def reached(folder: Path) -> int | None:
+    """The process that has come to the phase; None while none has."""
+    return int(found[0].name.rpartition("-")[2]) if (found := list(folder.glob(f"{_REACHED}-*"))) else None
+
+
 def pause_at(phase: str, epoch: int, folder: str) -> None:
     """Has this process pause at a phase."""
     from dorylax.pipeline.graph_server import GraphServer
@@ -91,7 +105,8 @@ def pause_at(phase: str, epoch: int, folder: str) -> None:
 
     def pause() -> None:
         with contextlib.suppress(FileExistsError):
-            os.close(os.open(f"{folder}/{_REACHED}", os.O_CREAT | os.O_EXCL))
+            os.close(os.open(f"{folder}/first", os.O_CREAT | os.O_EXCL))
+            Path(f"{folder}/{_REACHED}-{os.getpid()}").touch()
             end = time.monotonic() + _LONGEST_SECONDS
             while not os.path.exists(f"{folder}/{_GO}") and time.monotonic() < end:
                 time.sleep(0.002)
@@ -121,13 +136,15 @@ def pause_at(phase: str, epoch: int, folder: str) -> None:
         GraphMember._handle = saving  # type: ignore[method-assign]
 
 
-def stop_for(pid: int, seconds: float) -> None:
-    """Has a process stand still, and go on."""
-    os.kill(pid, signal.SIGSTOP)
+def take_time(seconds: float) -> None:
+    """After a loss gathers take so long, in which a host does what else comes: else training is over in a moment."""
+    from dorylax.pipeline.steps import RUN
 
-    def go_on() -> None:
-        time.sleep(seconds)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+    gather = RUN["gather"]
 
-    threading.Thread(target=go_on, name="goes on", daemon=True).start()
+    async def gathers(server: Any, step: Any, visit: Any) -> None:
+        if server.context.transport.generation > 0:
+            await asyncio.sleep(seconds)
+        await gather(server, step, visit)
+
+    RUN["gather"] = gathers

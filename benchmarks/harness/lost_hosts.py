@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,19 +24,64 @@ from flax import nnx
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.hosts.run import HostsRun
+from dorylax.ray_cluster.connection import connected
 from dorylax.runs.checkpoint import CheckpointError
 from dorylax.runs.losses import Loss
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
-from harness.in_hosts import at_phase, first_in_hosts, stop_for
+from harness.cut_links import Network, own_networks
+from harness.in_hosts import at_phase, first_in_hosts, reached, take_time
+from harness.kept import broken, counted, finished
 from harness.processes import below
+from harness.ray_nodes import RayNodes
+from harness.zombies import haunt, refused, spared
 
 EPOCHS, EPOCH = 5, 2
-TIMEOUT_SECONDS = 2.0
+STALENESS = 2
+TIMEOUT_SECONDS = 3.0
+MOST_SECONDS = 10.0
+"""That the loss of a graph server may cost beside an epoch."""
 
-TARGETS = ("graph server", "parameter server, one of two", "the only parameter server", "tensor worker", "driver")
-OTHERS = ("stopped, and back", "a second loss during recovery", "all at once", "disk full at a checkpoint")
+NODES = 2
+
+TARGETS = (
+    "graph server",
+    "parameter server, one of two",
+    "the only parameter server",
+    "tensor worker",
+    "driver",
+    "zombie",
+    "node",
+)
+OTHERS = (
+    "stopped, and back",
+    "tensor worker that hangs",
+    "the only tensor worker hangs",
+    "a second loss during recovery",
+    "all at once",
+    "cut off for a moment",
+    "cut off, and back",
+    "a link cut, and back",
+    "cut off for 12 s of 30",
+    "node, and another one",
+    "disk full at a checkpoint",
+)
 """Lost while graph server 0 stands at a gather; hosts write files of asynchronous checkpoints alone."""
+
+NETWORKS = ("cut off for a moment", "cut off, and back", "a link cut, and back", "cut off for 12 s of 30")
+ON_RAY = ("node", "node, and another one")
+COMES_BACK = ("zombie", "cut off, and back", "a link cut, and back")
+UNNOTICED = (
+    "tensor worker",
+    "tensor worker that hangs",
+    "the only tensor worker hangs",
+    "driver",
+    "cut off for a moment",
+    "cut off for 12 s of 30",
+    "disk full at a checkpoint",
+)
+"""Of which the run itself notes no loss: nothing is replaced by it, or it ends and is resumed."""
 
 
 class Outcome(NamedTuple):
@@ -44,82 +89,274 @@ class Outcome(NamedTuple):
 
     Attributes:
         same: whether the bits are those of the run in which nothing was lost; None where that is not to be expected.
-        finite: whether all losses are finite, and all epochs there.
+        wrong: what is not as it must be, but for the bits.
         losses: that the run went on after.
         seconds: that the run took longer than the one in which nothing was lost.
-        left: processes and files that are left.
     """
 
     same: bool | None
-    finite: bool
+    wrong: list[str]
     losses: list[Loss]
     seconds: float
-    left: list[str]
 
     @property
     def good(self) -> bool:
-        """Whether all is as it must be."""
-        return self.same is not False and self.finite and not self.left
+        """Whether all is as it must be, however long it took."""
+        return self.same is not False and not self.wrong
 
 
 class Trained(NamedTuple):
-    """A run: losses of its epochs, its last parameters, what it lost, and seconds."""
+    """A run: losses of its epochs, its last parameters, what it lost, seconds, and what was counted in each epoch."""
 
     losses: list[float]
     params: list[np.ndarray]
     lost: list[Loss]
     seconds: float
+    counts: list[dict[str, int]]
 
 
-def options_of(mode: str, target: str) -> dict[str, Any]:
-    """How a cell trains."""
+def options_of(mode: str, target: str, nodes: RayNodes | None) -> dict[str, Any]:
+    """How a cell trains. Asynchronous intervals may run ahead from the beginning, and read whatever there is."""
     found: dict[str, Any] = {"servers": 2, "intervals": 2, "hosts": "processes", "mode": mode}
+    if mode == "async":
+        found |= {"staleness": STALENESS, "freshness": 0.0, "oscillation_limit": 1.0}
     if target == "parameter server, one of two":
         found["parameter_servers"] = 2
-    if target == "tensor worker":
-        found["tensor"] = TensorConfig(backend="local", workers=2)
-    if target == "stopped, and back":
+    if target in ("tensor worker", "the only tensor worker hangs"):
+        found["tensor"] = TensorConfig(backend="local", workers=2, deadline=TIMEOUT_SECONDS)
+    if target == "tensor worker that hangs":
+        # A call counts as late only beside ten others of its stage: those of two epochs.
+        found |= {"intervals": 6, "tensor": TensorConfig(backend="local", workers=4)}
+    if target in ("stopped, and back", *COMES_BACK, "cut off for a moment"):
         found["host_timeout"] = TIMEOUT_SECONDS
+    if target in ON_RAY:
+        assert nodes is not None
+        found |= {"hosts": "ray", "ray": nodes.config(cpus=1, timeout=60)}
+        if target != "node":  # of which one alone has not enough room for three servers and two workers
+            found["tensor"] = TensorConfig(backend="ray", workers=2)
     return found
 
 
-def lose(mode: str, target: str, phase: str = "gather") -> Outcome:
+def lose(mode: str, target: str, phase: str = "gather", nodes: RayNodes | None = None) -> Outcome:
     """Trains, loses something at a phase, and compares.
 
     Args:
         mode: "pipe" or "async".
         target: one of `TARGETS`, which is killed, or of `OTHERS`.
         phase: one of `PHASES`.
+        nodes: a cluster of `NODES` nodes; of targets `ON_RAY`.
+
+    Raises:
+        NoNetworksError: this machine lets this user make none; of targets of `NETWORKS`.
     """
     with tempfile.TemporaryDirectory(prefix="dx-") as place:
-        folder = Path(place)
-        wanted = _undisturbed(mode, target)
-        before = set(below(os.getpid()))
-        signs, temporary = folder / "signs", folder / "t"
-        signs.mkdir()
-        temporary.mkdir()
-        with _temporary_in(temporary):
-            found = _lost(mode, target, phase, folder, signs)
-        time.sleep(0.1)
-        left = [str(pid) for pid in set(below(os.getpid())) - before]
-        left += [str(path) for path in temporary.iterdir()]
+        wanted = _undisturbed(mode, target, nodes)
+        before = _held()
+        cell = _Cell(mode, target, Path(place), nodes)
+        with _temporary_in(cell.temporary):
+            found = cell.driver_lost(phase) if target == "driver" else cell.lost(phase)
+        wrong = [*cell.wrong, *_left(before, nodes), *(f"left: {path}" for path in cell.temporary.iterdir())]
+        wrong += broken(cell.run, wanted.counts, EPOCHS, STALENESS if mode == "async" else 0)
     same = None
     if mode == "pipe":
         same = found.losses == wanted.losses and all(map(np.array_equal, found.params, wanted.params))
-    finite = len(found.losses) == EPOCHS and bool(np.isfinite(found.losses).all())
-    return Outcome(same, finite, found.lost, found.seconds - wanted.seconds, left)
+    if len(found.losses) != EPOCHS or not np.isfinite(found.losses).all():
+        wrong.append(f"losses {found.losses}")
+    expected = range(1, 3) if target == "a second loss during recovery" else [int(target not in UNNOTICED)]
+    if len(found.lost) not in expected:
+        wrong.append(f"{len(found.lost)} losses")
+    if any(loss.epoch < cell.finished for loss in found.lost):
+        wrong.append(f"epochs were run again that were finished: {cell.finished}")
+    return Outcome(same, wrong, found.lost, found.seconds - wanted.seconds)
 
 
-def _lost(mode: str, target: str, phase: str, folder: Path, signs: Path) -> Trained:
-    if target == "driver":
-        return _lost_driver(mode, phase, folder, signs)
-    if target == "disk full at a checkpoint":
-        # Such a run ends, and says so; the same command goes on where there is room again.
-        with first_in_hosts(fill_disk_once, str(signs)), contextlib.suppress(CheckpointError):
-            train(mode, target, folder / "run")
-        return train(mode, target, folder / "run", resume=True)
-    with at_phase(phase, EPOCH, signs, lambda: _act(target)):
-        return train(mode, target, folder / "run")
+class _Cell:
+    """One thing that is lost, in one run.
+
+    Attributes:
+        run, signs, temporary: folders: of the run, for signs between processes, for temporary files.
+        finished: epochs, when it was lost.
+        wrong: what was seen to be.
+    """
+
+    def __init__(self, mode: str, target: str, folder: Path, nodes: RayNodes | None) -> None:
+        self._mode, self._target, self._nodes = mode, target, nodes
+        self.run, self.signs, self.temporary = (folder / name for name in ("run", "signs", "t"))
+        self.signs.mkdir()
+        self.temporary.mkdir()
+        self.finished = 0
+        self.wrong: list[str] = []
+        self._network: Network | None = None
+        self._recovered = threading.Event()
+        self._later: list[threading.Thread] = []
+        self._zombies: list[int] = []
+
+    def lost(self, phase: str) -> Trained:
+        """Trains, and loses it."""
+        if self._target == "disk full at a checkpoint":
+            # Such a run ends, and says so; the same command goes on where there is room again.
+            with first_in_hosts(fill_disk_once, str(self.signs)), contextlib.suppress(CheckpointError):
+                self._train()
+            if not (self.signs / "full").exists():
+                self.wrong.append("nobody wrote a file")
+            return self._train(resume=True)
+        with contextlib.ExitStack() as around:
+            if self._target in NETWORKS:
+                self._network = around.enter_context(own_networks())
+            if self._target in COMES_BACK:
+                around.enter_context(_told_of_recovery(self._recovered))
+                around.enter_context(first_in_hosts(take_time, 0.2))
+                self._zombies = around.enter_context(spared(self.signs))
+            around.enter_context(at_phase(phase, EPOCH, self.signs, self._act))
+            found = self._train()
+            for thread in self._later:
+                thread.join()
+        if reached(self.signs) is None:
+            self.wrong.append(f"nobody came to {phase}: nothing was lost")
+        if self._target in COMES_BACK and not refused(self.signs):
+            self.wrong.append("nothing was refused of what came back")
+        return found
+
+    def driver_lost(self, phase: str) -> Trained:
+        """Trains in a process of its own, which is killed; another one goes on from its checkpoint."""
+        begin = time.perf_counter()
+        command = [sys.executable, "-c", _DRIVER, json.dumps(sys.path), self._mode, phase, str(self.run)]
+        with subprocess.Popen([*command, str(self.signs)], stderr=subprocess.DEVNULL) as process:
+            while reached(self.signs) is None and process.poll() is None:
+                time.sleep(0.002)
+            its = below(process.pid)
+            process.kill()
+            process.wait()
+        if len(its) < 3 or reached(self.signs) is None:
+            self.wrong.append(f"nobody came to {phase}: nothing was lost")
+        end = time.monotonic() + MOST_SECONDS
+        while (left := [pid for pid in its if _command(pid)]) and time.monotonic() < end:
+            time.sleep(0.01)
+        self.wrong += [f"left: {pid}" for pid in left]
+        return self._train(resume=True)._replace(seconds=time.perf_counter() - begin)
+
+    def _train(self, *, resume: bool = False) -> Trained:
+        return train(self._mode, self._target, self.run, self._nodes, resume=resume)
+
+    def _act(self, stands: int) -> None:
+        """Loses it, while a process stands at the phase. Hosts are graph servers 0 and 1, then parameter servers."""
+        self.finished = finished(self.run)
+        found = hosts()
+        network, nodes = self._network, self._nodes
+        match self._target:
+            case "graph server":
+                _kill(found[0])
+            case "parameter server, one of two" | "the only parameter server":
+                _kill(found[2])
+            case "tensor worker":
+                _kill(_workers(found[0])[0])
+            case "tensor worker that hangs" | "the only tensor worker hangs":
+                os.kill(_workers(found[0])[0], signal.SIGSTOP)
+            case "all at once":
+                _kill(*found)
+            case "a second loss during recovery":
+                _kill(found[0])
+                self._soon(1.0, lambda: _kill(hosts()[-1]))
+            case "stopped, and back":
+                os.kill(found[1], signal.SIGSTOP)
+                self._soon(3 * TIMEOUT_SECONDS, lambda: _go_on(found[1]))
+            case "zombie":
+                os.kill(stands, signal.SIGSTOP)
+                self._back(lambda: None)
+            case "cut off, and back":
+                assert network is not None
+                network.cut_off(found[0])
+                self._back(lambda: network.reconnect(found[0]))
+            case "a link cut, and back":
+                assert network is not None
+                network.cut(*found[:2])
+                self._back(lambda: network.join(*found[:2]))
+            case "cut off for a moment" | "cut off for 12 s of 30":
+                assert network is not None
+                network.cut_off(found[0])
+                seconds = 12.0 if "12" in self._target else TIMEOUT_SECONDS / 2
+                self._soon(seconds, lambda: network.reconnect(found[0]))
+            case "node" | "node, and another one":
+                assert nodes is not None
+                nodes.lose_node_of(stands)
+                if self._target != "node":
+                    self._soon(3.0, lambda: nodes.complete(NODES))
+            case other:
+                raise ValueError(f"nobody knows how to lose {other!r}")
+
+    def _soon(self, seconds: float, act: Callable[[], None]) -> None:
+        self._then(lambda: time.sleep(seconds) or act())
+
+    def _back(self, heal: Callable[[], None]) -> None:
+        """Once the run has recovered, what was replaced is there again, and says all that it has ever said."""
+
+        def back() -> None:
+            if self._recovered.wait(60):
+                heal()
+                for pid in self._zombies:
+                    haunt(pid, self.signs)
+
+        self._then(back)
+
+    def _then(self, act: Callable[[], Any]) -> None:
+        self._later.append(threading.Thread(target=act, name="later", daemon=True))
+        self._later[-1].start()
+
+
+def _kill(*pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _go_on(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def _workers(host: int) -> list[int]:
+    return [pid for pid in below(host) if b"worker" in _command(pid)]
+
+
+@contextlib.contextmanager
+def _told_of_recovery(recovered: threading.Event) -> Iterator[None]:
+    on_loss = HostsRun._on_loss
+
+    def tells(run: HostsRun, loss: Loss) -> None:
+        on_loss(run, loss)
+        recovered.set()
+
+    HostsRun._on_loss = tells  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        HostsRun._on_loss = on_loss  # type: ignore[method-assign]
+
+
+def _held() -> set[str]:
+    """Processes of this one, but for those of a Ray cluster, and its sockets."""
+    found = {f"process {pid}" for pid in below(os.getpid()) if b"ray" not in _command(pid)}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if target.startswith("socket:"):
+                found.add(target)
+    return found
+
+
+def _left(before: set[str], nodes: RayNodes | None) -> list[str]:
+    """What is there that was not before; the system may take a moment to show that it has gone."""
+    end = time.monotonic() + MOST_SECONDS
+    while (left := _held() - before) and nodes is None and time.monotonic() < end:
+        time.sleep(0.01)
+    if nodes is None:
+        return [f"left: {one}" for one in sorted(left)]
+    with connected(nodes.config()) as ray:  # lets go of its sockets only later
+        while actors := [one for one in ray.state.actors().values() if one["State"] != "DEAD"]:
+            if time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        groups = [one for one in ray.util.placement_group_table().values() if one["state"] != "REMOVED"]
+    return [f"left: {one}" for one in [*actors, *groups]]
 
 
 @contextlib.contextmanager
@@ -137,12 +374,16 @@ def _temporary_in(folder: Path) -> Iterator[None]:
 
 
 @functools.lru_cache
-def _undisturbed(mode: str, target: str) -> Trained:
-    with tempfile.TemporaryDirectory(prefix="dx-") as place:
-        return train(mode, target, Path(place) / "run")
+def _undisturbed(mode: str, target: str, nodes: RayNodes | None) -> Trained:
+    if nodes is not None:
+        nodes.complete(NODES)
+    with tempfile.TemporaryDirectory(prefix="dx-") as place, contextlib.ExitStack() as around:
+        if target in NETWORKS:
+            around.enter_context(own_networks())
+        return train(mode, target, Path(place) / "run", nodes)
 
 
-def train(mode: str, target: str, folder: Path, *, resume: bool = False) -> Trained:
+def train(mode: str, target: str, folder: Path, nodes: RayNodes | None = None, *, resume: bool = False) -> Trained:
     """Trains into a folder, with a checkpoint after every other epoch."""
     begin = time.perf_counter()
     data = load("communities", size="tiny")
@@ -153,14 +394,15 @@ def train(mode: str, target: str, folder: Path, *, resume: bool = False) -> Trai
         optimizer=optax.adam(0.01),
         epochs=EPOCHS,
         checkpoint_every=2,
-        pipeline=PipelineConfig(**options_of(mode, target)),
+        pipeline=PipelineConfig(**options_of(mode, target, nodes)),
         run_directory=folder,
         resume=resume,
     )
     result = trainer.fit()
     lost = [Loss(**one) for one in (result.pipeline or {})["losses"]]
     params = [np.asarray(leaf) for leaf in jax.tree.leaves(result.params)]
-    return Trained([one.loss for one in result.history], params, lost, time.perf_counter() - begin)
+    losses = [one.loss for one in result.history]
+    return Trained(losses, params, lost, time.perf_counter() - begin, counted(folder))
 
 
 def hosts() -> list[int]:
@@ -174,43 +416,6 @@ def _command(pid: int) -> bytes:
     return b""
 
 
-def _act(target: str) -> None:
-    """Kills who is to be killed. Hosts: graph servers 0 and 1, then parameter servers."""
-    found = hosts()
-    victims: Mapping[str, Callable[[], list[int]]] = {
-        "graph server": lambda: [found[0]],
-        "parameter server, one of two": lambda: [found[2]],
-        "the only parameter server": lambda: [found[2]],
-        "tensor worker": lambda: [pid for pid in below(found[0]) if b"worker" in _command(pid)][:1],
-        "a second loss during recovery": lambda: [found[0]],
-        "all at once": lambda: found,
-    }
-    if target == "stopped, and back":
-        stop_for(found[1], 3 * TIMEOUT_SECONDS)
-        return
-    for pid in victims[target]():
-        os.kill(pid, signal.SIGKILL)
-    if target == "a second loss during recovery":
-        threading.Timer(1.0, lambda: os.kill(hosts()[-1], signal.SIGKILL)).start()
-
-
-def _lost_driver(mode: str, phase: str, folder: Path, signs: Path) -> Trained:
-    """A driver in a process of its own, which is killed; another one goes on from its checkpoint."""
-    begin = time.perf_counter()
-    command = [sys.executable, "-c", _DRIVER, json.dumps(sys.path), mode, phase, str(folder / "run"), str(signs)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        while not (signs / "reached").exists() and process.poll() is None:
-            time.sleep(0.002)
-        its = below(process.pid)
-        process.kill()
-        process.wait()
-    end = time.monotonic() + 10
-    while any(map(_command, its)) and time.monotonic() < end:
-        time.sleep(0.01)
-    found = train(mode, "driver", folder / "run", resume=True)
-    return found._replace(seconds=time.perf_counter() - begin)
-
-
 _DRIVER = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
@@ -222,7 +427,7 @@ be_driver(*sys.argv[2:])
 
 def be_driver(mode: str, phase: str, folder: str, signs: str) -> None:
     """Trains until it is killed."""
-    with at_phase(phase, EPOCH, Path(signs), lambda: time.sleep(60)):
+    with at_phase(phase, EPOCH, Path(signs), lambda _: time.sleep(60)):
         train(mode, "driver", Path(folder))
 
 

@@ -6,7 +6,7 @@ import re
 
 _SHOWN = 400
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
-_DEATH = re.compile(r"The actor is dead because (.*?)(?: Some common causes include|$)", re.DOTALL)
+_DEATH = re.compile(r"The actor (?:is dead|died) because (.*?)(?: Some common causes include|$)", re.DOTALL)
 _SILENCE = re.compile(r"The actor is temporarily unavailable: (.*?)(?: The task may or may not|$)", re.DOTALL)
 _FRAME = re.compile(r"^(?:\[.*\] )?Traceback |^  File ", re.MULTILINE)
 

@@ -14,7 +14,7 @@ class Loss:
     Attributes:
         generation: of the run since: 1 after the first loss.
         servers: "graph server 1", say: all that lived in the processes that were lost.
-        causes: why each process counts as lost.
+        causes: why these processes count as lost, each cause once.
         epoch: the first that was trained afterwards.
         repeats: whether that epoch was under way before.
         wasted_seconds: since the epoch before it was finished, until the loss was noticed; 0 where nothing is repeated.

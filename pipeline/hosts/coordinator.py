@@ -208,7 +208,7 @@ class Coordinator:
         seconds = self._config.host_timeout
         self._lose(
             number,
-            f"{self._specs[number].name}: {others} has had no answer for {seconds:g} s (pipeline.host_timeout)",
+            f"{self._specs[number].name}: no answer to {others} for {seconds:g} s (pipeline.host_timeout)",
         )
 
     def _silent(self, number: int) -> None:
@@ -267,7 +267,7 @@ class Coordinator:
         loss = Loss(
             generation=self.generation,
             servers=[member.name for number in sorted(lost) for member in self._specs[number].members],
-            causes=[str(lost[number]) for number in sorted(lost)],
+            causes=list(dict.fromkeys(str(lost[number]) for number in sorted(lost))),
             epoch=self._epoch,
             repeats=repeats,
             wasted_seconds=wasted,

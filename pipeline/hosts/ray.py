@@ -135,7 +135,8 @@ class Actors:
         """See `Launched`. Ray looks for room for what was on a node that is lost."""
         for number in numbers:
             self._runs.pop(number, None)
-            self._ray.kill(self._actors.pop(number))
+            if number in self._actors:  # else another loss has come while there was no room for it
+                self._ray.kill(self._actors.pop(number))
         await self._room(len(numbers))
         await self.start(numbers)
 

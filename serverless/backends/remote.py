@@ -108,7 +108,13 @@ class RemoteBackend:
 
     async def warm(self) -> int | None:
         """See `Backend`."""
-        return await self._invoker.warm()
+        try:
+            return await self._invoker.warm()
+        except InvokeError as error:
+            if error.reason != "died":
+                raise
+            # Its node was lost, say: a cluster starts workers there until it knows, and by now it does.
+            return await self._invoker.warm()
 
     def close(self) -> None:
         """Ends sandboxes and endpoints."""

@@ -45,6 +45,13 @@ ADVICE = "Some common causes include: (1) the process was killed by the OOM kill
         ),
         (
             RuntimeError(
+                "The actor died unexpectedly before finishing this task.\n\tclass_name: Actor\n\tip: 127.0.0.1\n"
+                "The actor died because its node has died. Node Id: 15\n\tthe node was terminated unexpectedly"
+            ),
+            "its node has died. Node Id: 15 the node was terminated unexpectedly",
+        ),
+        (
+            RuntimeError(
                 "The actor 9f is unavailable: The actor is temporarily unavailable: RpcError: RPC error: Socket closed "
                 "rpc_code: 14. The task may or may not have been executed on the actor."
             ),

@@ -1,129 +1,27 @@
-"""One Ray cluster for all tests of a process: a head without CPUs and two nodes, on loopback, without a dashboard.
+"""One Ray cluster for all tests of a process: a head without CPUs and two nodes.
 
 pytest-xdist gives all files that name the fixture to one process (`tests/conftest.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import signal
-import tempfile
-import time
-import warnings
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, final
 
 import pytest
 
-from dorylax.ray_cluster.config import RayConfig
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-CPUS = 4
-"""Of each of the two nodes; what Ray counts, whatever the machine has."""
+from harness.ray_nodes import CPUS, ray_nodes
+from harness.ray_nodes import RayNodes as RayCluster
 
-_OBJECT_STORE_BYTES = 100 * 2**20
-_OPTIONS = {"object_store_memory": _OBJECT_STORE_BYTES, "node_ip_address": "127.0.0.1"}
-_WHERE = ("RAY_TMPDIR", "TMPDIR", "RAY_ADDRESS", "RAY_USAGE_STATS_ENABLED")
-_GONE_SECONDS = 20.0
-
-
-@final
-class RayCluster:
-    """A cluster; made by `ray_cluster`.
-
-    Attributes:
-        address: HOST:PORT of its head.
-        logs: the folder of the logs of all that runs on it.
-    """
-
-    def __init__(self, cluster: Any, folder: Path) -> None:
-        self._cluster, self._folder = cluster, folder
-        self.address = ""
-
-    @property
-    def logs(self) -> Path:
-        return Path(self._cluster.head_node.get_logs_dir_path())
-
-    def config(self, **options: Any) -> RayConfig:
-        """The section `ray` of a run on it."""
-        return RayConfig(**{"address": self.address} | options)
-
-    def add_node(self, cpus: int = CPUS, **options: Any) -> Any:
-        """Adds a node, to be removed by `remove_node`."""
-        with _started_in(self._folder):
-            node = self._cluster.add_node(num_cpus=cpus, **_OPTIONS, **options)
-        self._cluster.wait_for_nodes()
-        self.address = self._cluster.address
-        return node
-
-    def remove_node(self, node: Any) -> None:
-        """Kills a node with all that runs on it."""
-        self._cluster.remove_node(node, allow_graceful=False)
-
-    def running(self, task: str) -> list[int]:
-        """Processes that run a task."""
-        return [process for process, command in _of(self._folder).items() if command.startswith(f"ray::{task}")]
+__all__ = ["CPUS", "RayCluster", "ray_cluster"]
 
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     """The cluster of this process; it ends with the last test, and leaves no process, file or shared memory."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    folder = Path(tempfile.mkdtemp(prefix="dx-ray-"))  # short: paths of sockets are limited
-    (folder / "ray").mkdir()
-    shared = _shared_memory()
-    cluster = cluster_utils.Cluster()
-    found = RayCluster(cluster, folder)
-    try:
-        found.add_node(0, include_dashboard=False)
-        found.add_node()
-        found.add_node()
+    pytest.importorskip("ray.cluster_utils")
+    with ray_nodes(2) as found:
         yield found
-    finally:
-        cluster.shutdown()
-        end = time.monotonic() + _GONE_SECONDS
-        while _of(folder) and time.monotonic() < end:
-            time.sleep(0.05)
-        left = _of(folder)
-        shutil.rmtree(folder)
-    assert left == {}
-    assert _shared_memory() <= shared
-
-
-@contextlib.contextmanager
-def _started_in(folder: Path) -> Iterator[None]:
-    """What is started meanwhile writes into a folder. Ray's handler of SIGTERM does not stay; JAX warns of forks."""
-    kept = {name: os.environ.pop(name, None) for name in _WHERE}
-    handler = signal.getsignal(signal.SIGTERM)
-    os.environ |= {"RAY_TMPDIR": str(folder), "TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-            yield
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-        for name, value in kept.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-def _of(folder: Path) -> dict[int, str]:
-    """Ray's processes that were told of the cluster's folder, and their command lines."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has just ended, or is another user's
-            command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            # Whatever tests have started has the environment of this process.
-            told = str(folder).encode() in (path / "environ").read_bytes()
-            if told and (command.startswith("ray::") or "/ray/" in command):
-                found[int(path.name)] = command
-    return found
-
-
-def _shared_memory() -> set[str]:
-    """Files of Ray's object stores."""
-    folder = Path("/dev/shm")
-    return {path.name for path in folder.glob("plasma*")} if folder.is_dir() else set()

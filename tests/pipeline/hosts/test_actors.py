@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,6 +111,30 @@ def test_of_hosts_that_end_because_one_could_not_begin_nothing_is_said(
     asyncio.run(life())
     gc.collect()
     assert not [record for record in caplog.records if record.name == "asyncio"]  # of exceptions that nobody took
+
+
+def test_another_loss_while_there_is_no_room_loses_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[Any] = []
+    started: list[list[int]] = []
+    room = asyncio.Event()
+
+    async def start(_: Actors, numbers: Sequence[int]) -> None:
+        started.append(list(numbers))
+
+    monkeypatch.setattr(Actors, "start", start)
+    monkeypatch.setattr(Actors, "_room", lambda *_: room.wait())
+
+    async def life() -> None:
+        actors = Actors(SimpleNamespace(kill=killed.append), RayConfig(), [spec("0"), spec("1")], unasked)
+        actors._actors = {0: "zero", 1: "one"}
+        waiting = asyncio.ensure_future(actors.replace([0]))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        room.set()
+        await actors.replace([0, 1])
+
+    asyncio.run(life())
+    assert (killed, started) == (["zero", "one"], [[0, 1]])
 
 
 def test_a_head_that_is_gone_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

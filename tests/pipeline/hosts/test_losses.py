@@ -18,6 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
+from harness.cut_links import NoNetworksError
 from harness.lost_hosts import hosts, lose
 
 pytestmark = pytest.mark.timeout(120)
@@ -29,26 +30,25 @@ DATA = messy_data(60, 240)
     ("mode", "target", "phase"),
     [
         ("pipe", "graph server", "gather"),
-        ("pipe", "graph server", "checkpoint"),
         ("async", "graph server", "scatter"),
         ("pipe", "parameter server, one of two", "update"),
-        ("pipe", "the only parameter server", "backward"),
         ("async", "the only parameter server", "stage"),
         ("pipe", "tensor worker", "stage"),
-        ("pipe", "driver", "gather"),
-        ("pipe", "stopped, and back", "gather"),
+        ("async", "tensor worker that hangs", "gather"),
+        ("async", "driver", "backward"),
+        ("async", "zombie", "checkpoint"),
+        ("pipe", "cut off, and back", "gather"),
         ("pipe", "a second loss during recovery", "gather"),
-        ("async", "all at once", "gather"),
         ("async", "disk full at a checkpoint", "gather"),
     ],
 )
 def test_a_loss(mode: str, target: str, phase: str) -> None:
-    outcome = lose(mode, target, phase)
-    assert outcome.left == []
-    assert outcome.finite
+    try:
+        outcome = lose(mode, target, phase)
+    except NoNetworksError as error:
+        pytest.skip(str(error))
+    assert outcome.wrong == []
     assert outcome.same is (True if mode == "pipe" else None)
-    processes = target not in ("tensor worker", "driver", "disk full at a checkpoint")
-    assert len(outcome.losses) == processes
     for loss in outcome.losses:
         assert loss.repeats == (phase != "checkpoint")
         assert loss.epoch in (2, 3, 4)

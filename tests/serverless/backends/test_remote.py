@@ -125,6 +125,27 @@ def test_what_is_wrong_fails_the_attempt_and_the_next_one_is_right(changed: dict
     assert bits(found.values, asked) == bits(wanted.values, asked)
 
 
+@pytest.mark.parametrize(("deaths", "reason", "starts"), [(1, "died", True), (2, "died", False), (1, "refused", False)])
+def test_a_sandbox_that_dies_while_it_starts_is_started_once_more(
+    deaths: int, reason: InvokeReason, starts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [InvokeError(reason, "its node")] * deaths
+
+    async def warm(_: Here) -> None:
+        if left:
+            raise left.pop()
+
+    monkeypatch.setattr(Here, "warm", warm)
+    keys = RunKeys.make()
+    with remote(keys, Here(keys)) as opened:
+        if starts:
+            asyncio.run(opened.backend.warm())
+        else:
+            with pytest.raises(InvokeError, match="its node"):
+                asyncio.run(opened.backend.warm())
+    assert not left
+
+
 def test_a_stage_that_cannot_be_computed_there_is_told_to_the_user() -> None:
     asked = task(SMALL, 5)
     keys = RunKeys.make()

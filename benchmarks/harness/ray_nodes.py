@@ -1,0 +1,156 @@
+"""A Ray cluster whose nodes can be lost and come back: a head without CPUs, and nodes, on loopback, without a dashboard."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+from dorylax.ray_cluster.config import RayConfig
+from harness.processes import below
+
+CPUS = 4
+"""Of each node; what Ray counts, whatever the machine has."""
+
+_OBJECT_STORE_BYTES = 100 * 2**20
+_OPTIONS = {"object_store_memory": _OBJECT_STORE_BYTES, "node_ip_address": "127.0.0.1"}
+_WHERE = ("RAY_TMPDIR", "TMPDIR", "RAY_ADDRESS", "RAY_USAGE_STATS_ENABLED")
+_GONE_SECONDS = 20.0
+
+
+@final
+class RayNodes:
+    """A cluster; made by `ray_nodes`.
+
+    Attributes:
+        address: HOST:PORT of its head.
+        logs: the folder of the logs of all that runs on it.
+    """
+
+    def __init__(self, cluster: Any, folder: Path) -> None:
+        self._cluster, self._folder = cluster, folder
+        self.address = ""
+
+    @property
+    def logs(self) -> Path:
+        """As above."""
+        return Path(self._cluster.head_node.get_logs_dir_path())
+
+    def config(self, **options: Any) -> RayConfig:
+        """The section `ray` of a run on it."""
+        return RayConfig(**{"address": self.address} | options)
+
+    def add_node(self, cpus: int = CPUS, **options: Any) -> Any:
+        """Adds a node, to be removed by `remove_node`."""
+        with _started_in(self._folder):
+            node = self._cluster.add_node(num_cpus=cpus, **_OPTIONS, **options)
+        self._cluster.wait_for_nodes()
+        self.address = self._cluster.address
+        return node
+
+    def remove_node(self, node: Any, *, known: bool = True) -> None:
+        """Ends a node, and soon what runs on it.
+
+        Args:
+            node: of `add_node`.
+            known: whether to wait until the cluster knows, which counts on it until then, and starts actors there.
+        """
+        self._cluster.remove_node(node, allow_graceful=False)
+        end = time.monotonic() + _GONE_SECONDS
+        while known and self._counts_on(node):
+            assert time.monotonic() < end, "the cluster does not notice that a node is gone"
+            time.sleep(0.05)
+
+    def _counts_on(self, node: Any) -> bool:
+        return any(one["NodeID"] == node.node_id and one["Alive"] for one in self._cluster.global_state.node_table())
+
+    def lose_node_of(self, pid: int) -> None:
+        """Ends the node of a process, with all that runs on it, at once, as a machine does that loses its power."""
+        for node in self._cluster.worker_nodes:
+            (raylet,) = (one.process.pid for one in node.all_processes["raylet"])
+            its = below(raylet)
+            if pid in its:
+                for one in (raylet, *its):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(one, signal.SIGKILL)
+                self.remove_node(node, known=False)
+                return
+        raise LookupError(f"no node has process {pid}")
+
+    def complete(self, nodes: int) -> None:
+        """Adds nodes until there are so many."""
+        while len(self._cluster.worker_nodes) < nodes:
+            self.add_node()
+
+    def running(self, task: str) -> list[int]:
+        """Processes that run a task."""
+        return [process for process, command in _of(self._folder).items() if command.startswith(f"ray::{task}")]
+
+
+@contextlib.contextmanager
+def ray_nodes(nodes: int) -> Iterator[RayNodes]:
+    """A cluster of so many nodes; at its end it leaves no process, file or shared memory."""
+    from ray import cluster_utils
+
+    folder = Path(tempfile.mkdtemp(prefix="dx-ray-"))  # short: paths of sockets are limited
+    (folder / "ray").mkdir()
+    shared = _shared_memory()
+    cluster = cluster_utils.Cluster()
+    found = RayNodes(cluster, folder)
+    try:
+        found.add_node(0, include_dashboard=False)
+        found.complete(nodes)
+        yield found
+    finally:
+        cluster.shutdown()
+        end = time.monotonic() + _GONE_SECONDS
+        while _of(folder) and time.monotonic() < end:
+            time.sleep(0.05)
+        left = _of(folder)
+        shutil.rmtree(folder)
+    assert left == {}
+    assert _shared_memory() <= shared
+
+
+@contextlib.contextmanager
+def _started_in(folder: Path) -> Iterator[None]:
+    """What is started meanwhile writes into a folder. Ray's handler of SIGTERM does not stay; JAX warns of forks."""
+    kept = {name: os.environ.pop(name, None) for name in _WHERE}
+    handler = signal.getsignal(signal.SIGTERM)
+    os.environ |= {"RAY_TMPDIR": str(folder), "TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        for name, value in kept.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def _of(folder: Path) -> dict[int, str]:
+    """Ray's processes that were told of the cluster's folder, and their command lines."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended, or is another user's
+            command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            # Whatever tests have started has the environment of this process.
+            told = str(folder).encode() in (path / "environ").read_bytes()
+            if told and (command.startswith("ray::") or "/ray/" in command):
+                found[int(path.name)] = command
+    return found
+
+
+def _shared_memory() -> set[str]:
+    """Files of Ray's object stores."""
+    folder = Path("/dev/shm")
+    return {path.name for path in folder.glob("plasma*")} if folder.is_dir() else set()
