@@ -95,8 +95,13 @@ class RayNodes:
 
 
 @contextlib.contextmanager
-def ray_nodes(nodes: int) -> Iterator[RayNodes]:
-    """A cluster of so many nodes; at its end it leaves no process, file or shared memory."""
+def ray_nodes(nodes: int, **head: Any) -> Iterator[RayNodes]:
+    """A cluster of so many nodes; at its end it leaves no process, file or shared memory.
+
+    Args:
+        nodes: beside the head.
+        head: how that is started, as of Ray.
+    """
     from ray import cluster_utils
 
     folder = Path(tempfile.mkdtemp(prefix="dx-ray-"))  # short: paths of sockets are limited
@@ -105,7 +110,7 @@ def ray_nodes(nodes: int) -> Iterator[RayNodes]:
     cluster = cluster_utils.Cluster()
     found = RayNodes(cluster, folder)
     try:
-        found.add_node(0, include_dashboard=False)
+        found.add_node(0, include_dashboard=False, **head)
         found.complete(nodes)
         yield found
     finally:
