@@ -131,7 +131,7 @@ def test_a_host_and_a_node_that_are_lost_cost_an_epoch_each_and_not_a_bit(ray_cl
         if epoch == 2:
             os.kill(launched(run).pids[1], signal.SIGKILL)
         elif epoch == 4:
-            ray_cluster.remove_node(extra.pop(), known=False)
+            ray_cluster.remove_node(extra.pop())
             extra.append(ray_cluster.add_node(4))
 
     try:
@@ -139,6 +139,7 @@ def test_a_host_and_a_node_that_are_lost_cost_an_epoch_each_and_not_a_bit(ray_cl
         assert losses(lose) == wanted
     finally:
         ray_cluster.remove_node(extra.pop())
+        ray_cluster.settle()
 
 
 def test_a_node_that_is_lost_with_hosts_and_workers(ray_cluster: RayCluster) -> None:
