@@ -158,7 +158,8 @@ def lose(mode: str, target: str, phase: str = "gather", nodes: RayNodes | None =
         with _temporary_in(cell.temporary):
             found = cell.driver_lost(phase) if target == "driver" else cell.lost(phase)
         wrong = [*cell.wrong, *_left(before, nodes), *(f"left: {path}" for path in cell.temporary.iterdir())]
-        wrong += broken(cell.run, wanted.counts, EPOCHS, STALENESS if mode == "async" else 0)
+        untold = [epoch for loss in found.lost for epoch in range(cell.finished, loss.epoch)]
+        wrong += broken(cell.run, wanted.counts, EPOCHS, options.get("staleness", 0), untold=untold)
     same = None
     if mode == "pipe":
         same = found.losses == wanted.losses and all(map(np.array_equal, found.params, wanted.params))
