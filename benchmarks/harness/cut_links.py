@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any, final
 
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
-from dorylax.pipeline.hosts.processes import ProcessLauncher
 from harness.in_hosts import first_in_hosts
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET, <linux/sched.h>
@@ -64,7 +63,7 @@ def own_networks() -> Iterator[Network]:
             _ip("address", "add", f"{_DRIVER}/8", "dev", "dorylax")
             _ip("link", "set", "dorylax", "up")
             HostsPipeline._place = staticmethod(  # type: ignore[method-assign]
-                lambda _: (ProcessLauncher(1), "tcp", _DRIVER)
+                lambda config: (place.__func__(config)[0], "tcp", _DRIVER)
             )
             with first_in_hosts(_enter):
                 yield Network()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import signal
@@ -150,13 +149,17 @@ def lose(mode: str, target: str, phase: str = "gather", nodes: RayNodes | None =
         NoNetworksError: this machine lets this user make none; of targets of `NETWORKS`.
     """
     with tempfile.TemporaryDirectory(prefix="dx-") as place:
-        wanted = _undisturbed(mode, target, nodes)
+        if nodes is not None:
+            nodes.complete(NODES)
+        options = options_of(mode, target, nodes)
+        wanted = _undisturbed(options)
         before = _held()
-        cell = _Cell(mode, target, Path(place), nodes)
+        cell = _Cell(mode, target, options, Path(place), nodes)
         with _temporary_in(cell.temporary):
             found = cell.driver_lost(phase) if target == "driver" else cell.lost(phase)
         wrong = [*cell.wrong, *_left(before, nodes), *(f"left: {path}" for path in cell.temporary.iterdir())]
-        wrong += broken(cell.run, wanted.counts, EPOCHS, STALENESS if mode == "async" else 0)
+        untold = [epoch for loss in found.lost for epoch in range(cell.finished, loss.epoch)]
+        wrong += broken(cell.run, wanted.counts, EPOCHS, options.get("staleness", 0), untold=untold)
     same = None
     if mode == "pipe":
         same = found.losses == wanted.losses and all(map(np.array_equal, found.params, wanted.params))
@@ -179,8 +182,8 @@ class _Cell:
         wrong: what was seen to be.
     """
 
-    def __init__(self, mode: str, target: str, folder: Path, nodes: RayNodes | None) -> None:
-        self._mode, self._target, self._nodes = mode, target, nodes
+    def __init__(self, mode: str, target: str, options: dict[str, Any], folder: Path, nodes: RayNodes | None) -> None:
+        self._mode, self._target, self._options, self._nodes = mode, target, options, nodes
         self.run, self.signs, self.temporary = (folder / name for name in ("run", "signs", "t"))
         self.signs.mkdir()
         self.temporary.mkdir()
@@ -236,7 +239,7 @@ class _Cell:
         return self._train(resume=True)._replace(seconds=time.perf_counter() - begin)
 
     def _train(self, *, resume: bool = False) -> Trained:
-        return train(self._mode, self._target, self.run, self._nodes, resume=resume)
+        return train(self._options, self.run, resume=resume)
 
     def _act(self, stands: int) -> None:
         """Loses it, while a process stands at the phase. Hosts are graph servers 0 and 1, then parameter servers."""
@@ -373,17 +376,19 @@ def _temporary_in(folder: Path) -> Iterator[None]:
             os.environ["TMPDIR"] = before[0]
 
 
-@functools.lru_cache
-def _undisturbed(mode: str, target: str, nodes: RayNodes | None) -> Trained:
-    if nodes is not None:
-        nodes.complete(NODES)
-    with tempfile.TemporaryDirectory(prefix="dx-") as place, contextlib.ExitStack() as around:
-        if target in NETWORKS:
-            around.enter_context(own_networks())
-        return train(mode, target, Path(place) / "run", nodes)
+_UNDISTURBED: dict[str, Trained] = {}
 
 
-def train(mode: str, target: str, folder: Path, nodes: RayNodes | None = None, *, resume: bool = False) -> Trained:
+def _undisturbed(options: dict[str, Any]) -> Trained:
+    """The run in which nothing is lost, once for all cells that train alike; how long hosts are waited for is no matter."""
+    key = repr({name: value for name, value in options.items() if name != "host_timeout"})
+    if key not in _UNDISTURBED:
+        with tempfile.TemporaryDirectory(prefix="dx-") as place:
+            _UNDISTURBED[key] = train(options, Path(place) / "run")
+    return _UNDISTURBED[key]
+
+
+def train(options: dict[str, Any], folder: Path, *, resume: bool = False) -> Trained:
     """Trains into a folder, with a checkpoint after every other epoch."""
     begin = time.perf_counter()
     data = load("communities", size="tiny")
@@ -394,7 +399,7 @@ def train(mode: str, target: str, folder: Path, nodes: RayNodes | None = None, *
         optimizer=optax.adam(0.01),
         epochs=EPOCHS,
         checkpoint_every=2,
-        pipeline=PipelineConfig(**options_of(mode, target, nodes)),
+        pipeline=PipelineConfig(**options),
         run_directory=folder,
         resume=resume,
     )
@@ -428,7 +433,7 @@ be_driver(*sys.argv[2:])
 def be_driver(mode: str, phase: str, folder: str, signs: str) -> None:
     """Trains until it is killed."""
     with at_phase(phase, EPOCH, Path(signs), lambda _: time.sleep(60)):
-        train(mode, "driver", Path(folder))
+        train(options_of(mode, "driver", None), Path(folder))
 
 
 def fill_disk_once(folder: str) -> None:

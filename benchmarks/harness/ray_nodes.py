@@ -55,21 +55,17 @@ class RayNodes:
         self.address = self._cluster.address
         return node
 
-    def remove_node(self, node: Any, *, known: bool = True) -> None:
-        """Ends a node, and soon what runs on it.
-
-        Args:
-            node: of `add_node`.
-            known: whether to wait until the cluster knows, which counts on it until then, and starts actors there.
-        """
+    def remove_node(self, node: Any) -> None:
+        """Ends a node, and soon what runs on it. The cluster counts on it until it knows, and starts actors there."""
         self._cluster.remove_node(node, allow_graceful=False)
+
+    def settle(self) -> None:
+        """Waits until the cluster knows which nodes are gone."""
+        there = {node.node_id for node in self._cluster.list_all_nodes()}
         end = time.monotonic() + _GONE_SECONDS
-        while known and self._counts_on(node):
+        while {one["NodeID"] for one in self._cluster.global_state.node_table() if one["Alive"]} > there:
             assert time.monotonic() < end, "the cluster does not notice that a node is gone"
             time.sleep(0.05)
-
-    def _counts_on(self, node: Any) -> bool:
-        return any(one["NodeID"] == node.node_id and one["Alive"] for one in self._cluster.global_state.node_table())
 
     def lose_node_of(self, pid: int) -> None:
         """Ends the node of a process, with all that runs on it, at once, as a machine does that loses its power."""
@@ -80,7 +76,7 @@ class RayNodes:
                 for one in (raylet, *its):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(one, signal.SIGKILL)
-                self.remove_node(node, known=False)
+                self.remove_node(node)
                 return
         raise LookupError(f"no node has process {pid}")
 
@@ -95,8 +91,13 @@ class RayNodes:
 
 
 @contextlib.contextmanager
-def ray_nodes(nodes: int) -> Iterator[RayNodes]:
-    """A cluster of so many nodes; at its end it leaves no process, file or shared memory."""
+def ray_nodes(nodes: int, **head: Any) -> Iterator[RayNodes]:
+    """A cluster of so many nodes; at its end it leaves no process, file or shared memory.
+
+    Args:
+        nodes: beside the head.
+        head: how that is started, as of Ray.
+    """
     from ray import cluster_utils
 
     folder = Path(tempfile.mkdtemp(prefix="dx-ray-"))  # short: paths of sockets are limited
@@ -105,7 +106,7 @@ def ray_nodes(nodes: int) -> Iterator[RayNodes]:
     cluster = cluster_utils.Cluster()
     found = RayNodes(cluster, folder)
     try:
-        found.add_node(0, include_dashboard=False)
+        found.add_node(0, include_dashboard=False, **head)
         found.complete(nodes)
         yield found
     finally:

@@ -16,6 +16,9 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from harness.ray_nodes import CPUS, ray_nodes
 from harness.ray_nodes import RayNodes as RayCluster
 
+_SOON = {"health_check_period_ms": 1000}
+"""A node that is gone is known to be after five of these; Ray's own are of three seconds."""
+
 __all__ = ["CPUS", "RayCluster", "ray_cluster"]
 
 
@@ -23,5 +26,5 @@ __all__ = ["CPUS", "RayCluster", "ray_cluster"]
 def ray_cluster() -> Iterator[RayCluster]:
     """The cluster of this process; it ends with the last test, and leaves no process, file or shared memory."""
     pytest.importorskip("ray.cluster_utils")
-    with ray_nodes(2) as found:
+    with ray_nodes(2, _system_config=_SOON) as found:
         yield found

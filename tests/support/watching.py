@@ -322,12 +322,18 @@ def watch(folder: Path) -> None:
     from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 
     file, lock = (folder / f"{os.getpid()}.events").open("ab", buffering=0), threading.Lock()
+    generation = 0
 
     def tell(event: str, *values: Any, **named: Any) -> None:
         with lock:
-            file.write(pickle.dumps((time.monotonic_ns(), event, values, named)))
+            file.write(pickle.dumps((time.monotonic_ns(), generation, event, values, named)))
 
-    hooks, post = Hooks(tell), ZeroMqTransport.post
+    def renews(transport: ZeroMqTransport, new: int) -> None:
+        nonlocal generation
+        generation = new
+        renew(transport, new)
+
+    hooks, post, renew = Hooks(tell), ZeroMqTransport.post, ZeroMqTransport.renew
 
     def posts(
         transport: ZeroMqTransport,
@@ -351,13 +357,18 @@ def watch(folder: Path) -> None:
     patch = pytest.MonkeyPatch()
     hooks.install(patch)
     patch.setattr(ZeroMqTransport, "post", posts)
+    patch.setattr(ZeroMqTransport, "renew", renews)
 
 
-def told(folder: Path) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    """The events of all hosts, in the order in which they happened: what they are called, and what they tell."""
+def told(folder: Path, of: int = 0) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    """The events of all hosts in a generation, in the order in which they happened: their names, and what they tell."""
     found = []
     for path in folder.glob("*.events"):
-        with path.open("rb") as file, contextlib.suppress(EOFError):
+        with (
+            path.open("rb") as file,
+            contextlib.suppress(EOFError, pickle.UnpicklingError),
+        ):  # it was killed in the last
             while True:
                 found.append(pickle.load(file))
-    return [(event, values, named) for _, event, values, named in sorted(found, key=lambda one: one[0])]
+    ordered = sorted((one for one in found if one[1] == of), key=lambda one: one[0])
+    return [(event, values, named) for _, _, event, values, named in ordered]

@@ -116,6 +116,7 @@ def test_a_node_that_is_lost_changes_nothing(
             there = _results(tmp_path / "there", executor, watcher)
     finally:
         ray_cluster.remove_node(nodes.pop())
+        ray_cluster.settle()
     assert [key for what, key in watcher.told if what == "again"] == lost
     assert re.fullmatch(r"(its process on )?node \S+ \([0-9a-f]{8}\) was lost", *watcher.reasons)
     assert len([key for what, key in watcher.told if what == "begins"]) == 2

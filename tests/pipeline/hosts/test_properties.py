@@ -5,6 +5,8 @@ Each host writes down what it does. Here nothing is simulated: who is first depe
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from support.witness import Witness
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
+from harness.lost_hosts import hosts
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -91,3 +94,35 @@ def test_from_the_switch_on_it_is_synchronous(update: str, tmp_path: Path) -> No
 
 def test_synchronous_training_reads_nothing_stale(tmp_path: Path) -> None:
     assert not witnessed(tmp_path, "sage", {"mode": "pipe", "servers": 3, "parameter_servers": 2}).stale
+
+
+@pytest.mark.parametrize("victim", [0, 2], ids=["graph server", "parameter server"])
+def test_all_of_it_holds_after_a_loss(victim: int, tmp_path: Path) -> None:
+    """From the epoch that is run again, with a version that training had come to, bit for bit."""
+    given = {"servers": 2, "intervals": 3, "mode": "async", "graph_threads": 2, "tensor": TensorConfig(slots=2)}
+    given |= {"staleness": 2, "parameter_servers": 2, "freshness": 0.0, "oscillation_limit": 1}
+    config = PipelineConfig(hosts="processes", edge_chunk=40, **given)
+    with first_in_hosts(watch, tmp_path), compiled_once(40, 40):
+        pipeline, parts = make_hosts_pipeline("gcn", messy_data(32, 120), config)
+        run = pipeline.start(parts.params, None, parts.state)
+        try:
+            run.barrier(EPOCHS)
+            for epoch in range(EPOCHS):
+                if epoch == 3:
+                    os.kill(hosts()[victim], signal.SIGKILL)
+                assert run.run_epoch().epoch == epoch
+            saved = run.save()
+            assert saved is not None
+            (loss,) = run.losses
+        finally:
+            run.close()
+    before, events = Witness(config, EPOCHS, {EPOCHS}), told(tmp_path, 1)
+    for event, values, named in told(tmp_path):
+        getattr(before, event)(*values, **named)
+    version = before.version_of(next(values[0] for event, values, _ in events if event == "begins_with"))
+    assert version in (loss.epoch, loss.epoch + 1)
+    after = Witness(config, EPOCHS, {EPOCHS}, first=loss.epoch, version=version)
+    for event, values, named in events:
+        getattr(after, event)(*values, **named)
+    after.ends(saved.record["version"], settled=True)
+    assert after.stale

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.config import TensorConfig
+from harness.lost_hosts import lose
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -138,6 +139,16 @@ def test_a_host_and_a_node_that_are_lost_cost_an_epoch_each_and_not_a_bit(ray_cl
         assert losses(lose) == wanted
     finally:
         ray_cluster.remove_node(extra.pop())
+        ray_cluster.settle()
+
+
+def test_a_node_that_is_lost_with_hosts_and_workers(ray_cluster: RayCluster) -> None:
+    """A cell of benchmarks/losses.py. Ray starts hosts and workers on the node until it knows that it is gone."""
+    outcome = lose("async", "node, and another one", "stage", ray_cluster)
+    assert outcome.wrong == []
+    (loss,) = outcome.losses
+    assert loss.repeats
+    assert all("its node has died" in cause or "did not begin" in cause for cause in loss.causes)
 
 
 def test_workers_of_a_host_that_is_killed_end(ray_cluster: RayCluster) -> None:
