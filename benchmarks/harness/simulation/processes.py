@@ -25,16 +25,18 @@ NOTICE_SECONDS = 0.02
 
 @final
 class ProcessClock(Clock):
-    """Shows the time of a simulation; what its workers do takes a random time.
+    """Shows the time of a simulation; what its workers do takes a random time. Where the process stands still, so does this.
 
     Args:
         life: of the process.
         rng: draws.
+        network: says when it stands still.
+        endpoint: of the process.
     """
 
-    def __init__(self, life: ClockScope, rng: np.random.Generator) -> None:
+    def __init__(self, life: ClockScope, rng: np.random.Generator, network: Network, endpoint: str) -> None:
         self.kind = life.kind
-        self._life, self._rng = life, rng
+        self._life, self._rng, self._network, self._endpoint = life, rng, network, endpoint
 
     def now(self) -> float:
         """As `Clock.now`."""
@@ -43,10 +45,18 @@ class ProcessClock(Clock):
     async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
         """As `Clock.sleep`."""
         await self._life.sleep(seconds, order)
+        if self._endpoint in self._network.stopped:
+            await self._network.stopped.passed(self._endpoint)
 
     def workers(self, name: str, slots: int) -> Workers:
         """As `Clock.workers`."""
-        return _Busy(self._life.workers(name, slots), self._life, self._rng)
+        return _Busy(self._life.workers(name, slots), self, self._rng)
+
+    async def computed(self) -> None:
+        """Waits until the process's threads get further."""
+        for halted in (self._network.stalled, self._network.stopped):
+            if self._endpoint in halted:
+                await halted.passed(self._endpoint)
 
     def run(self, awaitable: Awaitable[T]) -> T:
         """As `Clock.run`."""
@@ -62,15 +72,18 @@ class ProcessClock(Clock):
 
 @final
 class _Busy(Workers):
-    def __init__(self, workers: Workers, clock: Clock, rng: np.random.Generator) -> None:
+    def __init__(self, workers: Workers, clock: ProcessClock, rng: np.random.Generator) -> None:
         self.name, self.slots = workers.name, workers.slots
         self._workers, self._clock, self._rng = workers, clock, rng
 
     async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
-        return await self._workers.run(work, seconds=seconds + self._rng.exponential(TASK_SECONDS), order=order)
+        timed = await self._workers.run(work, seconds=seconds + self._rng.exponential(TASK_SECONDS), order=order)
+        await self._clock.computed()
+        return timed
 
     async def end(self) -> None:
         await self._clock.sleep(self._rng.exponential(TASK_SECONDS), ())  # what they have begun
+        await self._clock.computed()
         await self._workers.end()
 
 
@@ -93,8 +106,9 @@ class Process:
         on_stale: Callable[[str], None],
     ) -> None:
         self._life = ClockScope(clock)
-        own = ProcessClock(self._life, rng)
-        self.transport = SimulatedTransport(network, own, endpoint=f"{spec.number}/{incarnation}", on_stale=on_stale)
+        endpoint = f"{spec.number}/{incarnation}"
+        own = ProcessClock(self._life, rng, network, endpoint)
+        self.transport = SimulatedTransport(network, own, endpoint=endpoint, on_stale=on_stale)
         self._host = Host(spec.number, spec, own, self.transport, alone=False)
 
     def kill(self) -> None:
