@@ -8,15 +8,15 @@ import numpy as np
 
 from harness.simulation.network import Weather
 
-_START, _TRAINING = (0.8, 25.0), (0.7, 160.0)
-"""Within which faults begin, of the start of hosts and of training: seconds, and how many for each second that a message
-takes; about as long as these take where nothing goes wrong."""
+_START, _TRAINING = (0.7, 30.0, 15.0), (0.5, 130.0, 140.0)
+"""Within which faults begin, of the start of hosts and of training: seconds, and how many for each second that a message takes
+and that a task takes; about as long as these take where nothing goes wrong."""
 
 _EARLY, _CLOSE, _OF_DRIVER, _ONE_WAY, _NEW_DRIVER = 0.2, 0.3, 0.2, 0.3, 0.25
 """The share of faults that begin while hosts start, of those that soon follow another one (amid its recovery, say), of stops
 that are the driver's, of links that are cut one way only, and of runs whose driver is killed, besides."""
 
-_LONGEST_SECONDS, _SOON_SECONDS = 4.0, 3.0
+_LONGEST_SECONDS, _SOON_SECONDS = 6.0, 3.0
 
 
 DRIVER = -1
@@ -64,19 +64,22 @@ class Plan(NamedTuple):
     Attributes:
         weather: of the network.
         faults: in no order.
-        zombies: see `SimulatedLauncher`.
+        start_seconds: see `SimulatedLauncher`; where it is little, a generation begins amid the messages of the last one.
+        task_seconds, zombies: likewise.
         disk_errors: probability that writing a file of a checkpoint fails.
         drain: after which epoch all are asked to stand; None: after none.
     """
 
     weather: Weather
     faults: tuple[Fault, ...]
+    start_seconds: float
+    task_seconds: float
     zombies: float
     disk_errors: float
     drain: int | None
 
 
-NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 0.0, 0.0, None)
+NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 1.0, 0.004, 0.0, 0.0, None)
 
 
 def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
@@ -86,16 +89,17 @@ def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
         doubling=float(rng.choice([0.0, 0.05, 0.3])),
         delay=float(rng.choice([0.001, 0.005, 0.05])),
     )
+    task_seconds = float(rng.choice([0.004, 0.04]))
+    start, training = (by[0] + by[1] * weather.delay + by[2] * task_seconds for by in (_START, _TRAINING))
     pairs = [(one, other) for one in range(DRIVER, processes) for other in range(one + 1, processes)]
     faults: list[Fault] = []
-    for _ in range(rng.integers(0, 4)):
+    for _ in range(rng.integers(0, 5)):
         kind = str(rng.choice(["kill", "lose", "stop", "stall", "cut"]))
         if faults and rng.random() < _CLOSE:
             early, at = faults[-1].early, faults[-1].at + float(rng.uniform(0, _SOON_SECONDS))
         else:
             early = bool(rng.random() < _EARLY)
-            seconds, per_delay = _START if early else _TRAINING
-            at = float(rng.uniform(0, seconds + per_delay * weather.delay))
+            at = float(rng.uniform(0, start if early else training))
         if kind == "cut":
             chosen = rng.permutation(len(pairs))[: rng.integers(1, len(pairs) + 1)]
             faults.append(Fault(early, at, kind, links=tuple(_link(rng, *pairs[number]) for number in chosen)))
@@ -103,11 +107,13 @@ def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
             process = DRIVER if kind == "stop" and rng.random() < _OF_DRIVER else int(rng.integers(processes))
             faults.append(Fault(early, at, kind, process, float(rng.uniform(0, _LONGEST_SECONDS))))
     if rng.random() < _NEW_DRIVER:
-        at = float(rng.uniform(0, 2 * (_TRAINING[0] + _TRAINING[1] * weather.delay)))
+        at = float(rng.uniform(0, 2 * training))
         faults.append(Fault(early=False, at=at, kind="kill", process=DRIVER))
     return Plan(
         weather,
         tuple(faults),
+        start_seconds=float(rng.choice([0.02, 1.0])),
+        task_seconds=task_seconds,
         zombies=float(rng.choice([0.0, 0.5])),
         disk_errors=float(rng.choice([0.0, 0.3])),
         drain=int(rng.integers(epochs)) if rng.random() < 0.5 else None,

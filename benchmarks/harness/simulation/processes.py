@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -18,8 +18,6 @@ from harness.simulation.network import Network, SimulatedTransport
 
 T = TypeVar("T")
 
-START_SECONDS = (0.1, 1.0)
-TASK_SECONDS = 0.004
 NOTICE_SECONDS = 0.02
 
 
@@ -32,10 +30,13 @@ class ProcessClock(Clock):
         rng: draws.
         network: says when it stands still.
         endpoint: of the process.
+        task_seconds: the mean of what its workers take for something.
     """
 
-    def __init__(self, life: ClockScope, rng: np.random.Generator, network: Network, endpoint: str) -> None:
-        self.kind = life.kind
+    def __init__(
+        self, life: ClockScope, rng: np.random.Generator, network: Network, endpoint: str, task_seconds: float
+    ) -> None:
+        self.kind, self.task_seconds = life.kind, task_seconds
         self._life, self._rng, self._network, self._endpoint = life, rng, network, endpoint
 
     def now(self) -> float:
@@ -77,12 +78,12 @@ class _Busy(Workers):
         self._workers, self._clock, self._rng = workers, clock, rng
 
     async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
-        timed = await self._workers.run(work, seconds=seconds + self._rng.exponential(TASK_SECONDS), order=order)
+        timed = await self._workers.run(work, seconds=seconds + self._rng.exponential(self._clock.task_seconds), order=order)
         await self._clock.computed()
         return timed
 
     async def end(self) -> None:
-        await self._clock.sleep(self._rng.exponential(TASK_SECONDS), ())  # what they have begun
+        await self._clock.sleep(self._rng.exponential(self._clock.task_seconds), ())  # what they have begun
         await self._clock.computed()
         await self._workers.end()
 
@@ -103,11 +104,12 @@ class Process:
         rng: np.random.Generator,
         *,
         incarnation: int,
+        task_seconds: float,
         on_stale: Callable[[str], None],
     ) -> None:
         self._life = ClockScope(clock)
         endpoint = f"{spec.number}/{incarnation}"
-        own = ProcessClock(self._life, rng, network, endpoint)
+        own = ProcessClock(self._life, rng, network, endpoint, task_seconds)
         self.transport = SimulatedTransport(network, own, endpoint=endpoint, on_stale=on_stale)
         self._host = Host(spec.number, spec, own, self.transport, alone=False)
 
@@ -125,6 +127,9 @@ class SimulatedLauncher:
         network: on which processes are.
         clock: of the simulation.
         rng: draws.
+        incarnations: numbers, of which none was given to a process before.
+        start_seconds: the most that a process takes to start.
+        task_seconds: as of `ProcessClock`.
         zombies: the probability that a process which is replaced goes on, unknown to the driver.
         on_stale: as of `SimulatedTransport`.
 
@@ -138,15 +143,18 @@ class SimulatedLauncher:
         clock: Clock,
         rng: np.random.Generator,
         *,
+        incarnations: Iterator[int],
+        start_seconds: float,
+        task_seconds: float,
         zombies: float,
         on_stale: Callable[[str], None],
     ) -> None:
         self._network, self._clock, self._rng, self._zombies = network, clock, rng, zombies
-        self._on_stale = on_stale
+        self._incarnations = incarnations
+        self._on_stale, self._start_seconds, self._task_seconds = on_stale, start_seconds, task_seconds
         self._specs: Sequence[HostSpec] = ()
         self._processes: dict[int, Process] = {}
         self._gone: list[Process] = []
-        self._incarnations = 0
         self.endpoints: list[str] = []
 
     async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> SimulatedLauncher:
@@ -166,19 +174,19 @@ class SimulatedLauncher:
         await self._start(numbers)
 
     async def _start(self, numbers: Sequence[int]) -> None:
-        seconds = self._rng.uniform(*START_SECONDS, len(numbers))
+        seconds = self._rng.uniform(0, self._start_seconds, len(numbers))
         now = 0.0
         for place in np.argsort(seconds, kind="stable"):  # all start at once
             number = numbers[place]
             await self._clock.sleep(float(seconds[place]) - now, (number,))
             now = float(seconds[place])
-            self._incarnations += 1
             self._processes[number] = process = Process(
                 self._specs[number],
                 self._network,
                 self._clock,
                 self._rng,
-                incarnation=self._incarnations,
+                incarnation=next(self._incarnations),
+                task_seconds=self._task_seconds,
                 on_stale=self._on_stale,
             )
             self.endpoints[number] = process.transport.endpoint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -136,17 +137,17 @@ def run(seed: int) -> Outcome:
     wanted = _undisturbed(configuration) if config.synchronous else None
     world = _World(configuration, rng, plan)
     broken = None
-    with contextlib.closing(world):
-        try:
+    try:
+        with contextlib.closing(world):
             found = world.train()
             if wanted is not None and (found.losses != wanted.losses or not _same(found.params, wanted.params)):
                 broken = f"not the same bits: losses {found.losses}, undisturbed {wanted.losses}"
-        except Exception as error:
-            broken = f"{type(error).__name__}: {error}"
-        network, counts = world.network, world.counts()
-        return Outcome(
-            seed, configuration, plan, broken, network.events.hexdigest(), world.clock.now(), network.count, counts
-        )
+    except Exception as error:
+        broken = f"{type(error).__name__}: {error}"
+    network = world.network
+    return Outcome(
+        seed, configuration, plan, broken, network.events.hexdigest(), world.clock.now(), network.count, world.counts()
+    )
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -164,6 +165,7 @@ class _World:
         self._parts = self._pipeline.parts
         self._config = self._pipeline.config
         self._drivers = self._resumed = self._lost = self._lost_before = 0
+        self._incarnations = itertools.count(1)
         self._run: HostsRun | None = None
         self._losses: dict[int, float] = {}
         self._kept: _Kept | None = None
@@ -239,9 +241,16 @@ class _World:
         self._drivers += 1
         endpoint = f"driver/{self._drivers}"
         self._life = ClockScope(self.clock)
-        clock = ProcessClock(self._life, self._rng, self.network, endpoint)
+        clock = ProcessClock(self._life, self._rng, self.network, endpoint, self._plan.task_seconds)
         self._launcher = SimulatedLauncher(
-            self.network, self.clock, self._rng, zombies=self._plan.zombies, on_stale=self._stale.append
+            self.network,
+            self.clock,
+            self._rng,
+            incarnations=self._incarnations,
+            start_seconds=self._plan.start_seconds,
+            task_seconds=self._plan.task_seconds,
+            zombies=self._plan.zombies,
+            on_stale=self._stale.append,
         )
         self._invariants.held.clear()
         self._run = HostsRun(
