@@ -27,7 +27,7 @@ from typing import Any
 from harness.command_line import parsed, parser_of, write_json
 from harness.simulation.bugs import BUGS
 from harness.simulation.faults import DRIVER
-from harness.simulation.trial import Outcome, run
+from harness.simulation.trial import Outcome, run, warm
 
 
 def _quiet() -> None:
@@ -92,10 +92,10 @@ def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
 def bugs(arguments: argparse.Namespace) -> dict[str, Any]:
     """For each bug, the first seed that finds it."""
     found: dict[str, Any] = {}
+    warm()  # what that compiles, and computes to compare with, is not the bug's business
     for name, put_in in BUGS.items():
         found[name] = None
         for seed in range(arguments.first, arguments.first + arguments.most):
-            run(seed)  # what it compiles is not the bug's business, and synchronous runs are compared with whole ones
             with put_in():
                 outcome = run(seed)
                 if outcome.broken is None:

@@ -9,8 +9,8 @@ import numpy as np
 from harness.simulation.network import Weather
 
 _START, _TRAINING = (0.7, 30.0, 15.0), (0.5, 130.0, 140.0)
-"""Within which faults begin, of the start of hosts and of training: seconds, and how many for each second that a message takes
-and that a task takes; about as long as these take where nothing goes wrong."""
+"""Within which faults begin, of the start of hosts and of training: seconds, and how many for each that a message takes, and
+for each that a task takes; about as long as these take where nothing goes wrong."""
 
 _EARLY, _CLOSE, _OF_DRIVER, _ONE_WAY, _NEW_DRIVER = 0.2, 0.3, 0.2, 0.3, 0.25
 """The share of faults that begin while hosts start, of those that soon follow another one (amid its recovery, say), of stops

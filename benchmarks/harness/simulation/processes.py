@@ -78,7 +78,9 @@ class _Busy(Workers):
         self._workers, self._clock, self._rng = workers, clock, rng
 
     async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
-        timed = await self._workers.run(work, seconds=seconds + self._rng.exponential(self._clock.task_seconds), order=order)
+        timed = await self._workers.run(
+            work, seconds=seconds + self._rng.exponential(self._clock.task_seconds), order=order
+        )
         await self._clock.computed()
         return timed
 

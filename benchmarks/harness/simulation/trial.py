@@ -128,6 +128,12 @@ def _undisturbed(configuration: str) -> Results:
         return world.train()
 
 
+def warm() -> None:
+    """Runs each configuration once, undisturbed."""
+    for configuration in CONFIGURATIONS:
+        _undisturbed(configuration)
+
+
 def run(seed: int) -> Outcome:
     """Runs a seed."""
     rng = np.random.default_rng(seed)
