@@ -26,7 +26,8 @@ from typing import Any
 
 from harness.command_line import parsed, parser_of, write_json
 from harness.simulation.bugs import BUGS
-from harness.simulation.trial import Outcome, run
+from harness.simulation.faults import DRIVER
+from harness.simulation.trial import Outcome, run, warm
 
 
 def _quiet() -> None:
@@ -52,13 +53,14 @@ def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
     """Runs seeds, and prints those with which something does not hold."""
     begin = time.perf_counter()
     broken: list[Outcome] = []
-    kinds, losses, simulated, messages, differ = Counter[str](), 0, 0.0, 0, 0
+    kinds, simulated, messages, differ = Counter[str](), 0.0, 0, 0
+    counts = Counter[str]()
     configurations = Counter[str]()
     for outcome, same in outcomes(range(arguments.first, arguments.first + arguments.seeds), arguments.jobs):
-        kinds.update(fault.kind for fault in outcome.plan.faults)
-        kinds["new driver"] += outcome.plan.new_driver is not None
+        kinds.update(f"{fault.kind}{' driver' * (fault.process == DRIVER)}" for fault in outcome.plan.faults)
         configurations[outcome.configuration] += 1
-        losses, simulated, messages = losses + outcome.losses, simulated + outcome.seconds, messages + outcome.messages
+        counts.update(outcome.counts._asdict())
+        simulated, messages = simulated + outcome.seconds, messages + outcome.messages
         if not same:
             differ += 1
             print(f"seed {outcome.seed} is not the same when it is run again", flush=True)
@@ -70,8 +72,9 @@ def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
     print(
         f"{count} seeds, each run twice: {len(broken)} with something that does not hold, {differ} that differ; "
         f"{2 * count / hours:.0f} runs an hour, {2 * simulated / 3600 / hours:.1f} simulated hours an hour\n"
-        f"    {', '.join(f'{number} × {kind}' for kind, number in sorted(kinds.items()))}; {losses} losses gone on after; "
-        f"{messages / max(1, count):.0f} messages a run\n"
+        f"    {', '.join(f'{number} × {kind}' for kind, number in sorted(kinds.items()))}; "
+        f"{counts['losses']} losses gone on after, {counts['drivers'] - count} drivers lost, {counts['resumed']} of them "
+        f"with a checkpoint; {messages / max(1, count):.0f} messages a run\n"
         f"    {', '.join(f'{number} × {name}' for name, number in sorted(configurations.items()))}",
         flush=True,
     )
@@ -81,6 +84,7 @@ def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
         "broken": [outcome.seed for outcome in broken],
         "differ": differ,
         "faults": kinds,
+        **counts,
         "runs_per_hour": 2 * count / hours,
     }
 
@@ -88,10 +92,10 @@ def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
 def bugs(arguments: argparse.Namespace) -> dict[str, Any]:
     """For each bug, the first seed that finds it."""
     found: dict[str, Any] = {}
+    warm()  # what that compiles, and computes to compare with, is not the bug's business
     for name, put_in in BUGS.items():
         found[name] = None
         for seed in range(arguments.first, arguments.first + arguments.most):
-            run(seed)  # what it compiles is not the bug's business, and synchronous runs are compared with whole ones
             with put_in():
                 outcome = run(seed)
                 if outcome.broken is None:

@@ -8,14 +8,33 @@ import numpy as np
 
 from harness.simulation.network import Weather
 
-_START, _TRAINING = (0.8, 25.0), (0.7, 160.0)
-"""Within which faults begin, of the start of hosts and of training: seconds, and of these for each second that a message takes;
-about as long as these take where nothing goes wrong."""
+_START, _TRAINING = (0.7, 30.0, 15.0), (0.5, 130.0, 140.0)
+"""Within which faults begin, of the start of hosts and of training: seconds, and how many for each that a message takes, and
+for each that a task takes; about as long as these take where nothing goes wrong."""
 
-_EARLY, _CLOSE = 0.2, 0.3
-"""The share of faults that begin while hosts start, and of those that soon follow another one: amid its recovery, say."""
+_EARLY, _CLOSE, _OF_DRIVER, _ONE_WAY, _NEW_DRIVER = 0.2, 0.3, 0.2, 0.3, 0.25
+"""The share of faults that begin while hosts start, of those that soon follow another one (amid its recovery, say), of stops
+that are the driver's, of links that are cut one way only, and of runs whose driver is killed, besides."""
 
-_LONGEST_SECONDS, _SOON_SECONDS = 4.0, 3.0
+_LONGEST_SECONDS, _SOON_SECONDS = 6.0, 3.0
+
+
+DRIVER = -1
+"""The number of its process."""
+
+
+class Link(NamedTuple):
+    """A link that is cut.
+
+    Attributes:
+        ways: (from, to), processes: nothing passes there; both ways, or one.
+        begins: seconds after the first of the fault's links.
+        lasts: seconds.
+    """
+
+    ways: tuple[tuple[int, int], ...]
+    begins: float
+    lasts: float
 
 
 class Fault(NamedTuple):
@@ -24,10 +43,11 @@ class Fault(NamedTuple):
     Attributes:
         early: whether it begins while hosts start.
         at: seconds since they began to start, or else since they had.
-        kind: "kill", "lose" (killed, and nobody is told), "stop", or "cut".
-        process: of what is killed or stopped.
-        lasts: seconds of a stop.
-        links: of what is cut: pairs of places, and for how many seconds.
+        kind: "kill", "lose" (killed, and nobody is told), "stop" (as by SIGSTOP), "stall" (its threads get no further, while
+            it answers), or "cut".
+        process: of what is killed, stopped or stalled.
+        lasts: seconds of a stop or a stall.
+        links: of what is cut.
     """
 
     early: bool
@@ -35,7 +55,7 @@ class Fault(NamedTuple):
     kind: str
     process: int = 0
     lasts: float = 0.0
-    links: tuple[tuple[str, str, float], ...] = ()
+    links: tuple[Link, ...] = ()
 
 
 class Plan(NamedTuple):
@@ -44,21 +64,22 @@ class Plan(NamedTuple):
     Attributes:
         weather: of the network.
         faults: in no order.
-        zombies: see `SimulatedLauncher`.
+        start_seconds: see `SimulatedLauncher`; where it is little, a generation begins amid the messages of the last one.
+        task_seconds, zombies: likewise.
         disk_errors: probability that writing a file of a checkpoint fails.
         drain: after which epoch all are asked to stand; None: after none.
-        new_driver: after how many epochs a new driver goes on from the newest checkpoint; None: never.
     """
 
     weather: Weather
     faults: tuple[Fault, ...]
+    start_seconds: float
+    task_seconds: float
     zombies: float
     disk_errors: float
     drain: int | None
-    new_driver: int | None
 
 
-NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 0.0, 0.0, None, None)
+NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 1.0, 0.004, 0.0, 0.0, None)
 
 
 def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
@@ -68,29 +89,39 @@ def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
         doubling=float(rng.choice([0.0, 0.05, 0.3])),
         delay=float(rng.choice([0.001, 0.005, 0.05])),
     )
-    places = ["driver", *map(str, range(processes))]
-    links = [(one, other) for number, one in enumerate(places) for other in places[number + 1 :]]
+    task_seconds = float(rng.choice([0.004, 0.04]))
+    start, training = (by[0] + by[1] * weather.delay + by[2] * task_seconds for by in (_START, _TRAINING))
+    pairs = [(one, other) for one in range(DRIVER, processes) for other in range(one + 1, processes)]
     faults: list[Fault] = []
-    for _ in range(rng.integers(0, 4)):
-        kind = str(rng.choice(["kill", "lose", "stop", "cut"]))
+    for _ in range(rng.integers(0, 5)):
+        kind = str(rng.choice(["kill", "lose", "stop", "stall", "cut"]))
         if faults and rng.random() < _CLOSE:
             early, at = faults[-1].early, faults[-1].at + float(rng.uniform(0, _SOON_SECONDS))
         else:
             early = bool(rng.random() < _EARLY)
-            seconds, per_delay = _START if early else _TRAINING
-            at = float(rng.uniform(0, seconds + per_delay * weather.delay))
+            at = float(rng.uniform(0, start if early else training))
         if kind == "cut":
-            chosen = rng.permutation(len(links))[: rng.integers(1, len(links) + 1)]
-            found = tuple((*links[link], float(rng.uniform(0, _LONGEST_SECONDS))) for link in chosen)
-            faults.append(Fault(early, at, kind, links=found))
+            chosen = rng.permutation(len(pairs))[: rng.integers(1, len(pairs) + 1)]
+            faults.append(Fault(early, at, kind, links=tuple(_link(rng, *pairs[number]) for number in chosen)))
         else:
-            lasts = float(rng.uniform(0, _LONGEST_SECONDS))
-            faults.append(Fault(early, at, kind, int(rng.integers(processes)), lasts))
+            process = DRIVER if kind == "stop" and rng.random() < _OF_DRIVER else int(rng.integers(processes))
+            faults.append(Fault(early, at, kind, process, float(rng.uniform(0, _LONGEST_SECONDS))))
+    if rng.random() < _NEW_DRIVER:
+        at = float(rng.uniform(0, 2 * training))
+        faults.append(Fault(early=False, at=at, kind="kill", process=DRIVER))
     return Plan(
         weather,
         tuple(faults),
+        start_seconds=float(rng.choice([0.02, 1.0])),
+        task_seconds=task_seconds,
         zombies=float(rng.choice([0.0, 0.5])),
         disk_errors=float(rng.choice([0.0, 0.3])),
         drain=int(rng.integers(epochs)) if rng.random() < 0.5 else None,
-        new_driver=int(rng.integers(1, epochs)) if rng.random() < 0.2 else None,
     )
+
+
+def _link(rng: np.random.Generator, one: int, other: int) -> Link:
+    ways = ((one, other), (other, one))
+    if rng.random() < _ONE_WAY:
+        ways = ways[int(rng.integers(2)) :][:1]
+    return Link(ways, float(rng.uniform(0, _SOON_SECONDS)), float(rng.uniform(0, _LONGEST_SECONDS)))

@@ -46,6 +46,7 @@ class Invariants:
         self._visits: dict[tuple[int, int, int], tuple[int, int]] = {}  # (client, interval, epoch) -> version
         self._sums: dict[int, tuple[Any, tuple[int, int] | None]] = {}
         self._firsts: dict[int, int] = {}  # of parameter servers that have a sequencer: it
+        self._kept: list[Any] = []  # all that is known by its identity, which is nobody else's as long as it is there
 
     def contained(self, params: Any) -> frozenset[Pair]:
         """The gradients in a version."""
@@ -84,7 +85,7 @@ class Invariants:
         self._history[id(start.params)] = start.params, self.contained(params)
         if 0 in servers._here:
             self._firsts[id(servers._endpoints[0].server)] = id(servers._sequencer)
-            self._steps = {key: pairs for key, pairs in self._steps.items() if key[0] != id(servers._sequencer)}
+            self._kept.append((servers._endpoints[0].server, servers._sequencer))
 
     def _numbered(self, inner: Any, sequencer: Any, step: Any) -> Any:
         numbered = inner(sequencer, step)
@@ -112,6 +113,7 @@ class Invariants:
 
     async def _pushes(self, inner: Any, server: Any, step: Any, visit: Any) -> None:
         self._visits[id(server.parameters), visit.number, visit.epoch] = visit.version, visit.ahead
+        self._kept.append(server.parameters)
         await inner(server, step, visit)
 
     def _sent(self, inner: Any, client: Any, *given: Any, **named: Any) -> None:

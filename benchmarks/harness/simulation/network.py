@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import itertools
 from collections import defaultdict
@@ -47,6 +48,42 @@ class Weather(NamedTuple):
 
 
 @final
+class Halted:
+    """Processes that stand still, and what waits until they go on."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+
+    def __contains__(self, endpoint: str) -> bool:
+        return endpoint in self._waiting
+
+    def begin(self, endpoint: str) -> None:
+        """Halts a process."""
+        self._waiting.setdefault(endpoint, [])
+
+    def end(self, endpoint: str) -> None:
+        """Lets it go on."""
+        for go in self._waiting.pop(endpoint, []):
+            go()
+
+    def then(self, endpoint: str, go: Callable[[], None]) -> None:
+        """Does something once a process goes on that is halted now."""
+        self._waiting[endpoint].append(go)
+
+    async def passed(self, endpoint: str) -> None:
+        """Waits until a process is not halted."""
+        while endpoint in self._waiting:
+            gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.then(endpoint, functools.partial(_go, gone))
+            await gone
+
+
+def _go(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+@final
 class Network:
     """Carries messages between processes, which are known by their endpoints.
 
@@ -56,6 +93,8 @@ class Network:
         weather: as above.
 
     Attributes:
+        stopped: processes in which nothing happens: what they send and are sent waits.
+        stalled: processes that answer, but whose threads get no further.
         events: a hash of all that has happened.
         count: how many messages were sent.
     """
@@ -63,8 +102,8 @@ class Network:
     def __init__(self, clock: Clock, rng: np.random.Generator, weather: Weather) -> None:
         self._clock, self._rng, self._weather = clock, rng, weather
         self._nodes: dict[str, SimulatedTransport] = {}
-        self._cut: set[frozenset[str]] = set()
-        self._stopped: dict[str, list[Callable[[], None]]] = {}
+        self._cut: set[tuple[str, str]] = set()
+        self.stopped, self.stalled = Halted(), Halted()
         self.events, self.count = hashlib.sha256(), 0
 
     def join(self, node: SimulatedTransport) -> None:
@@ -80,28 +119,19 @@ class Network:
         self.events.update(repr((round(self._clock.now(), 9), *what)).encode())
 
     def cut(self, one: str, other: str) -> None:
-        """Lets nothing pass between two processes."""
-        self._cut.add(frozenset((one, other)))
+        """Lets nothing pass from one process to another."""
+        self._cut.add((one, other))
 
     def heal(self, one: str, other: str) -> None:
         """Lets it pass again."""
-        self._cut.discard(frozenset((one, other)))
-
-    def stop(self, endpoint: str) -> None:
-        """Freezes a process: what it sends and is sent waits until `resume`."""
-        self._stopped.setdefault(endpoint, [])
-
-    def resume(self, endpoint: str) -> None:
-        """Lets it go on."""
-        for go in self._stopped.pop(endpoint, []):
-            go()
+        self._cut.discard((one, other))
 
     def send(self, node: SimulatedTransport, endpoint: str, message: Message) -> None:
         """Sends a message."""
         if node.endpoint not in self._nodes:
             return
-        if node.endpoint in self._stopped:
-            self._stopped[node.endpoint].append(lambda: self.send(node, endpoint, message))
+        if node.endpoint in self.stopped:
+            self.stopped.then(node.endpoint, lambda: self.send(node, endpoint, message))
             return
         copies = 1 + int(self._rng.random() < self._weather.doubling)
         self.count += 1
@@ -112,10 +142,10 @@ class Network:
 
     def _arrive(self, node: SimulatedTransport, endpoint: str, message: Message) -> None:
         receiver = self._nodes.get(endpoint)
-        if receiver is None or frozenset((node.endpoint, receiver.endpoint)) in self._cut:
+        if receiver is None or (node.endpoint, endpoint) in self._cut:
             return
-        if receiver.endpoint in self._stopped:
-            self._stopped[receiver.endpoint].append(lambda: self._arrive(node, endpoint, message))
+        if endpoint in self.stopped:
+            self.stopped.then(endpoint, lambda: self._arrive(node, endpoint, message))
             return
         self.note(message.source, endpoint, message.generation, message.number, message.kind)
         receiver.take(message)

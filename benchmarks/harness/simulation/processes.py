@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -18,23 +18,26 @@ from harness.simulation.network import Network, SimulatedTransport
 
 T = TypeVar("T")
 
-START_SECONDS = (0.1, 1.0)
-TASK_SECONDS = 0.004
 NOTICE_SECONDS = 0.02
 
 
 @final
 class ProcessClock(Clock):
-    """Shows the time of a simulation; what its workers do takes a random time.
+    """Shows the time of a simulation; what its workers do takes a random time. Where the process stands still, so does this.
 
     Args:
         life: of the process.
         rng: draws.
+        network: says when it stands still.
+        endpoint: of the process.
+        task_seconds: the mean of what its workers take for something.
     """
 
-    def __init__(self, life: ClockScope, rng: np.random.Generator) -> None:
-        self.kind = life.kind
-        self._life, self._rng = life, rng
+    def __init__(
+        self, life: ClockScope, rng: np.random.Generator, network: Network, endpoint: str, task_seconds: float
+    ) -> None:
+        self.kind, self.task_seconds = life.kind, task_seconds
+        self._life, self._rng, self._network, self._endpoint = life, rng, network, endpoint
 
     def now(self) -> float:
         """As `Clock.now`."""
@@ -43,10 +46,18 @@ class ProcessClock(Clock):
     async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
         """As `Clock.sleep`."""
         await self._life.sleep(seconds, order)
+        if self._endpoint in self._network.stopped:
+            await self._network.stopped.passed(self._endpoint)
 
     def workers(self, name: str, slots: int) -> Workers:
         """As `Clock.workers`."""
-        return _Busy(self._life.workers(name, slots), self._life, self._rng)
+        return _Busy(self._life.workers(name, slots), self, self._rng)
+
+    async def computed(self) -> None:
+        """Waits until the process's threads get further."""
+        for halted in (self._network.stalled, self._network.stopped):
+            if self._endpoint in halted:
+                await halted.passed(self._endpoint)
 
     def run(self, awaitable: Awaitable[T]) -> T:
         """As `Clock.run`."""
@@ -62,15 +73,20 @@ class ProcessClock(Clock):
 
 @final
 class _Busy(Workers):
-    def __init__(self, workers: Workers, clock: Clock, rng: np.random.Generator) -> None:
+    def __init__(self, workers: Workers, clock: ProcessClock, rng: np.random.Generator) -> None:
         self.name, self.slots = workers.name, workers.slots
         self._workers, self._clock, self._rng = workers, clock, rng
 
     async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
-        return await self._workers.run(work, seconds=seconds + self._rng.exponential(TASK_SECONDS), order=order)
+        timed = await self._workers.run(
+            work, seconds=seconds + self._rng.exponential(self._clock.task_seconds), order=order
+        )
+        await self._clock.computed()
+        return timed
 
     async def end(self) -> None:
-        await self._clock.sleep(self._rng.exponential(TASK_SECONDS), ())  # what they have begun
+        await self._clock.sleep(self._rng.exponential(self._clock.task_seconds), ())  # what they have begun
+        await self._clock.computed()
         await self._workers.end()
 
 
@@ -90,11 +106,13 @@ class Process:
         rng: np.random.Generator,
         *,
         incarnation: int,
+        task_seconds: float,
         on_stale: Callable[[str], None],
     ) -> None:
         self._life = ClockScope(clock)
-        own = ProcessClock(self._life, rng)
-        self.transport = SimulatedTransport(network, own, endpoint=f"{spec.number}/{incarnation}", on_stale=on_stale)
+        endpoint = f"{spec.number}/{incarnation}"
+        own = ProcessClock(self._life, rng, network, endpoint, task_seconds)
+        self.transport = SimulatedTransport(network, own, endpoint=endpoint, on_stale=on_stale)
         self._host = Host(spec.number, spec, own, self.transport, alone=False)
 
     def kill(self) -> None:
@@ -111,6 +129,9 @@ class SimulatedLauncher:
         network: on which processes are.
         clock: of the simulation.
         rng: draws.
+        incarnations: numbers, of which none was given to a process before.
+        start_seconds: the most that a process takes to start.
+        task_seconds: as of `ProcessClock`.
         zombies: the probability that a process which is replaced goes on, unknown to the driver.
         on_stale: as of `SimulatedTransport`.
 
@@ -124,15 +145,18 @@ class SimulatedLauncher:
         clock: Clock,
         rng: np.random.Generator,
         *,
+        incarnations: Iterator[int],
+        start_seconds: float,
+        task_seconds: float,
         zombies: float,
         on_stale: Callable[[str], None],
     ) -> None:
         self._network, self._clock, self._rng, self._zombies = network, clock, rng, zombies
-        self._on_stale = on_stale
+        self._incarnations = incarnations
+        self._on_stale, self._start_seconds, self._task_seconds = on_stale, start_seconds, task_seconds
         self._specs: Sequence[HostSpec] = ()
         self._processes: dict[int, Process] = {}
         self._gone: list[Process] = []
-        self._incarnations = 0
         self.endpoints: list[str] = []
 
     async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> SimulatedLauncher:
@@ -152,19 +176,19 @@ class SimulatedLauncher:
         await self._start(numbers)
 
     async def _start(self, numbers: Sequence[int]) -> None:
-        seconds = self._rng.uniform(*START_SECONDS, len(numbers))
+        seconds = self._rng.uniform(0, self._start_seconds, len(numbers))
         now = 0.0
         for place in np.argsort(seconds, kind="stable"):  # all start at once
             number = numbers[place]
             await self._clock.sleep(float(seconds[place]) - now, (number,))
             now = float(seconds[place])
-            self._incarnations += 1
             self._processes[number] = process = Process(
                 self._specs[number],
                 self._network,
                 self._clock,
                 self._rng,
-                incarnation=self._incarnations,
+                incarnation=next(self._incarnations),
+                task_seconds=self._task_seconds,
                 on_stale=self._on_stale,
             )
             self.endpoints[number] = process.transport.endpoint

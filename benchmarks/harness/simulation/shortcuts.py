@@ -15,7 +15,7 @@ from dorylax.pipeline.parameters import update
 _shard = functools.lru_cache(None)(ShardedData.shard)
 _pickled = functools.lru_cache(None)(update._pickled)
 _SHORTCUTS: tuple[tuple[Any, str, Any], ...] = (
-    (ShardedData, "shard", lambda data, server: _shard(data, server)),  # its arrays are never written to
+    (ShardedData, "shard", _shard),  # its arrays are never written to
     (update, "_pickled", _pickled),
     (coordinator, "_CLOCK_READINGS", 1),  # all clocks show the same
 )

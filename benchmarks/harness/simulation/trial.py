@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import optax
 from flax import nnx
 
 from dorylax.clock import VirtualClock
+from dorylax.clock.scope import ClockScope
 from dorylax.durable import leftover_of
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
@@ -26,14 +28,14 @@ from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.runs.parts import PartsWriter
+from dorylax.runs.parts import FOLDER, PartsWriter
 from dorylax.storage.errors import StorageError
 from dorylax.trainer.step.objective import CLASSES
 from harness.simulation.disks import failing
-from harness.simulation.faults import NOTHING, Fault, Plan, draw
+from harness.simulation.faults import DRIVER, NOTHING, Fault, Link, Plan, draw
 from harness.simulation.invariants import BrokenError, Invariants
 from harness.simulation.network import Network, SimulatedTransport
-from harness.simulation.processes import SimulatedLauncher
+from harness.simulation.processes import ProcessClock, SimulatedLauncher
 from harness.simulation.shortcuts import taken
 
 EPOCHS = 6
@@ -41,8 +43,8 @@ _BARRIERS = (3,)
 _EVALUATES = 0.5
 """The share of epochs whose version is evaluated."""
 
-_HANGS_SECONDS = 60.0
-_USUAL = {"servers": 2, "intervals": 2, "hosts": "processes", "host_timeout": 1.0, "max_losses": 1000}
+_HANGS_SECONDS = 120.0
+_USUAL = {"servers": 2, "intervals": 2, "hosts": "processes", "host_timeout": 2.0, "max_losses": 1000}
 
 CONFIGURATIONS: Mapping[str, dict[str, Any]] = {
     "pipe": {},
@@ -58,6 +60,14 @@ CONFIGURATIONS: Mapping[str, dict[str, Any]] = {
 }
 
 
+class Counts(NamedTuple):
+    """Of a run."""
+
+    losses: int
+    drivers: int
+    resumed: int
+
+
 class Outcome(NamedTuple):
     """What came of a seed.
 
@@ -67,7 +77,8 @@ class Outcome(NamedTuple):
         events: the hash of all that happened.
         seconds: of the simulation.
         messages: that were sent.
-        losses: how many the run went on after.
+        counts: how many losses the run went on after, how many drivers it had, and from how many checkpoints one of them
+            went on.
     """
 
     seed: int
@@ -77,7 +88,7 @@ class Outcome(NamedTuple):
     events: str
     seconds: float
     messages: int
-    losses: int
+    counts: Counts
 
 
 class Results(NamedTuple):
@@ -85,6 +96,18 @@ class Results(NamedTuple):
 
     losses: list[float]
     params: Any
+
+
+class _Kept(NamedTuple):
+    """What a new driver goes on from."""
+
+    saved: Saved
+    trees: tuple[Any, Any, Any]
+    epoch: int
+
+
+class _DriverLostError(Exception):
+    """The driver is killed."""
 
 
 @functools.lru_cache
@@ -105,6 +128,12 @@ def _undisturbed(configuration: str) -> Results:
         return world.train()
 
 
+def warm() -> None:
+    """Runs each configuration once, undisturbed."""
+    for configuration in CONFIGURATIONS:
+        _undisturbed(configuration)
+
+
 def run(seed: int) -> Outcome:
     """Runs a seed."""
     rng = np.random.default_rng(seed)
@@ -114,23 +143,17 @@ def run(seed: int) -> Outcome:
     wanted = _undisturbed(configuration) if config.synchronous else None
     world = _World(configuration, rng, plan)
     broken = None
-    with contextlib.closing(world):
-        try:
+    try:
+        with contextlib.closing(world):
             found = world.train()
             if wanted is not None and (found.losses != wanted.losses or not _same(found.params, wanted.params)):
                 broken = f"not the same bits: losses {found.losses}, undisturbed {wanted.losses}"
-        except Exception as error:
-            broken = f"{type(error).__name__}: {error}"
-        return Outcome(
-            seed,
-            configuration,
-            plan,
-            broken,
-            world.network.events.hexdigest(),
-            world.clock.now(),
-            world.network.count,
-            world.lost + (0 if world._run is None else len(world._run.losses)),
-        )
+    except Exception as error:
+        broken = f"{type(error).__name__}: {error}"
+    network = world.network
+    return Outcome(
+        seed, configuration, plan, broken, network.events.hexdigest(), world.clock.now(), network.count, world.counts()
+    )
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -147,10 +170,12 @@ class _World:
         self._pipeline, self._spec, _ = _pipeline(configuration)
         self._parts = self._pipeline.parts
         self._config = self._pipeline.config
-        self._drivers = 0
+        self._drivers = self._resumed = self._lost = self._lost_before = 0
+        self._incarnations = itertools.count(1)
         self._run: HostsRun | None = None
+        self._losses: dict[int, float] = {}
+        self._kept: _Kept | None = None
         self._stale: list[str] = []
-        self.lost = 0
         staleness = None if self._config.synchronous else self._config.staleness
         self._invariants = Invariants(staleness, self._generation)
 
@@ -164,36 +189,38 @@ class _World:
         with taken(), self._invariants.watching(), disks, tempfile.TemporaryDirectory() as folder:
             self._begin_faults(early=True)
             self.clock.spawn(self._watch(), name="watch")
-            losses: list[float] = []
-            saved: tuple[Saved, Any, int] | None = None
-            run = self._start(Beginnings(self._parts.params, None, self._parts.state, None, 0))
-            self._begin_faults(early=False)
-            for epoch in range(EPOCHS):
-                if self._plan.new_driver == epoch:
-                    run = self._start_again(saved, losses)
-                    losses += [self._train(run).loss for _ in range(len(losses), epoch)]
-                last = self._train(run)
-                losses.append(last.loss)
-                if self._rng.random() < _EVALUATES:
-                    run.evaluate(last.params, last.state)
-                if epoch == self._plan.drain:
-                    self._drain(run)
-                if epoch + 1 in self._invariants.held:
-                    saved = self._stand(run, last, Path(folder)) or saved
-            drained = self._drain(run)
-            while last.epoch + 1 < drained:
-                last = self._train(run)
-            self._stand(run, last, Path(folder))
+            while True:
+                try:
+                    last = self._to_the_end(self._start(), Path(folder))
+                    break
+                except _DriverLostError:
+                    self._driver_ends()
             self._check(last)
-            return Results(losses, jax.tree.map(np.array, last.params))
+            return Results([self._losses[epoch] for epoch in range(EPOCHS)], jax.tree.map(np.array, last.params))
+
+    def counts(self) -> Counts:
+        """What there was by now."""
+        lost = 0 if self._run is None else len(self._run.losses) - self._lost_before
+        return Counts(self._lost + lost, self._drivers, self._resumed)
 
     def close(self) -> None:
         """Ends everything."""
-        if self._run is not None:
-            self.lost += len(self._run.losses)
-            self._run.close()
-            self._run = None
+        self._driver_ends()
         self.clock.close()
+
+    def _to_the_end(self, run: HostsRun, folder: Path) -> PipelineEpoch:
+        drained = None
+        while drained is None or last.epoch + 1 < drained:
+            last = self._train(run)
+            if self._rng.random() < _EVALUATES:
+                run.evaluate(last.params, last.state)
+            if last.epoch == self._plan.drain:
+                self._drain(run)
+            if drained is None and last.epoch + 1 >= EPOCHS:
+                drained = self._drain(run)
+            if last.epoch + 1 in self._invariants.held:
+                self._kept = self._stand(run, last, folder) or self._kept
+        return last
 
     def _check(self, last: Any) -> None:
         if self._stale:
@@ -210,50 +237,64 @@ class _World:
     def _generation(self) -> int:
         return -1 if self._run is None else self._run._hosts.generation
 
-    def _start(self, beginnings: Beginnings) -> HostsRun:
+    def _start(self) -> HostsRun:
+        """A driver, and the hosts that it starts: from the newest checkpoint, or from the beginning."""
+        start = Beginnings(self._parts.params, None, self._parts.state, None, 0)
+        if self._kept is not None:
+            start = Beginnings(*self._kept.trees, self._kept.saved, self._kept.epoch)
+            self._resumed += 1
+        self._lost_before = 0 if start.saved is None else len(start.saved.record["losses"])
         self._drivers += 1
         endpoint = f"driver/{self._drivers}"
+        self._life = ClockScope(self.clock)
+        clock = ProcessClock(self._life, self._rng, self.network, endpoint, self._plan.task_seconds)
         self._launcher = SimulatedLauncher(
-            self.network, self.clock, self._rng, zombies=self._plan.zombies, on_stale=self._stale.append
+            self.network,
+            self.clock,
+            self._rng,
+            incarnations=self._incarnations,
+            start_seconds=self._plan.start_seconds,
+            task_seconds=self._plan.task_seconds,
+            zombies=self._plan.zombies,
+            on_stale=self._stale.append,
         )
-        self._run = None
         self._invariants.held.clear()
         self._run = HostsRun(
             self._spec,
-            beginnings,
+            start,
             self._launcher,
-            clock=self.clock,
+            clock=clock,
             make_transport=lambda: SimulatedTransport(
-                self.network, self.clock, endpoint=endpoint, on_stale=self._stale.append
+                self.network, clock, endpoint=endpoint, on_stale=self._stale.append
             ),
             trace=None,
             config=self._config,
             prices=None,
-            epoch=beginnings.epoch,
+            epoch=start.epoch,
             cleanup=contextlib.ExitStack(),
         )
         for epoch in _BARRIERS:
-            if epoch > beginnings.epoch:
+            if epoch > start.epoch:
                 self._run.barrier(epoch)
                 self._invariants.held.add(epoch)
+        if self._drivers == 1:
+            self._begin_faults(early=False)
         return self._run
 
-    def _start_again(self, saved: tuple[Saved, Any, int] | None, losses: list[float]) -> HostsRun:
-        """A new driver, from the newest checkpoint or from the beginning."""
-        assert self._run is not None
-        self.lost += len(self._run.losses)
-        self._run.close()
-        if saved is None:
-            losses.clear()
-            return self._start(Beginnings(self._parts.params, None, self._parts.state, None, 0))
-        kept, trees, epoch = saved
-        del losses[epoch:]
-        return self._start(Beginnings(*trees, kept, epoch))
+    def _driver_ends(self) -> None:
+        """It is gone, and with it its hosts, which notice."""
+        self._lost += self.counts().losses - self._lost
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+        self._life.cancel()
 
     def _train(self, run: HostsRun) -> PipelineEpoch:
         """Trains the next epoch."""
         self._invariants.held.discard(run._epoch)
-        return run.run_epoch()
+        last = run.run_epoch()
+        self._losses[last.epoch] = last.loss
+        return last
 
     def _drain(self, run: HostsRun) -> int:
         """Asks all to stand, from now on before the epoch that is returned."""
@@ -261,14 +302,14 @@ class _World:
         self._invariants.held.add(epoch)
         return epoch
 
-    def _stand(self, run: HostsRun, last: PipelineEpoch, folder: Path) -> tuple[Saved, Any, int] | None:
+    def _stand(self, run: HostsRun, last: PipelineEpoch, folder: Path) -> _Kept | None:
         """What is saved while nobody may start the next epoch."""
         self.clock.run(self.clock.sleep(float(self._rng.uniform(0, 0.2)), (last.epoch,)))
         found = run.save()
         if found is None:
             raise BrokenError(f"not all stand before epoch {last.epoch + 1}, which is held")
-        kept = self._write(found, folder)
-        return None if kept is None else (kept, (last.params, last.opt_state, last.state), last.epoch + 1)
+        saved = self._write(found, folder)
+        return None if saved is None else _Kept(saved, (last.params, last.opt_state, last.state), last.epoch + 1)
 
     def _write(self, found: Saved, folder: Path) -> Saved | None:
         """A checkpoint, with the files of all hosts; None where one could not be written."""
@@ -276,7 +317,7 @@ class _World:
         if isinstance(found.parts, dict):
             return found
         place = folder / str(len(list(folder.iterdir())))
-        place.mkdir()
+        (place / FOLDER).mkdir(parents=True)
         try:
             parts = found.parts.write(str(place))
         except StorageError:
@@ -291,31 +332,38 @@ class _World:
                 self.clock.spawn(self._break(fault), name=f"fault at {fault.at}")
 
     async def _break(self, fault: Fault) -> None:
-        sleep = self.clock.sleep
+        sleep, network = self.clock.sleep, self.network
         await sleep(fault.at, (0,))
-        self.network.note("fault", *fault)
-        if fault.kind in ("kill", "lose"):
-            self._launcher.kill(fault.process, told=fault.kind == "kill")
-        elif fault.kind == "stop":
-            stopped = self._endpoint(str(fault.process))
-            self.network.stop(stopped)
-            await sleep(fault.lasts, (1,))
-            self.network.resume(stopped)
-        else:
-            links = [(self._endpoint(one), self._endpoint(other), lasts) for one, other, lasts in fault.links]
-            for one, other, _ in links:
-                self.network.cut(one, other)
-            now = 0.0
-            for one, other, lasts in sorted(links, key=lambda link: link[2]):
-                await sleep(lasts - now, (2,))
-                now = lasts
-                self.network.heal(one, other)
+        network.note("fault", *fault)
+        match fault.kind:
+            case "kill" | "lose" if fault.process == DRIVER:
+                raise _DriverLostError
+            case "kill" | "lose":
+                self._launcher.kill(fault.process, told=fault.kind == "kill")
+            case "stop" | "stall":
+                halted = network.stopped if fault.kind == "stop" else network.stalled
+                endpoint = self._endpoint(fault.process)
+                halted.begin(endpoint)
+                await sleep(fault.lasts, (1,))
+                halted.end(endpoint)
+            case "cut":
+                for link in fault.links:
+                    self.clock.spawn(self._cut(link), name=f"cut at {link.begins}")
 
-    def _endpoint(self, place: str) -> str:
+    async def _cut(self, link: Link) -> None:
+        await self.clock.sleep(link.begins, (2,))
+        ways = [(self._endpoint(one), self._endpoint(other)) for one, other in link.ways]
+        for one, other in ways:
+            self.network.cut(one, other)
+        await self.clock.sleep(link.lasts, (3,))
+        for one, other in ways:
+            self.network.heal(one, other)
+
+    def _endpoint(self, process: int) -> str:
         """Of who is there now; should it be replaced, nothing is wrong with whoever comes."""
-        if place == "driver":
+        if process == DRIVER:
             return f"driver/{self._drivers}"
-        return self._launcher.endpoints[int(place)] if self._launcher.endpoints else place
+        return self._launcher.endpoints[process] if self._launcher.endpoints else str(process)
 
     async def _watch(self) -> None:
         await self.clock.sleep(_HANGS_SECONDS, (3,))
