@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from dorylax.clock import Clock, RealClock, VirtualClock
-from dorylax.cost import Cluster, TimeModel
+from dorylax.cost import Cluster, Machines, TimeModel
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
@@ -228,7 +228,10 @@ class Pipeline:
         return RealClock(settings) if self._simulated is None else VirtualClock(initializer=settings)
 
     def _context(self, clock: Clock, sizes: StageSizes) -> HostContext:
-        times = None if self._simulated is None else TimeModel(self._simulated, self.seed)
+        times = None
+        if (cluster := self._simulated) is not None:
+            assert isinstance(clock, VirtualClock)
+            times = TimeModel(cluster, self.seed, Machines(cluster, clock) if cluster.contention else None)
         return HostContext(
             plan=self.prepared.plan,
             sizes=sizes,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dorylax.clock import Timed, Workers
+from dorylax.clock import Duration, Timed, Workers
 from dorylax.graph.shard import Shard
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange
@@ -331,7 +331,9 @@ class GraphServer:
         """Does something on this server's threads."""
         model, visit = self.context.times, job.visit
         order = (visit.epoch, visit.number, job.step.index, job.place)
-        seconds = 0.0 if model is None else model.graph_task(order, flops=job.flops, bytes=job.bytes)
+        seconds: Duration = 0.0
+        if model is not None:
+            seconds = model.graph_task(order, flops=job.flops, bytes=job.bytes, server=self.shard.server)
         self._queue(1)
         self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self.workers.slots))
         try:

@@ -51,7 +51,8 @@ def prepared_for(
     check_counts(config, data.graph.num_vertices)
     check_optimizer(optimizer, parts.params, config)
     spec = DataSpec.of(data, parts.keywords)
-    return prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
+    price = config.expected_stale_price
+    return prepare(parts, spec, config.passes, loss=loss, stale_price=price, workers=config.workers)
 
 
 def check_counts(config: PipelineConfig, num_vertices: int) -> None:

@@ -41,7 +41,8 @@ class Sharing:
         self._counts = [0] * kinds
         self._speeds: Sequence[float] = [0.0] * kinds
         self._way = [0.0] * kinds  # units that a job of the kind has been served that was there all along
-        self._jobs: list[list[tuple[float, Order, int, Job]]] = [[] for _ in range(kinds)]  # heaps, by the way at the end
+        # A heap of each kind, by the way that the job's kind will have come at its end.
+        self._jobs: list[list[tuple[float, Order, int, Job]]] = [[] for _ in range(kinds)]
         self._now, self._sequence = 0.0, 0
 
     def add(self, now: float, amount: float, kind: int, order: Order) -> Job:

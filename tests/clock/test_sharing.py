@@ -78,7 +78,7 @@ def test_equal_jobs_that_begin_together_take_so_many_times_as_long(jobs):
 
 
 def test_who_comes_later_slows_down_who_is_there():
-    """By hand: 24 of the 48 are served alone until 2; both then get 6, and the first is done at 6; the second has 60 - 24 left."""
+    """By hand: the first is served 24 of its 48 alone; then both get 6 a second, and the second has 36 left at 6."""
     assert served(equally, [(0.0, 48.0, 0), (2.0, 60.0, 0)], 1) == {0: 6.0, 1: 9.0}
 
 
