@@ -21,6 +21,7 @@ FLOORS = (
         "hang_up",
         "machine",
         "aligned",
+        "hollow",
         "own_folder",
     ),
     "jax_internals",
