@@ -135,8 +135,8 @@ def _show_tasks(found: Simulated) -> None:
     for column in ("task", "by", "how many", "seconds each", "seconds together"):
         table.add_column(column, justify="left" if column in ("task", "by") else "right")
     for task in found.tasks[:_SHOWN_TASKS]:
-        each = task.seconds / task.count
-        table.add_row(task.name, task.resource, f"{task.count:,}", f"{each:.3g}", f"{task.seconds:,.1f}")
+        each = task.seconds / task.number
+        table.add_row(task.name, task.resource, f"{task.number:,}", f"{each:.3g}", f"{task.seconds:,.1f}")
     print_table(table)
 
 

@@ -67,7 +67,7 @@ class Function:
 
     def bandwidth_among(self, calls: int) -> float:
         """Bytes per second of each of so many calls, ≥ 1, that send or fetch at the same time."""
-        return self.lone_bandwidth * float(calls) ** -self.crowding
+        return float(self.lone_bandwidth * calls**-self.crowding)
 
     @staticmethod
     def billed_milliseconds(seconds: float) -> int:

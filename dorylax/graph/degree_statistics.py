@@ -125,8 +125,9 @@ def _degrees(spread: float) -> np.ndarray:
     """Degrees in multiples of their mean, at evenly spaced quantiles."""
     normal = NormalDist()
     logs = spread * np.array([normal.inv_cdf((k + 0.5) / _QUANTILES) for k in range(_QUANTILES)])
-    found: np.ndarray = np.exp(logs - logs.max())
-    return found / found.mean()
+    found = np.exp(logs - logs.max())
+    found /= found.mean()
+    return np.asarray(found)
 
 
 @functools.lru_cache(maxsize=8)

@@ -16,13 +16,13 @@ class Task(NamedTuple):
     Attributes:
         name: GA, AV, SC, ….
         resource: who did them: "graph", "tensor", "network" or "parameters".
-        count: how many there were.
+        number: how many there were.
         seconds: of all together.
     """
 
     name: str
     resource: str
-    count: int
+    number: int
     seconds: float
 
 

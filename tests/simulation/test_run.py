@@ -85,7 +85,7 @@ def test_tasks_are_told_by_name():
     found = simulate(scenario(), epochs=2, trace=spans.append)
     of_epochs = [span for span in spans if span.epoch >= 0 and span.resource == "network"]
     (network,) = (task for task in found.tasks if task.name == "SC")
-    assert (network.resource, network.count) == ("network", len([s for s in of_epochs if s.name.startswith("SC")]))
+    assert (network.resource, network.number) == ("network", len([s for s in of_epochs if s.name.startswith("SC")]))
     assert network.seconds == pytest.approx(
         sum(span.end - span.start for span in of_epochs if span.name.startswith("SC"))
     )
