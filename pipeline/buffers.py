@@ -9,17 +9,21 @@ every block with the epoch that it is of; writes go through a guard, so that rea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from dorylax.graph.shard import Shard
+from dorylax.graph.shard_summary import AnyShard
+from dorylax.hollow import hollow, is_hollow, taken
 from dorylax.ops.primitives.structure import Direction
 from dorylax.pipeline.asynchrony.base import BlocksRead, Reception
 from dorylax.pipeline.guard import Guard
 from dorylax.pipeline.stamps import NEVER, Stamps
+
+Make = Callable[[Sequence[int], Any], np.ndarray]
+"""Makes an array of a shape and a dtype."""
 
 
 class Reads(NamedTuple):
@@ -43,14 +47,17 @@ class RowBuffer:
         direction: which ghosts lie behind the server's own rows.
         shape: of one row.
         dtype: of the rows.
+        make: makes the array, of a shape and a dtype.
     """
 
-    def __init__(self, shard: Shard, direction: Direction, shape: Sequence[int], dtype: Any) -> None:
+    def __init__(
+        self, shard: AnyShard, direction: Direction, shape: Sequence[int], dtype: Any, make: Make = np.zeros
+    ) -> None:
         self._shard = shard
         self._own = len(shard.bounds) - 1
         ghosts = shard.ghost_bounds[direction]
         num_rows = shard.last - shard.first
-        self.rows = np.zeros((num_rows + len(shard.ghosts[direction]), *shape), dtype)
+        self.rows = make((num_rows + len(shard.ghosts[direction]), *shape), dtype)
         held = np.flatnonzero(np.diff(ghosts))
         self._places = {int(k): self._own + place for place, k in enumerate(held)}
         self._bounds = [
@@ -120,12 +127,13 @@ class MergeBuffer:
         shard: of the server.
         shape: of one row.
         dtype: of the rows.
+        make: makes the array, of a shape and a dtype.
     """
 
-    def __init__(self, shard: Shard, shape: Sequence[int], dtype: Any) -> None:
+    def __init__(self, shard: AnyShard, shape: Sequence[int], dtype: Any, make: Make = np.zeros) -> None:
         self._merge = shard.merge()
         self._bounds, self._num_rows = shard.bounds, shard.last - shard.first
-        self.rows = np.zeros((self._merge.size, *shape), dtype)
+        self.rows = make((self._merge.size, *shape), dtype)
         self._own = len(shard.bounds) - 1
         first = int(self._merge.starts[-1])
         self._places = {peer: (begin, end) for peer, begin, end in self._merge.received}
@@ -145,7 +153,7 @@ class MergeBuffer:
         first, last = int(self._merge.starts[interval]), int(self._merge.starts[interval + 1])
 
         def write() -> None:
-            self.rows[first:last] = rows
+            blend(self.rows, slice(first, last), rows, None)
             self.own_epochs[interval] = epoch
 
         await settled(self.guard.write(write))
@@ -169,7 +177,8 @@ class MergeBuffer:
         def write() -> None:
             blocks = where - self._first_received
             newer = epochs > self.received_epochs[blocks]
-            blend(self.rows, where[newer], rows[newer], shares(self.times, blocks[newer], reception))
+            weights = shares(self.times, blocks[newer], reception)
+            blend(self.rows, where[newer], taken(rows, np.flatnonzero(newer)), weights)
             self.received_epochs[blocks[newer]] = epochs[newer]
 
         await settled(self.guard.write(write))
@@ -197,6 +206,8 @@ class MergeBuffer:
 
     def ghost_sums(self, ghosts: np.ndarray) -> np.ndarray:
         """The sums for these ghosts, `[M, …]`, of the server's own intervals in order; to be called while reading."""
+        if is_hollow(self.rows):
+            return hollow((len(ghosts), *self.rows.shape[1:]), self.rows.dtype)
         rows = self._merge.rows
         at = self._num_rows + ghosts
         counts = np.diff(rows.offsets)[at]
@@ -297,11 +308,13 @@ def blend(held: np.ndarray, rows: Any, new: Any, weights: np.ndarray | None) -> 
     """Writes rows that have come over those that are held.
 
     Args:
-        held: `[N, …]`, written to.
+        held: `[N, …]`, written to; nothing happens if it is hollow.
         rows: which of them: a block, or a row of each of several blocks.
         new: what has come.
         weights: how far it replaces the old, `[1]` or `[M]`; None: it does, as whole numbers always do.
     """
+    if is_hollow(held):
+        return
     if weights is not None and np.issubdtype(held.dtype, np.inexact):
         weights = weights.reshape(-1, *[1] * (held.ndim - 1))
         new = np.where(weights == 1, new, held[rows] + weights.astype(held.dtype) * (new - held[rows]))

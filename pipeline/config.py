@@ -187,14 +187,14 @@ class PipelineConfig(Section):
         """The passes of `dorylax.program` that pay.
 
         Those that recompute values to ship less to workers do not pay where workers share this process's
-        memory: inline on the real clock. (The virtual clock simulates functions elsewhere.)
+        memory: inline on the real clock. (The virtual clock simulates functions elsewhere, if its cluster has some.)
         """
-        from dorylax.program.passes import PASSES  # late: settings are read without JAX
+        return paying_passes(ships=self.workers and (self.tensor.backend != "inline" or self.clock == "virtual"))
 
-        left_out = set()
-        if self.tensor.backend == "inline" and self.clock == "real":
-            left_out = {"rematerialise", "sink", "cut"}
-        return tuple(name for name in PASSES if name not in left_out)
+    @property
+    def workers(self) -> bool:
+        """Whether tensor workers run the stages that a program means for them; a virtual cluster may have no functions."""
+        return self.clock == "real" or find_cluster(self.cluster).functions > 0
 
     @property
     def on_ray(self) -> bool:
@@ -370,3 +370,15 @@ class PipelineConfig(Section):
 
     def _is_default(self, name: str) -> bool:
         return bool(getattr(self, name) == type(self).model_fields[name].default)
+
+
+def paying_passes(*, ships: bool) -> tuple[str, ...]:
+    """The passes of `dorylax.program` that pay.
+
+    Args:
+        ships: whether what a stage reads and writes travels to workers and back.
+    """
+    from dorylax.program.passes import PASSES  # late: settings are read without JAX
+
+    left_out = set() if ships else {"rematerialise", "sink", "cut"}
+    return tuple(name for name in PASSES if name not in left_out)

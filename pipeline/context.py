@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from dorylax import aligned
 from dorylax.clock import Clock
 from dorylax.cost import TimeModel
+from dorylax.hollow import hollow
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageSizes
@@ -31,6 +36,7 @@ class HostContext(NamedTuple):
         times: how long things take in virtual time; None on the real clock.
         role: of the addresses at which hosts exchange rows.
         window: how much may be on its way at a time; None where messages are not copied.
+        hollow: whether values have shapes and no numbers (`dorylax.hollow`): only times are of interest.
     """
 
     plan: Plan
@@ -46,3 +52,9 @@ class HostContext(NamedTuple):
     times: TimeModel | None
     role: Role = "graph"
     window: Window | None = None
+    hollow: bool = False
+
+    @property
+    def empty(self) -> Callable[[tuple[int, ...], Any], np.ndarray]:
+        """Makes arrays for results."""
+        return hollow if self.hollow else aligned.empty

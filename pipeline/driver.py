@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Protocol, final, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.hollow import hollow
 from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, type_of, variables
 from dorylax.pipeline.parameters.messages import Complete, Pulled, Sums
 from dorylax.pipeline.plan import Plan
+from dorylax.pipeline.stages import hollow_like
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free
 
@@ -137,9 +140,26 @@ class FreeValues:
         return given
 
 
+@runtime_checkable
+class DrivesEpochs(Protocol):
+    """What a run that trains asks of its driver."""
+
+    def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:
+        """Everything without rows that steps read in an epoch, of one version."""
+        ...
+
+    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+        """An interval's complete gradient, from what its stages have pushed (`parameters.messages.Finish`)."""
+        ...
+
+    def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
+        """The state of the next version (`parameters.messages.Advance`)."""
+        ...
+
+
 @final
 class Driver(FreeValues):
-    """The driver of a run that trains; arguments as of `FreeValues`."""
+    """See `DrivesEpochs`; arguments as of `FreeValues`."""
 
     def __init__(
         self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
@@ -148,7 +168,7 @@ class Driver(FreeValues):
         self._plan, self._functions = plan, functions
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:
-        """An interval's complete gradient, from what its stages have pushed (`parameters.messages.Finish`)."""
+        """See `DrivesEpochs`."""
         pushed = [sums[step.index][str(place)] for step in self._plan.epoch for place in range(len(step.sums))]
         given = self._given(params, state, epoch)
         loss, *gradients = self._functions.finish(*given, *self._constants.values(), *pushed)
@@ -156,13 +176,44 @@ class Driver(FreeValues):
         return Complete(jax.tree.unflatten(self._traced.trees["param"], gradients), float(loss), statistics)
 
     def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
-        """The state of the next version (`parameters.messages.Advance`)."""
+        """See `DrivesEpochs`."""
         given = self._given(params, state, epoch)
         leaves, structure = jax.tree.flatten(state)
         new = self._functions.advance(*given, *self._constants.values(), *statistics)
         for leaf, value in zip(self._functions.changing, new, strict=True):
             leaves[leaf] = value
         return jax.tree.unflatten(structure, leaves)
+
+
+@final
+class HollowDriver:
+    """See `DrivesEpochs`: in the place of a `Driver` where values are hollow.
+
+    Args:
+        plan: the steps.
+        functions: of the plan.
+        constants: hollow values of `functions.constants`.
+    """
+
+    def __init__(self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any]) -> None:
+        self._functions = functions
+        self._values = {var: hollow_like(var, {}) for var in (*functions.given, *functions.shown)}
+        self._values |= {var: constants[var] for var in functions.constants}
+        self._pushed = [(step.index, str(place)) for step in plan.epoch for place in range(len(step.sums))]
+
+    def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:  # noqa: ARG002
+        """See `DrivesEpochs`."""
+        return self._values
+
+    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:  # noqa: ARG002
+        """See `DrivesEpochs`. Nobody knows the loss."""
+        gradients = jax.tree.map(lambda leaf: hollow(leaf.shape, leaf.dtype), params)
+        pushed = [sums[stage][place] for stage, place in self._pushed]
+        return Complete(gradients, math.nan, tuple(pushed[place] for place in self._functions.statistics))
+
+    def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:  # noqa: ARG002
+        """See `DrivesEpochs`."""
+        return state
 
 
 def _needed(equations: Sequence[JaxprEqn], inputs: Sequence[Var], outputs: Sequence[Any]) -> list[JaxprEqn]:

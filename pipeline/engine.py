@@ -7,26 +7,25 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import final
 
-import numpy as np
 import optax
 
 from dorylax.clock import Clock, RealClock, VirtualClock
-from dorylax.cost import Cluster, TimeModel
+from dorylax.cost import Cluster, Machines, TimeModel
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
-from dorylax.graph.shard import Shard
+from dorylax.graph.shard_summary import AnyShard
 from dorylax.graph.sharded_data import homes_of, mask_counts
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.driver import Driver
+from dorylax.pipeline.driver import DrivesEpochs
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.interval_data import interval_data, own_rows, reads_edge_ids, stored_values
+from dorylax.pipeline.interval_data import own_rows, reads_edge_ids
 from dorylax.pipeline.on_ray import on_cluster
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
@@ -40,6 +39,7 @@ from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
 from dorylax.pipeline.transport import InProcessTransport
 from dorylax.pipeline.transport.in_process import modelled
+from dorylax.pipeline.values import Numbers, Values
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction, cross_entropy
 from dorylax.serverless.backends.base import Backend
@@ -54,10 +54,9 @@ class Pipeline:
         prepared: the plan and its compiled functions.
         parts: the model.
         loss: `(output, labels) -> [V]`.
-        layout: which vertices are whose.
+        layout: which vertices are whose; None where nobody knows, since values are hollow.
         pieces: each server's part of the graph.
-        rows: what lies beside each of them (`own_rows`).
-        num_training: how many vertices are trained on.
+        values: what servers compute with.
         optimizer: an optax transformation.
         config: how to run.
         prices: what runs are billed as; None where they cost nothing.
@@ -67,10 +66,9 @@ class Pipeline:
     prepared: Prepared
     parts: ModelParts
     loss: RowFunction
-    layout: Layout
-    pieces: tuple[Shard, ...]
-    rows: tuple[Mapping[str, np.ndarray], ...]
-    num_training: int
+    layout: Layout | None
+    pieces: tuple[AnyShard, ...]
+    values: Values
     optimizer: optax.GradientTransformation
     config: PipelineConfig
     prices: Cluster | None
@@ -113,8 +111,7 @@ class Pipeline:
             loss=loss,
             layout=layout,
             pieces=pieces,
-            rows=tuple(rows),
-            num_training=mask_counts(data)[0],
+            values=Numbers(prepared, rows, mask_counts(data)[0], streams=parts.streams, seed=seed),
             optimizer=optimizer,
             config=config,
             prices=prices_for(config),
@@ -158,7 +155,7 @@ class Pipeline:
         """
         sizes = stage_sizes(self.pieces, self.config.edge_chunk)
         # Compiled before the clock starts: bills are read from it.
-        functions = self.prepared.functions(sizes, of_workers=self.config.tensor.backend == "inline")
+        functions = self.values.functions(sizes, of_workers=self.config.tensor.backend == "inline")
         labels = {step.index: step.label for step in self.prepared.plan.steps}
         recorder = Recorder(labels, trace if saved is None else None)
         with contextlib.ExitStack() as unfinished:
@@ -228,7 +225,10 @@ class Pipeline:
         return RealClock(settings) if self._simulated is None else VirtualClock(initializer=settings)
 
     def _context(self, clock: Clock, sizes: StageSizes) -> HostContext:
-        times = None if self._simulated is None else TimeModel(self._simulated, self.seed)
+        times = None
+        if (cluster := self._simulated) is not None:
+            assert isinstance(clock, VirtualClock)
+            times = TimeModel(cluster, self.seed, Machines(cluster, clock) if cluster.contention else None)
         return HostContext(
             plan=self.prepared.plan,
             sizes=sizes,
@@ -241,6 +241,7 @@ class Pipeline:
             transport=InProcessTransport(clock, None if times is None else modelled(times)),
             clock=clock,
             times=times,
+            hollow=self.values.hollow,
         )
 
     def _ledger(self, num_intervals: int, epoch: int, saved: Saved | None) -> Ledger:
@@ -255,7 +256,7 @@ class Pipeline:
     def _host(
         self,
         context: HostContext,
-        shard: Shard,
+        shard: AnyShard,
         *,
         resources: Resources,
         functions: Mapping[int, StageFunction],
@@ -278,10 +279,9 @@ class Pipeline:
             gate=gate,
             recorder=recorder,
         )
-        own = stored_values(self.prepared, self.rows[shard.server], shard, self.num_training)
-        return GraphHost(server, interval_data(self.prepared, own, shard, context.sizes), progress.hear)
+        return GraphHost(server, self.values.of_intervals(shard, context.sizes), progress.hear)
 
-    def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> Driver:
+    def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> DrivesEpochs:
         """Computes what is computed once; gives the driver, which needs it."""
         if (room := clock.run(backend.warm())) is not None:
             for host, slots in zip(hosts, shares(room, len(hosts)), strict=True):
@@ -293,8 +293,7 @@ class Pipeline:
 
         clock.run(prepare_all())
         drain_calls(clock, hosts)
-        free, streams = hosts[0].free_values(), self.parts.streams
-        return Driver(self.prepared.plan, self.prepared.driver, free, streams=streams, seed=self.seed)
+        return self.values.driver(hosts[0].free_values())
 
 
 def _restore(saved: Saved, clock: Clock, hosts: Sequence[GraphHost]) -> float:

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dorylax.clock import Timed, Workers
-from dorylax.graph.shard import Shard
+from dorylax.clock import Duration, Timed, Workers
+from dorylax.graph.shard_summary import AnyShard
+from dorylax.hollow import hollow, taken
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.asynchrony import BlocksRead, Reception
@@ -94,7 +95,7 @@ class GraphServer:
     def __init__(
         self,
         context: HostContext,
-        shard: Shard,
+        shard: AnyShard,
         *,
         workers: Workers,
         functions: Mapping[int, StageFunction],
@@ -115,13 +116,13 @@ class GraphServer:
         self._block_counts: dict[tuple[int, int], np.ndarray] = {}
         self._quorums: dict[tuple[int, Stamps], Quorum | None] = {}
         self._pieces: dict[tuple[int, int], list[Piece]] = {}
-        plan = context.plan
+        plan, make = context.plan, hollow if context.hollow else np.zeros
         self.buffers = [
-            RowBuffer(shard, entry.direction, row_shape(entry.var), type_of(entry.var).dtype)
+            RowBuffer(shard, entry.direction, row_shape(entry.var), type_of(entry.var).dtype, make)
             for entry in plan.publications
         ]
         self.merges = {
-            step.index: MergeBuffer(shard, row_shape(step.writes[0]), type_of(step.writes[0]).dtype)
+            step.index: MergeBuffer(shard, row_shape(step.writes[0]), type_of(step.writes[0]).dtype, make)
             for step in plan.steps
             if step.kind == "push"
         }
@@ -190,7 +191,7 @@ class GraphServer:
         await buffer.publish(visit.interval, rows, visit.epoch)
 
         def message(places: np.ndarray) -> RowsMessage:
-            sent = rows if len(places) == len(rows) else rows[places - first]  # places ascend
+            sent = rows if len(places) == len(rows) else taken(rows, places, first)  # places ascend
             return RowsMessage(number, visit.number, visit.epoch, sent)
 
         # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
@@ -279,7 +280,7 @@ class GraphServer:
 
         def work() -> tuple[np.ndarray, Reads]:
             with buffer.guard.reading():
-                return buffer.rows[sources], buffer.reads(counts)
+                return taken(buffer.rows, sources), buffer.reads(counts)
 
         job = Job(step, visit, _COPY - number, 0, 2 * len(sources) * buffer.rows[:1].nbytes, "copy")
         visit.copies[number], found = (await self.compute(job, work)).value
@@ -309,15 +310,8 @@ class GraphServer:
         """How many different rows of each block of a publication's buffer an interval reads."""
         key = (number, interval)
         if key not in self._block_counts:
-            shard = self.shard
-            if self.context.plan.publications[number].direction == "in":
-                read = shard.unique_sources(interval)
-            else:
-                first, last = (int(shard.outgoing.offsets[row]) for row in shard.bounds[interval : interval + 2])
-                read = np.unique(shard.outgoing.neighbours[first:last])
-            starts = np.asarray([first for first, _ in self.buffers[number].bounds], np.int64)
-            blocks = np.searchsorted(starts, read, side="right") - 1
-            self._block_counts[key] = np.bincount(blocks, minlength=len(starts))
+            direction = self.context.plan.publications[number].direction
+            self._block_counts[key] = self.shard.block_counts(direction, interval)
         return self._block_counts[key]
 
     def owners_of(self, ghosts: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
@@ -331,7 +325,9 @@ class GraphServer:
         """Does something on this server's threads."""
         model, visit = self.context.times, job.visit
         order = (visit.epoch, visit.number, job.step.index, job.place)
-        seconds = 0.0 if model is None else model.graph_task(order, flops=job.flops, bytes=job.bytes)
+        seconds: Duration = 0.0
+        if model is not None:
+            seconds = model.graph_task(order, flops=job.flops, bytes=job.bytes, server=self.shard.server)
         self._queue(1)
         self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self.workers.slots))
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,10 +13,11 @@ from dorylax.aligned import rows_of
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.npz import MASKS as MASK_NAMES
-from dorylax.graph.shard import Shard
+from dorylax.graph.shard_summary import AnyShard
 from dorylax.jax_internals import Var, type_of, variables
 from dorylax.pipeline.prepare import PreparedPlan
-from dorylax.pipeline.stages import StageSizes
+from dorylax.pipeline.stages import StageSizes, hollow_like
+from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
 from dorylax.serverless.rows import pad
 
@@ -23,7 +25,7 @@ from dorylax.serverless.rows import pad
 def own_rows(
     data: Dataset,
     cutting: Cutting,
-    shard: Shard,
+    shard: AnyShard,
     order: np.ndarray,
     *,
     ids: bool,
@@ -64,7 +66,7 @@ def own_rows(
 
 
 def stored_values(
-    prepared: PreparedPlan, rows: Mapping[str, np.ndarray], shard: Shard, num_training: int
+    prepared: PreparedPlan, rows: Mapping[str, np.ndarray], shard: AnyShard, num_training: int
 ) -> dict[int, Any]:
     """Of a server's values those that steps read, by position of the input; what is per edge in order of slots.
 
@@ -118,7 +120,7 @@ def row_name(role: str, name: str) -> str:
 
 
 def interval_data(
-    prepared: PreparedPlan, values: Mapping[int, Any], shard: Shard, sizes: StageSizes
+    prepared: PreparedPlan, values: Mapping[int, Any], shard: AnyShard, sizes: StageSizes
 ) -> list[dict[Var, Any]]:
     """What stages, publications and the driver read of the data.
 
@@ -154,6 +156,26 @@ def interval_data(
                 zero = entry.role in ("weights", "real")
                 rows = pad(rows, row_type.axis, row_type.factor, last - first, sizes.vertices, zero=zero)
             mine[var] = rows
+        constants.append(mine)
+    return constants
+
+
+def hollow_interval_data(prepared: PreparedPlan, shard: AnyShard, sizes: StageSizes) -> list[dict[Var, Any]]:
+    """In the place of `interval_data`: the same values, hollow."""
+    traced, types = prepared.plan.program.traced, prepared.plan.program.analysis.types
+    entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
+    wanted = _wanted(prepared)
+    found = [var for var, entry in entries if entry.of_data and entry.role != "graph" and var in wanted]
+    again = {var for step in prepared.plan.epoch for var in step.reads}
+    constants: list[dict[Var, Any]] = []
+    for (first, last), (first_edge, last_edge) in zip(pairwise(shard.bounds), pairwise(shard.edge_bounds), strict=True):
+        at = {SYMBOLS["vertex"]: last - first, SYMBOLS["edge"]: last_edge - first_edge}
+        padded = {**at, SYMBOLS["vertex"]: sizes.vertices}
+        mine = {}
+        for var in found:
+            row_type = types[var]
+            is_padded = isinstance(row_type, Rows) and row_type.space == "vertex" and var in again
+            mine[var] = hollow_like(var, padded if is_padded else at)
         constants.append(mine)
     return constants
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from dorylax import aligned
 from dorylax.graph.compressed import Adjacency
+from dorylax.hollow import is_hollow
 from dorylax.jax_internals import Var, size_at, type_of
 from dorylax.ops import row_operators
 from dorylax.ops.primitives.operator import Role
@@ -22,6 +23,9 @@ from dorylax.program.jaxpr.symbols import row_space
 
 _PIECE_BYTES = 8 * 2**20
 """A piece of a gather reads about so much, so that narrow rows do not make pieces of microseconds."""
+
+
+Make = Callable[[tuple[int, ...], Any], np.ndarray]
 
 
 @final
@@ -69,13 +73,21 @@ def pieces(step: Step, rows: RowRange, chunk: int) -> list[Piece]:
     ]
 
 
-def results_for(step: Step, rows: int, entries: int, padded: int) -> list[np.ndarray]:
-    """Arrays for an operator's results: rows of vertices padded to `padded`, rows of edges as many as there are."""
+def results_for(step: Step, rows: int, entries: int, padded: int, *, empty: Make = aligned.empty) -> list[np.ndarray]:
+    """Arrays for an operator's results: rows of vertices padded to `padded`, rows of edges as many as there are.
+
+    Args:
+        step: the operator.
+        rows: of vertices.
+        entries: rows of edges.
+        padded: so many rows of vertices at least.
+        empty: makes an array, of a shape and a dtype.
+    """
     arrays = []
     for var in step.equations[0].outvars:
         aval = type_of(var)
         size = max(rows, padded) if _of_vertices(var) else entries
-        arrays.append(aligned.empty((size, *row_shape(var)), aval.dtype))
+        arrays.append(empty((size, *row_shape(var)), aval.dtype))
     return arrays
 
 
@@ -105,8 +117,10 @@ def work_on(
         operands: arrays with what they are read by; "own" and "edge" for all of `rows`.
         rows: all rows.
         piece: which of them.
-        results: for all rows.
+        results: for all rows; if they are hollow, nothing is computed.
     """
+    if all(map(is_hollow, results)):
+        return _nothing
     name, params = step.operator, step.params
     first, last = piece.first, piece.last
     begin = int(rows.offsets[0])
@@ -126,8 +140,12 @@ def work_on(
     return work
 
 
+def _nothing() -> None:
+    """Computes nothing."""
+
+
 def fill_padding(results: Sequence[np.ndarray], step: Step, rows: int) -> None:
-    """Repeats the last real row of vertices in the rows after it."""
+    """Repeats the last real row of vertices in the rows after it, unless they are hollow."""
     for var, array in zip(step.equations[0].outvars, results, strict=True):
-        if _of_vertices(var) and len(array) > rows:
+        if _of_vertices(var) and len(array) > rows and not is_hollow(array):
             array[rows:] = array[rows - 1]

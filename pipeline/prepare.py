@@ -91,6 +91,7 @@ def prepare(
     *,
     loss: RowFunction = cross_entropy,
     stale_price: float = 0.0,
+    workers: bool = True,
 ) -> Prepared:
     """Traces, splits and plans a model; the same model and kind of data give the same object.
 
@@ -100,11 +101,12 @@ def prepare(
         passes: which to apply.
         loss: `(output, labels) -> [V]`.
         stale_price: see `passes.reorder`.
+        workers: as of `Plan.of`.
 
     Raises:
         SplitError: the model cannot be split.
     """
-    question = _Question(parts, spec, passes, loss, stale_price)
+    question = _Question(parts, spec, passes, loss, stale_price, workers=workers)
     try:
         return _prepared(question)
     except TypeError as error:
@@ -118,15 +120,24 @@ class _Question:
     """What decides which program it is, hashable where the model's structure is."""
 
     def __init__(
-        self, parts: ModelParts, spec: DataSpec, passes: tuple[str, ...], loss: RowFunction, stale_price: float
+        self,
+        parts: ModelParts,
+        spec: DataSpec,
+        passes: tuple[str, ...],
+        loss: RowFunction,
+        stale_price: float,
+        *,
+        workers: bool,
     ) -> None:
         self._parts, self._spec, self._passes, self._loss, self._stale_price = parts, spec, passes, loss, stale_price
+        self._workers = workers
         self._key: Any = (
             parts.structure,
             spec,
             passes,
             loss,
             stale_price,
+            workers,
             signature((parts.params, parts.streams, parts.state)),
         )
 
@@ -139,7 +150,7 @@ class _Question:
     def answer(self) -> Prepared:
         traced = trace(self._parts, self._spec, loss=self._loss, metrics=None)
         program = optimise(traced, passes=self._passes, stale_price=self._stale_price)
-        return Prepared(Plan.of(program))
+        return Prepared(Plan.of(program, workers=self._workers))
 
 
 @functools.lru_cache(maxsize=8)

@@ -51,7 +51,8 @@ class Resources(NamedTuple):
         """
         tensor = config.tensor
         if cluster is not None:
-            return cls(config.graph_threads or cluster.graph_server.threads, tensor.slots or cluster.functions, 0)
+            slots = tensor.slots or max(1, cluster.functions)  # without functions nobody asks for one
+            return cls(config.graph_threads or cluster.graph_server.tasks, slots, 0)
         usual = _FUNCTIONS if tensor.backend == "aws" else max(1, cores // 2)
         workers = 0 if tensor.backend == "inline" else tensor.workers or usual
         # More workers than cores stand for functions that mostly wait for the network; those on Ray have CPUs of their own.

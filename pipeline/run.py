@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, final
 
 from dorylax.clock import Clock
-from dorylax.cost import Bill, Cluster
+from dorylax.cost import Bill, Calls, Cluster
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.host import GraphHost
@@ -187,6 +187,11 @@ class PipelineRun(ABC):
         """Since the run began, on its clock, including those of earlier processes of this run."""
         return self._seconds_before + self._clock.now()
 
+    @property
+    def calls(self) -> Calls:
+        """Of functions, so far."""
+        return self._counted().calls
+
     def bill(self) -> Bill | None:
         """What the run has cost so far, by the prices of its cluster; None where it costs nothing."""
         if self.prices is None:
@@ -196,7 +201,7 @@ class PipelineRun(ABC):
             seconds=self.seconds,
             graph_servers=self._config.servers,
             parameter_servers=self._config.parameter_servers,
-            calls=self._counted().calls,
+            calls=self.calls,
         )
 
     @abstractmethod

@@ -9,6 +9,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
+from dorylax.cost.warm_pool import WarmPool
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.parameters.messages import ServerState
 from dorylax.runs.parts import Part, PartsWriter
@@ -100,12 +101,18 @@ def steadiness(saved: Saved) -> list[np.ndarray] | None:
 
 
 def save_controller(server: GraphServer) -> dict[str, Any]:
-    """What a server has learnt of its tensor tasks: how long they take, how many may run at a time. JSON values."""
+    """What a server has learnt of its tensor tasks: how long they take, how many may run at a time. JSON values.
+
+    On a virtual cluster whose functions start cold, also which of them are warm.
+    """
     stragglers, autotuner = server.controller.stragglers, server.autotuner
-    return {
+    found: dict[str, Any] = {
         "stragglers": None if stragglers is None else stragglers.state(),
         "autotuner": None if autotuner is None else list(autotuner.state()),
     }
+    if (environments := _environments(server)) is not None:
+        found["environments"] = environments.state()
+    return found
 
 
 def restore_controller(server: GraphServer, record: dict[str, Any]) -> None:
@@ -116,6 +123,13 @@ def restore_controller(server: GraphServer, record: dict[str, Any]) -> None:
     if autotuner is not None and record["autotuner"] is not None:
         autotuner.restore(record["autotuner"])
         server.controller.limit.set(autotuner.limit)
+    if (environments := _environments(server)) is not None and "environments" in record:
+        environments.restore(record["environments"])
+
+
+def _environments(server: GraphServer) -> WarmPool | None:
+    times = server.context.times
+    return None if times is None or times.machines is None else times.machines.environments(server.shard.server)
 
 
 def _leaves(saved: Saved, name: str) -> list[np.ndarray] | None:

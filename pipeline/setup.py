@@ -15,7 +15,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.driver import Driver
+from dorylax.pipeline.driver import DrivesEpochs
 from dorylax.pipeline.parameters import Applied, ParameterServers
 from dorylax.pipeline.parameters.step_counts import uncounted
 from dorylax.pipeline.parameters.workers import ParameterWorkers
@@ -51,7 +51,8 @@ def prepared_for(
     check_counts(config, data.graph.num_vertices)
     check_optimizer(optimizer, parts.params, config)
     spec = DataSpec.of(data, parts.keywords)
-    return prepare(parts, spec, config.passes, loss=loss, stale_price=config.expected_stale_price)
+    price = config.expected_stale_price
+    return prepare(parts, spec, config.passes, loss=loss, stale_price=price, workers=config.workers)
 
 
 def check_counts(config: PipelineConfig, num_vertices: int) -> None:
@@ -150,7 +151,7 @@ def parameter_servers(
     config: PipelineConfig,
     prepared: Prepared,
     optimizer: optax.GradientTransformation,
-    driver: Driver,
+    driver: DrivesEpochs,
     start: Beginnings,
     *,
     context: HostContext,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import jax
 import numpy as np
 
-from dorylax.graph.shard import Shard
+from dorylax.graph.shard_summary import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
-from dorylax.jax_internals import eval_jaxpr, size_at, type_of
+from dorylax.hollow import hollow, is_hollow
+from dorylax.jax_internals import Var, eval_jaxpr, is_key, size_at, type_of
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.program.jaxpr.flops import equation_flops
 from dorylax.program.jaxpr.instantiate import instantiate
@@ -36,7 +37,7 @@ class StageSizes:
         return self.vertices if step.space == "vertex" else self.edges
 
 
-def stage_sizes(pieces: Sequence[Shard | ShardEntry], edge_chunk: int) -> StageSizes:
+def stage_sizes(pieces: Sequence[AnyShard | ShardEntry], edge_chunk: int) -> StageSizes:
     """Rows of each call of a stage: of the largest interval, and of edges in chunks that are not larger than need be.
 
     Edges are rounded up by at most a quarter: partitions of other seeds then find the same functions compiled.
@@ -62,6 +63,25 @@ def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
         operands.append(np.ones([int(size_at(dim, at)) for dim in aval.shape], aval.dtype))
     jax.block_until_ready(function(*operands))
     return function
+
+
+def hollow_function(step: Step, rows: int) -> StageFunction:
+    """In the place of `compiled`: gives hollow results of the right shapes, whatever it is given."""
+    at = {} if step.space is None else {SYMBOLS[step.space]: rows}
+    results = [hollow_like(var, at) for var in step.writes]
+    return lambda *_: results
+
+
+def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
+    """A hollow array with the shape of a value; of random keys their data.
+
+    Args:
+        var: the value.
+        at: how many rows there are, by symbol.
+    """
+    aval = type_of(var)
+    shape = [int(size_at(dim, at)) for dim in aval.shape]
+    return hollow((*shape, 2), np.uint32) if is_key(aval) else hollow(shape, aval.dtype)
 
 
 def _evaluator(closed: Any) -> StageFunction:
@@ -104,10 +124,18 @@ def together(step: Step, parts: Sequence[Sequence[Any]], counts: Sequence[int], 
             heads = [
                 cut(piece, found.axis, found.factor, 0, count) for piece, count in zip(pieces, counts, strict=True)
             ]
-            results.append(heads[0] if len(heads) == 1 else np.concatenate(heads, axis=found.axis))
+            results.append(heads[0] if len(heads) == 1 else _one_after_the_other(heads, found.axis))
         elif isinstance(found, Summed):
             real = [piece for piece, count in zip(pieces, counts, strict=True) if count]
             results.append(sum(real[1:], start=real[0]) if real else np.zeros_like(pieces[0]))
         else:
             results.append(pieces[0])
     return results
+
+
+def _one_after_the_other(heads: Sequence[np.ndarray], axis: int) -> np.ndarray:
+    if is_hollow(heads[0]):
+        shape = list(heads[0].shape)
+        shape[axis] = sum(head.shape[axis] for head in heads)
+        return hollow(shape, heads[0].dtype)
+    return np.concatenate(heads, axis=axis)

@@ -21,12 +21,13 @@ FLOORS = (
         "hang_up",
         "machine",
         "aligned",
+        "hollow",
         "own_folder",
     ),
     "jax_internals",
     *("settings", "storage", "user_code", "clock", "graph", "terminal", "cost", "ops"),
     *("runs", "program", "layers", "observers", "ray_cluster", "serverless", "pipeline", "config"),
-    *("memory", "trainer"),
+    *("memory", "trainer", "simulation"),
     *("experiments", "cli", "__main__"),
 )
 """The rooms of the package: each imports only those before it."""

@@ -15,6 +15,7 @@ from dorylax.cli.info import info
 from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
 from dorylax.cli.report import report
+from dorylax.cli.simulate import simulate
 from dorylax.cli.train import train
 from dorylax.terminal.run import run, traceback_option
 from dorylax.version import __version__
@@ -27,7 +28,7 @@ def cli() -> None:
     """Train graph neural networks on whole graphs."""
 
 
-for _command in (train, predict, describe, partition, report, datasets, info, aws, cluster):
+for _command in (train, predict, describe, partition, simulate, report, datasets, info, aws, cluster):
     cli.add_command(_command)
 
 

@@ -7,13 +7,13 @@ and closes loops.
 from __future__ import annotations
 
 import asyncio
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar, final
 
+from dorylax.clock.duration import Duration
 from dorylax.errors import DorylaxError
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Workers(ABC):
     slots: int
 
     @abstractmethod
-    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
+    async def run(self, work: Callable[[], T], *, seconds: Duration, order: tuple[int, ...]) -> Timed[T]:
         """Does `work` as soon as a worker is free.
 
         Cancelling the awaiting task gives up its place in the queue. Work that has begun in a thread finishes, and keeps
@@ -69,7 +69,8 @@ class Workers(ABC):
 
         Args:
             work: what to compute.
-            seconds: how long it takes on the virtual clock, ≥ 0; the real clock takes as long as it takes.
+            seconds: how long it takes on the virtual clock, ≥ 0, or what it takes of what is shared there; the real clock
+                takes as long as it takes.
             order: who goes first on the virtual clock where two things end at the same time: the smaller tuple.
 
         Returns:
@@ -101,11 +102,11 @@ class Clock(ABC):
         """Seconds on this clock."""
 
     @abstractmethod
-    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
+    async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:
         """Waits.
 
         Args:
-            seconds: how long, ≥ 0.
+            seconds: how long, ≥ 0; on the virtual clock also what is taken meanwhile of what is shared.
             order: who goes first on the virtual clock where two things happen at the same time: the smaller tuple.
 
         Raises:
@@ -173,12 +174,6 @@ class Clock(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def check_seconds(seconds: float) -> None:
-    """Refuses what is not a duration, with a ValueError."""
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"seconds must be finite and ≥ 0, got {seconds}")
 
 
 def check_slots(name: str, slots: int) -> None:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar, final
 
-from dorylax.clock.base import Clock, Workers, check_seconds
+from dorylax.clock.base import Clock, Workers
+from dorylax.clock.duration import Duration, check_seconds
 from dorylax.clock.task_loop import TaskLoop
 from dorylax.clock.threads import Threads
 
@@ -35,8 +36,10 @@ class RealClock(Clock):
         """As `Clock.now`."""
         return time.perf_counter() - self._origin
 
-    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:  # noqa: ARG002
+    async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:  # noqa: ARG002
         """As `Clock.sleep`."""
+        if isinstance(seconds, tuple):
+            raise TypeError("only the virtual clock knows what is shared: the real one sleeps for seconds")
         check_seconds(seconds)
         await asyncio.sleep(seconds)
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar, final
 
 from dorylax.clock.base import Clock, Workers
+from dorylax.clock.duration import Duration
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class ClockScope(Clock):
         """As `Clock.now`."""
         return self._clock.now()
 
-    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
+    async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:
         """As `Clock.sleep`."""
         await self._clock.sleep(seconds, order)
 

@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar, final
 
-from dorylax.clock.base import Timed, Workers, check_seconds, check_slots
+from dorylax.clock.base import Timed, Workers, check_slots
+from dorylax.clock.duration import Duration, check_duration
 
 T = TypeVar("T")
 Request = Callable[[BaseException | None], None]
@@ -44,9 +45,9 @@ class Threads(Workers):
         self._threads: list[threading.Thread] = []
         self._open = 0  # requests that have not been answered; the loop alone counts them
 
-    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:  # noqa: ARG002
+    async def run(self, work: Callable[[], T], *, seconds: Duration, order: tuple[int, ...]) -> Timed[T]:  # noqa: ARG002
         """As `Workers.run`."""
-        check_seconds(seconds)
+        check_duration(seconds)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Timed[T]] = loop.create_future()
 

@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar, final
 
-from dorylax.clock.base import Clock, Timed, Workers, check_seconds, check_slots
+from dorylax.clock.base import Clock, Timed, Workers, check_slots
+from dorylax.clock.duration import Duration, Shared, check_duration, passing
+from dorylax.clock.shared import VirtualShared
+from dorylax.clock.sharing import Speeds
 from dorylax.clock.task_loop import TaskLoop
 from dorylax.clock.virtual_loop import VirtualLoop
 
@@ -51,10 +54,19 @@ class VirtualClock(Clock):
         """
         self._loop.jump(to)
 
-    async def sleep(self, seconds: float, order: tuple[int, ...]) -> None:
+    async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:
         """As `Clock.sleep`."""
-        check_seconds(seconds)
-        await self._loop.wake_at(self._loop.time() + seconds, order)
+        check_duration(seconds)
+        await passing(seconds, order, self._loop.wake_in)
+
+    def shared(self, speeds: Speeds, kinds: int = 1) -> Shared:
+        """Something that tasks share from now on.
+
+        Args:
+            speeds: who is served how fast; see `dorylax.clock.sharing`.
+            kinds: how many kinds of uses there are.
+        """
+        return VirtualShared(self._loop, speeds, kinds)
 
     def workers(self, name: str, slots: int) -> Workers:
         """As `Clock.workers`."""
@@ -84,13 +96,13 @@ class _VirtualWorkers(Workers):
         self._free = slots
         self._queue: deque[asyncio.Future[None]] = deque()  # of those who wait; done if cancelled
 
-    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
-        check_seconds(seconds)
+    async def run(self, work: Callable[[], T], *, seconds: Duration, order: tuple[int, ...]) -> Timed[T]:
+        check_duration(seconds)
         await self._take()
         try:
             start = self._loop.time()
             value = work()
-            await self._loop.wake_at(start + seconds, order)
+            await passing(seconds, order, self._loop.wake_in)
         finally:
             self._give_back()
         return Timed(value, start, self._loop.time())

@@ -46,6 +46,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._add(when, order, future, partial(future.set_result, None))
         return future
 
+    def wake_in(self, seconds: float, order: tuple[int, ...]) -> asyncio.Future[None]:
+        """As `wake_at`, so many seconds from now."""
+        return self.wake_at(self._now + seconds, order)
+
+    def happen_at(self, when: float, order: tuple[int, ...], happen: Callable[[], object]) -> asyncio.Future[None]:
+        """Calls `happen` at `when`, in seconds; cancelling the future, which is never done, removes the event."""
+        future: asyncio.Future[None] = self.create_future()
+        self._add(when, order, future, happen)
+        return future
+
     def jump(self, to: float) -> None:
         """Moves the time to `to`; see `VirtualClock.jump`."""
         due = min((when for when, _, _, whose, _ in self._events if not whose.cancelled()), default=to)

@@ -5,7 +5,9 @@ from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters
 from dorylax.cost.cluster_file import find_cluster
 from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
+from dorylax.cost.gpu import Gpu
 from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.machines import Machines
 from dorylax.cost.time_model import TimeModel
 from dorylax.cost.variation import Variation
 
@@ -17,7 +19,9 @@ __all__ = [
     "Cluster",
     "ClusterError",
     "Function",
+    "Gpu",
     "Instance",
+    "Machines",
     "TimeModel",
     "Variation",
     "clusters",

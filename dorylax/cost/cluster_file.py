@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters
 from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
+from dorylax.cost.gpu import Gpu
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.variation import Variation
 from dorylax.near_matches import did_you_mean
@@ -21,8 +22,11 @@ from dorylax.settings.errors import ConfigError
 from dorylax.settings.text_file import read_text
 from dorylax.settings.words import TYPE_WORDS
 
-Part = TypeVar("Part", Cluster, Function, Instance, Variation)
+Part = TypeVar("Part", Cluster, Function, Gpu, Instance, Variation)
 Where = tuple[str, ...]
+_UNSHARED = ("threads_per_core", "lone_thread", "total_memory_bandwidth", "gpu")
+_OPTIONAL = ("variation", *_UNSHARED)
+"""Keys that a description of a server may leave out: it then has the default cluster's variation, and shares nothing."""
 _TYPES = {kind.__name__: words for kind, words in TYPE_WORDS.items()}
 
 
@@ -77,13 +81,28 @@ def _instance(value: Any, where: Where) -> Instance:
             raise ClusterError(".".join(where), f"must be {', '.join(INSTANCES)} or a description, got {value!r}")
         return INSTANCES[value]
     values = _mapping(value, where, Instance)
+    if values.get("gpu") is not None:
+        values["gpu"] = _gpu(values["gpu"], (*where, "gpu"))
     if known := INSTANCES.get(values.get("name", "")):
         return _filled(known, values, where)
     for field in dataclasses.fields(Instance):
-        if field.name not in values and field.name != "variation":
+        if field.name not in values and field.name not in _OPTIONAL:
             hint = f"name a known type ({', '.join(INSTANCES)}) or give every key"
             raise ClusterError(".".join((*where, field.name)), f"is missing: {hint}")
-    return _filled(DEFAULT_CLUSTER.graph_server, values, where)
+    unshared = {field.name: field.default for field in dataclasses.fields(Instance) if field.name in _UNSHARED}
+    return _filled(DEFAULT_CLUSTER.graph_server, unshared | values, where)
+
+
+def _gpu(value: Any, where: Where) -> Gpu:
+    """A GPU, described in full."""
+    values = _mapping(value, where, Gpu)
+    for field in dataclasses.fields(Gpu):
+        if field.name not in values:
+            raise ClusterError(".".join((*where, field.name)), "is missing: give every key of a GPU")
+    try:
+        return Gpu(**values)
+    except ClusterError as error:
+        raise ClusterError(".".join((*where, error.key)), error.problem) from None
 
 
 def _filled(base: Part, values: dict[str, Any], where: Where) -> Part:

@@ -24,7 +24,12 @@ class Function:
     Attributes:
         memory_mb: megabytes (2^20 bytes) of memory, 128 … 10240; the share of the processor goes with it.
         flops: floating-point operations per second of one whole virtual CPU.
-        network_bandwidth: bytes per second, in and out together.
+        network_bandwidth: bytes per second, in and out together; with contention the next two hold in its place.
+        lone_bandwidth: bytes per second, in and out together, of one that no other of its graph server sends or fetches
+            beside.
+        crowding: the bandwidth of each of n is `lone_bandwidth` · n ** -crowding, ≥ 0.
+        cold_start: seconds until one can work that has not run before; only with contention, as the next.
+        keep_warm: seconds that one waits for its next call before it is ended.
         overhead: seconds of each call that are neither arithmetic nor data: the request and its answer.
         price_per_gb_second: US dollars for 2^30 bytes of memory during a second.
         price_per_million_requests: US dollars.
@@ -41,20 +46,28 @@ class Function:
     price_per_gb_second: float
     price_per_million_requests: float
     variation: Variation
+    lone_bandwidth: float
+    crowding: float
+    cold_start: float
+    keep_warm: float
 
     def __post_init__(self) -> None:
         least, most = _MEMORY_MB
         if not least <= self.memory_mb <= most:
             raise ClusterError("memory_mb", f"must be in {least} … {most}, got {self.memory_mb}")
-        for key in ("flops", "network_bandwidth", "overhead"):
+        for key in ("flops", "network_bandwidth", "overhead", "lone_bandwidth"):
             check_bounds(self, key, 0.0, above=True)
-        for key in ("price_per_gb_second", "price_per_million_requests"):
+        for key in ("price_per_gb_second", "price_per_million_requests", "crowding", "cold_start", "keep_warm"):
             check_bounds(self, key, 0.0)
 
     @property
     def virtual_cpus(self) -> float:
         """Its share of processors; 1 at `FULL_CPU_MB`."""
         return self.memory_mb / FULL_CPU_MB
+
+    def bandwidth_among(self, calls: int) -> float:
+        """Bytes per second of each of so many calls, ≥ 1, that send or fetch at the same time."""
+        return float(self.lone_bandwidth * calls**-self.crowding)
 
     @staticmethod
     def billed_milliseconds(seconds: float) -> int:

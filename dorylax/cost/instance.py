@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import final
 
-from dorylax.cost.errors import check_bounds
+from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.gpu import V100, Gpu
 from dorylax.cost.variation import Variation
 
 _GIGABIT = 1e9 / 8  # bytes
@@ -21,6 +22,9 @@ _GATHERED = 2.7e9
 _OVERHEAD = 200e-6
 # Assumption: rented servers have neighbours, but do their work in about the same time.
 _SERVER_VARIATION = Variation(sigma=0.05, straggler_probability=0.0, straggler_factor=1.0)
+# Assumption: the second hyper-thread of a core brings a quarter more (Intel says up to 30 %), so that one alone does
+# 2 / 1.25 of what each of two does.
+_LONE_THREAD = 1.6
 
 
 @final
@@ -28,15 +32,21 @@ _SERVER_VARIATION = Variation(sigma=0.05, straggler_probability=0.0, straggler_f
 class Instance:
     """A type of server.
 
+    With `gpu` all tasks run there, one at a time, and its speeds hold in place of those of threads.
+
     Attributes:
         name: what its provider calls it.
         threads: virtual CPUs, each of which does one task at a time.
-        flops: floating-point operations per second of one thread.
-        memory_bandwidth: bytes per second that one thread reads along edges.
+        flops: floating-point operations per second of one thread while all are busy.
+        memory_bandwidth: bytes per second that one thread reads along edges while all are busy.
         network_bandwidth: bytes per second of the server, each way.
         overhead: seconds of each task that are not its arithmetic.
         price: US dollars per hour.
         variation: how the durations of its tasks and messages differ.
+        threads_per_core: how many threads share a core, 1 or 2. Like the next two only for clusters with contention.
+        lone_thread: how many times as fast a thread is whose core no other uses, ≥ 1.
+        total_memory_bandwidth: bytes per second that all threads together read at most; 0: whatever they ask for.
+        gpu: its GPU; None where it has none.
 
     Raises:
         ClusterError: a value out of range.
@@ -50,18 +60,71 @@ class Instance:
     overhead: float
     price: float
     variation: Variation
+    threads_per_core: int = 1
+    lone_thread: float = 1.0
+    total_memory_bandwidth: float = 0.0
+    gpu: Gpu | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self, "threads", 1.0)
         for key in ("flops", "memory_bandwidth", "network_bandwidth", "overhead"):
             check_bounds(self, key, 0.0, above=True)
-        check_bounds(self, "price", 0.0)
+        for key in ("price", "total_memory_bandwidth"):
+            check_bounds(self, key, 0.0)
+        check_bounds(self, "lone_thread", 1.0)
+        if self.threads_per_core not in (1, 2):
+            raise ClusterError("threads_per_core", f"must be 1 or 2, got {self.threads_per_core}")
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks it does at a time."""
+        return self.threads if self.gpu is None else 1
+
+    def lift(self, busy: int) -> float:
+        """How many times as fast each of so many busy threads is as if all were busy.
+
+        Threads spread over cores; those that share one are as fast as all are then. The mean is everybody's speed.
+        """
+        if self.threads_per_core == 1:
+            return 1.0
+        sharing = min(busy, max(0, 2 * busy - self.threads))
+        return self.lone_thread - (self.lone_thread - 1) * (sharing / busy)
 
 
-def _ec2(name: str, threads: int, gigabits: float, price: float) -> Instance:
+def _ec2(
+    name: str,
+    threads: int,
+    gigabits: float,
+    price: float,
+    *,
+    memory: float,
+    hyper_threads: bool = True,
+    gpu: Gpu | None = None,
+) -> Instance:
+    """One of Amazon's; `memory` is what its memory gives a virtual CPU, in bytes per second."""
     return Instance(
-        name, threads, _FLOPS, _GATHERED, gigabits * _GIGABIT, _OVERHEAD, price, variation=_SERVER_VARIATION
+        name,
+        threads,
+        _FLOPS,
+        _GATHERED,
+        gigabits * _GIGABIT,
+        _OVERHEAD,
+        price,
+        variation=_SERVER_VARIATION,
+        threads_per_core=2 if hyper_threads else 1,
+        lone_thread=_LONE_THREAD if hyper_threads else 1.0,
+        total_memory_bandwidth=threads * memory,
+        gpu=gpu,
     )
+
+
+# Bytes per second of a socket's memory, over its virtual CPUs (data sheets of Intel and Amazon). Assumption: a server gets
+# its share.
+_SKYLAKE_36 = 3.55e9  # c5, c5n: 6 channels DDR4-2666, 36 virtual CPUs
+_SKYLAKE_48 = 2.66e9  # r5: likewise, 48
+_BROADWELL = 2.4e9  # p3: 4 channels DDR4-2400, 32
+_SAPPHIRE_RAPIDS = 3.2e9  # c7i: 8 channels DDR5-4800, 96
+_GRAVITON_3 = 4.8e9  # c7g: likewise, 64, which are cores
 
 
 # Amazon EC2, us-east-1, on demand, July 2026; the network's baseline, not its bursts. The Dorylus paper (June 2021) has
@@ -70,13 +133,14 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
     {
         instance.name: instance
         for instance in (
-            _ec2("c5.xlarge", 4, 1.25, 0.17),  # network: assumption, half of a c5.2xlarge's
-            _ec2("c5.2xlarge", 8, 2.5, 0.34),
-            _ec2("c5n.2xlarge", 8, 10.0, 0.432),
-            _ec2("c5n.4xlarge", 16, 15.0, 0.864),
-            _ec2("c7i.2xlarge", 8, 3.1, 0.357),
-            _ec2("c7g.2xlarge", 8, 3.75, 0.29),
-            _ec2("r5.2xlarge", 8, 2.5, 0.504),
+            _ec2("c5.xlarge", 4, 1.25, 0.17, memory=_SKYLAKE_36),  # network: assumption, half of a c5.2xlarge's
+            _ec2("c5.2xlarge", 8, 2.5, 0.34, memory=_SKYLAKE_36),
+            _ec2("c5n.2xlarge", 8, 10.0, 0.432, memory=_SKYLAKE_36),
+            _ec2("c5n.4xlarge", 16, 15.0, 0.864, memory=_SKYLAKE_36),
+            _ec2("c7i.2xlarge", 8, 3.1, 0.357, memory=_SAPPHIRE_RAPIDS),
+            _ec2("c7g.2xlarge", 8, 3.75, 0.29, memory=_GRAVITON_3, hyper_threads=False),
+            _ec2("r5.2xlarge", 8, 2.5, 0.504, memory=_SKYLAKE_48),
+            _ec2("p3.2xlarge", 8, 2.5, 3.06, memory=_BROADWELL, gpu=V100),
         )
     }
 )

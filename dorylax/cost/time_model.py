@@ -1,10 +1,13 @@
-"""How long tasks take on a cluster: the seconds that the virtual clock is told."""
+"""How long tasks take on a cluster: what the virtual clock is told."""
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Sequence
+from typing import NamedTuple, final
 
+from dorylax.clock import Duration, Shared, Use
 from dorylax.cost.cluster import Cluster
+from dorylax.cost.machines import FUNCTIONS, MESSAGES, Machines, Place
 
 Amount = float | int  # bytes and operations are counted
 
@@ -17,76 +20,134 @@ _UPDATE_PASSES = 7
 class TimeModel:
     """Durations of tasks: a fixed part, plus work over speed, plus bytes over bandwidth, times a random factor.
 
-    The parts are added: none overlaps another within a task. Tasks on one server do not slow each other down except by
-    waiting for threads, and messages do not share the network: a task or message has its thread's or server's whole
-    speed.
+    The parts are added: none overlaps another within a task. On a cluster without contention, durations are seconds: tasks
+    on one server do not slow each other down except by waiting for threads, and messages do not share the network. With
+    contention they are seconds and amounts of what `Machines` share; alone, a task takes what it takes without.
 
     The random factor (`Variation`) is a pure function of the seed, the kind of task and its key: equal keys give equal
-    durations whenever and however often they are asked for. Every task needs its own key, a retry of one too.
+    durations whenever and however often they are asked for. Every task needs its own key, a retry of one too. It says how
+    long a task takes alone: what is shared is of the same amount whatever the factor, so a straggler is slow and does not
+    send more. (A task that is faster than the median saves fixed seconds at most.)
 
     Args:
         cluster: what the tasks run on.
         seed: of the run.
+        machines: the servers on the run's clock, where `cluster.contention`; None elsewhere.
+
+    Raises:
+        ValueError: `machines` and `cluster.contention` do not agree.
     """
 
-    def __init__(self, cluster: Cluster, seed: int) -> None:
+    def __init__(self, cluster: Cluster, seed: int, machines: Machines | None = None) -> None:
+        if cluster.contention != (machines is not None):
+            raise ValueError(
+                "machines are what tasks share: give them where the cluster has contention, and only there"
+            )
         self.cluster = cluster
         self.seed = seed
+        self.machines = machines
 
-    def graph_task(self, key: tuple[int, ...], *, flops: Amount, bytes: Amount) -> float:
-        """Seconds that one thread of a graph server needs.
+    def graph_task(self, key: tuple[int, ...], *, flops: Amount, bytes: Amount, server: int = 0) -> Duration:
+        """What one thread of a graph server needs, or its GPU.
 
         Args:
             key: which task it is.
             flops: its floating-point operations, ≥ 0.
             bytes: what it reads along edges and writes, ≥ 0.
+            server: the number of the graph server.
 
         Raises:
             ValueError: a negative amount.
         """
         _check(flops=flops, bytes=bytes)
-        server = self.cluster.graph_server
-        median = server.overhead + flops / server.flops + bytes / server.memory_bandwidth
-        return median * server.variation.factor(self.seed, "graph", key)
+        server_type, machines = self.cluster.graph_server, self.machines
+        factor = server_type.variation.factor(self.seed, "graph", key)
+        if (gpu := server_type.gpu) is not None:
+            return (gpu.launch + flops / gpu.flops + bytes / gpu.memory_bandwidth) * factor
+        if machines is None:
+            return (server_type.overhead + flops / server_type.flops + bytes / server_type.memory_bandwidth) * factor
+        place: Place = ("graph", server)
+        parts = (
+            Taken((machines.cores(place),), flops, server_type.flops * server_type.lift(1)),
+            Taken((machines.memory(place),), bytes, server_type.memory_bandwidth * server_type.lift(1)),
+        )
+        return _duration(server_type.overhead, parts, factor)
 
-    def tensor_task(self, key: tuple[int, ...], *, flops: Amount, bytes_in: Amount, bytes_out: Amount) -> float:
-        """Seconds that one function needs, from the request to the answer.
+    def tensor_task(
+        self,
+        key: tuple[int, ...],
+        *,
+        flops: Amount,
+        bytes_in: Amount,
+        bytes_out: Amount,
+        server: int = 0,
+        cold: bool = False,
+    ) -> Duration:
+        """What one function needs, from the request to the answer.
 
         Args:
             key: which task it is.
             flops: its floating-point operations, ≥ 0.
             bytes_in: what it fetches (rows, parameters), ≥ 0.
             bytes_out: what it returns (rows, gradients), ≥ 0.
+            server: the number of the graph server that it fetches from.
+            cold: whether the function has to be started first; with contention alone.
 
         Raises:
             ValueError: a negative amount.
         """
         _check(flops=flops, bytes_in=bytes_in, bytes_out=bytes_out)
-        function = self.cluster.function
-        median = (
-            function.overhead
-            + (bytes_in + bytes_out) / function.network_bandwidth
-            + flops / (function.flops * function.virtual_cpus)
+        function, machines = self.cluster.function, self.machines
+        factor = function.variation.factor(self.seed, "tensor", key)
+        arithmetic = flops / (function.flops * function.virtual_cpus)
+        if machines is None:
+            median = function.overhead + (bytes_in + bytes_out) / function.network_bandwidth + arithmetic
+            return median * factor
+        place: Place = ("graph", server)
+        alone = min(function.bandwidth_among(1), self.cluster.graph_server.network_bandwidth)
+        parts = (
+            Taken((machines.out(place),), bytes_in, alone, FUNCTIONS),
+            arithmetic,
+            Taken((machines.into(place),), bytes_out, alone, FUNCTIONS),
         )
-        return median * function.variation.factor(self.seed, "tensor", key)
+        return _duration(function.overhead + (function.cold_start if cold else 0.0), parts, factor)
 
-    def message(self, key: tuple[int, ...], *, bytes: Amount) -> float:
-        """Seconds until a message between servers has arrived.
+    def message(
+        self,
+        key: tuple[int, ...],
+        *,
+        bytes: Amount,
+        sender: Place = ("graph", 0),
+        receiver: Place = ("graph", 1),
+    ) -> Duration:
+        """What it takes until a message between servers has arrived.
+
+        It is on its way through all networks at once, and there when the last of them has carried it.
 
         Args:
             key: which message it is.
             bytes: how long it is, ≥ 0.
+            sender: from which server; it does not matter without contention.
+            receiver: to which server; likewise.
 
         Raises:
             ValueError: a negative amount.
         """
         _check(bytes=bytes)
-        server = self.cluster.graph_server
-        median = self.cluster.latency + bytes / server.network_bandwidth
-        return median * server.variation.factor(self.seed, "message", key)
+        server, machines = self.cluster.graph_server, self.machines
+        factor = server.variation.factor(self.seed, "message", key)
+        if machines is None:
+            return (self.cluster.latency + bytes / server.network_bandwidth) * factor
+        ways = [machines.out(sender), machines.into(receiver)]
+        speeds = [machines.instance(place).network_bandwidth for place in (sender, receiver)]
+        for place, way in ((sender, machines.pcie("out", sender)), (receiver, machines.pcie("into", receiver))):
+            if way is not None and (gpu := machines.instance(place).gpu) is not None:
+                ways.append(way)
+                speeds.append(gpu.pcie_bandwidth)
+        return _duration(self.cluster.latency, [Taken(tuple(ways), bytes, min(speeds), MESSAGES)], factor)
 
     def update(self, key: tuple[int, ...], *, bytes: Amount) -> float:
-        """Seconds of an optimizer step on one thread of a parameter server.
+        """Seconds of an optimizer step on one thread of a parameter server, whose other threads have nothing to do.
 
         Args:
             key: which step it is.
@@ -97,8 +158,37 @@ class TimeModel:
         """
         _check(bytes=bytes)
         server = self.cluster.parameter_server
-        median = server.overhead + _UPDATE_PASSES * bytes / server.memory_bandwidth
+        speed = server.memory_bandwidth * (server.lift(1) if self.cluster.contention else 1)
+        median = server.overhead + _UPDATE_PASSES * bytes / speed
         return median * server.variation.factor(self.seed, "update", key)
+
+
+class Taken(NamedTuple):
+    """A part of a task that others slow down.
+
+    Attributes:
+        of: what is used, all at once.
+        amount: how much of each.
+        alone: how much of it in a second where nobody else uses any of them.
+        kind: as of `Use`.
+    """
+
+    of: tuple[Shared, ...]
+    amount: Amount
+    alone: float
+    kind: int = 0
+
+
+def _duration(first: float, parts: Sequence[float | Taken], factor: float) -> Duration:
+    """Seconds and parts one after the other; the seconds are such that the whole takes `factor` times its median alone."""
+    alone = first + sum(part.amount / part.alone if isinstance(part, Taken) else part for part in parts)
+    found: list[float | tuple[Use, ...]] = [max(0.0, first + (factor - 1) * alone)]
+    for part in parts:
+        if not isinstance(part, Taken):
+            found.append(part)
+        elif part.amount:
+            found.append(tuple(Use(of, float(part.amount), part.kind) for of in part.of))
+    return tuple(found)
 
 
 def _check(**amounts: Amount) -> None:

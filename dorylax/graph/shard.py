@@ -137,6 +137,20 @@ class Shard:
             self._transposed[interval] = Adjacency(*transpose(rows.offsets, rows.neighbours, sources))
         return self._transposed[interval]
 
+    def block_counts(self, direction: Direction, interval: int) -> Int64[np.ndarray, " B"]:
+        """How many different rows of each block an interval reads by its edges of this direction.
+
+        Blocks are the server's own intervals, then the ghosts that belong to an interval each, of intervals that have some.
+        """
+        if direction == "in":
+            read = self.unique_sources(interval)
+        else:
+            first, last = (int(self.outgoing.offsets[row]) for row in self.bounds[interval : interval + 2])
+            read = np.unique(self.outgoing.neighbours[first:last])
+        ghosts = self.ghost_bounds[direction]
+        starts = np.concatenate([self.bounds[:-1], self.num_rows + ghosts[:-1][np.diff(ghosts) > 0]])
+        return np.bincount(np.searchsorted(starts, read, side="right") - 1, minlength=len(starts))
+
     def merge(self) -> Merge:
         """How partial sums become sums per source."""
         if self._merge is None:

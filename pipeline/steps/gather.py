@@ -38,7 +38,8 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
         rows = row_range(server.shard.incoming if step.side == "in" else server.shard.outgoing, first, last)
     operands = [(operand.role, server.operand(operand, visit, copied=copied)) for operand in step.operands]
     entries = int(rows.offsets[-1] - rows.offsets[0])
-    results = results_for(step, last - first, entries, server.context.sizes.vertices)
+    context = server.context
+    results = results_for(step, last - first, entries, context.sizes.vertices, empty=context.empty)
     await operate(server, step, visit, Reading(operands, rows, [] if copied else publications), results)
     fill_padding(results, step, last - first)
     outputs = zip(step.equations[0].outvars, results, strict=True)

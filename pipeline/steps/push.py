@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dorylax.hollow import is_hollow, taken
 from dorylax.ops import row_operators
 from dorylax.pipeline.buffers import Reads
 from dorylax.pipeline.graph_server import GraphServer, Job
@@ -35,7 +36,7 @@ async def _contribute(server: GraphServer, step: Step, visit: Visit) -> None:
         if operand.publication is not None:
             await server.copy(operand.publication, step, visit)
     operands = [(operand.role, server.operand(operand, visit, copied=True)) for operand in step.operands]
-    (partial,) = results_for(step, count, 0, 0)
+    (partial,) = results_for(step, count, 0, 0, empty=server.context.empty)
     await operate(server, step, visit, Reading(operands, row_range(transposed, 0, count)), [partial])
     await merge.publish(visit.interval, partial, visit.epoch)
     ghosts, epochs = merge.due(visit.interval)
@@ -48,13 +49,14 @@ async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
     merge, (first, last) = server.merges[step.index], server.bounds(visit)
     await server.wait_for(merge.stamps, visit, lambda: merge.blocks_read(visit.interval))
     rows = row_range(server.shard.merge().rows, first, last)
-    (result,) = results_for(step, last - first, 0, server.context.sizes.vertices)
+    (result,) = results_for(step, last - first, 0, server.context.sizes.vertices, empty=server.context.empty)
 
     def work() -> Reads:
         with merge.guard.reading():
             found = merge.reads(first, last)
-            out = [result[: last - first]]
-            row_operators.run("dorylax_gather_sum", {"direction": "in"}, [merge.rows], rows, out=out)
+            if not is_hollow(result):
+                out = [result[: last - first]]
+                row_operators.run("dorylax_gather_sum", {"direction": "in"}, [merge.rows], rows, out=out)
             return found
 
     entries = int(rows.offsets[-1] - rows.offsets[0])
@@ -76,5 +78,5 @@ async def _send(server: GraphServer, step: Step, visit: Visit, ghosts: np.ndarra
     job = Job(step, visit, _SEND, 0, 2 * len(ghosts) * merge.rows[:1].nbytes, "∇SC")
     sums = (await server.compute(job, work)).value
     for peer, start, mine in server.owners_of(ghosts):
-        message = SumsMessage(step.index, ghosts[mine] - start, epochs[mine], sums[mine])
+        message = SumsMessage(step.index, ghosts[mine] - start, epochs[mine], taken(sums, np.flatnonzero(mine)))
         await server.send(visit, peer, message, (visit.epoch, visit.number, step.index, peer))

@@ -22,10 +22,13 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     size = server.context.sizes.of(step)
     firsts = range(0, count, size) or [0]  # without edges, still one call: for what has no rows
     chunks = [(first, min(first + size, count)) for first in firsts]
+    # Who computes nothing need not be handed anything.
+    read = () if server.context.hollow else tuple(zip(step.reads, step.sources, strict=True))
+    sources = tuple(source for _, source in read)
     calls = []
     for place, (first, last) in enumerate(chunks):
         operands = []
-        for var, source in zip(step.reads, step.sources, strict=True):
+        for var, source in read:
             value = visit.value(var)
             if source.source == "rows" and len(chunks) > 1:
                 value = cut(value, source.axis, source.factor, first, last)
@@ -36,7 +39,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
             visit.version,
             visit.weights,
             tuple(operands),
-            step.sources,
+            sources,
             step.targets,
             last - first,
             size,

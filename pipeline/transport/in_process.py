@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, final
 
-from dorylax.clock import Clock
+from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
+from dorylax.cost.machines import Place
 from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting, payload_bytes
 from dorylax.pipeline.transport.delivery import posted
 
-Seconds = Callable[[Address, Address, int, tuple[int, ...]], float]
-"""(sender, receiver, bytes, order) → seconds that a message takes."""
+Seconds = Callable[[Address, Address, int, tuple[int, ...]], Duration]
+"""(sender, receiver, bytes, order) → what a message takes."""
 
 _ROLES = ("graph", "parameter")
 
 
 def modelled(times: TimeModel) -> Seconds:
-    """The seconds of messages by a model of their cost."""
+    """What messages take by a model of their cost."""
 
-    def seconds(sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> float:
+    def seconds(sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> Duration:
         key = (_ROLES.index(sender.role), sender.index, _ROLES.index(receiver.role), receiver.index, *order)
-        return times.message(key, bytes=num_bytes)
+        return times.message(key, bytes=num_bytes, sender=_place(sender), receiver=_place(receiver))
 
     return seconds
+
+
+def _place(address: Address) -> Place:
+    assert address.role in _ROLES, f"only servers send messages, not {address.role}"
+    return address.role, address.index
 
 
 @final

@@ -7,8 +7,9 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.clock import Clock
+from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
+from dorylax.cost.warm_pool import WarmPool
 from dorylax.serverless.rows import padded_operands
 from dorylax.serverless.task import TensorResult, TensorTask
 
@@ -34,7 +35,7 @@ class InlineBackend:
         num_servers: int,
         times: TimeModel | None,
     ) -> None:
-        self._functions = functions
+        self._functions, self._clock = functions, clock
         self._workers = [clock.workers(f"tensor {server}", slots) for server in range(num_servers)]
         self._times = times
 
@@ -42,15 +43,29 @@ class InlineBackend:
         """See `Backend`; nothing fails here but the stage itself."""
         function = self._functions[task.key.stage]
         order = (*task.key, attempt) if attempt else task.key
-        seconds = 0.0
-        if self._times is not None:
-            seconds = self._times.tensor_task(order, flops=task.flops, bytes_in=task.bytes_in, bytes_out=task.bytes_out)
+        seconds: Duration = 0.0
+        environments: WarmPool | None = None
+        if (times := self._times) is not None:
+            if times.machines is not None:
+                environments = times.machines.environments(task.server)
+            seconds = times.tensor_task(
+                order,
+                flops=task.flops,
+                bytes_in=task.bytes_in,
+                bytes_out=task.bytes_out,
+                server=task.server,
+                cold=environments is not None and environments.begin(self._clock.now()),
+            )
 
         def work() -> tuple[Any, ...]:
             # Conversion to NumPy waits for the result, so that the task ends when it is computed.
             return tuple(np.asarray(value) for value in function(*padded_operands(task)))
 
-        timed = await self._workers[task.server].run(work, seconds=seconds, order=order)
+        try:
+            timed = await self._workers[task.server].run(work, seconds=seconds, order=order)
+        finally:
+            if environments is not None:
+                environments.end(self._clock.now())
         return TensorResult(timed.value, timed.start, timed.end)
 
     async def warm(self) -> None:

@@ -12,6 +12,7 @@ from dorylax.cost import (
     INSTANCES,
     ClusterError,
     Function,
+    Gpu,
     Instance,
     Variation,
     clusters,
@@ -29,6 +30,7 @@ graph_server:
   overhead: 1e-4
   price: 1
   variation: {sigma: 0.5, straggler_probability: 0.25, straggler_factor: 2}
+  gpu: {memory: 1e10, flops: 1e13, memory_bandwidth: 1e11, pcie_bandwidth: 1e10, launch: 1e-5}
 parameter_server: c7g.2xlarge
 function:
   memory_mb: 3008
@@ -66,9 +68,9 @@ def test_the_papers_clusters_are_its_table():
 def test_the_table_in_the_documentation_is_the_default_cluster():
     page = (Path(__file__).parent.parent.parent / "docs" / "clock.md").read_text()
     rows = re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", page.split("## The default cluster")[1], re.MULTILINE)
-    texts = {key: text.strip() for key, text in rows if key.endswith((".name", "prices_as_of"))}
-    assert texts == {key: attrgetter(key)(DEFAULT_CLUSTER) for key in texts}
-    assert {"graph_server.name", "parameter_server.name", "prices_as_of"} == set(texts)
+    texts = {key: text.strip() for key, text in rows if key.endswith((".name", "prices_as_of", ".gpu"))}
+    assert texts == {key: attrgetter(key)(DEFAULT_CLUSTER) or "null" for key in texts}
+    assert {"graph_server.name", "graph_server.gpu", "parameter_server.name", "prices_as_of"} == set(texts)
     numbers = {key: float(text) for key, text in rows if key not in texts}
     assert numbers == {key: attrgetter(key)(DEFAULT_CLUSTER) for key in numbers}
     server, function, variation = (
@@ -87,6 +89,8 @@ def test_a_file_says_it_all(tmp_path):
     server = cluster.graph_server
     assert (server.name, server.threads, server.flops, server.price) == ("box", 2, 5e10, 1.0)
     assert (server.variation.sigma, server.variation.straggler_factor) == (0.5, 2.0)
+    assert server.gpu == Gpu(1e10, 1e13, 1e11, 1e10, 1e-5)
+    assert (server.threads_per_core, server.total_memory_bandwidth) == (1, 0.0)  # not those of the default's server
     assert cluster.parameter_server is INSTANCES["c7g.2xlarge"]
     function = DEFAULT_CLUSTER.function
     assert cluster.function == replace(
@@ -127,13 +131,15 @@ def test_what_a_file_leaves_out_is_the_default_clusters(tmp_path):
             "mu: 1",
             "mine.yaml:11: graph_server.variation.mu is not a key of a cluster: choose from sigma, ",
         ),
-        ("c7g.2xlarge", "c9.huge", "mine.yaml:12: parameter_server must be c5.xlarge, "),
-        ("c7g.2xlarge", "3", "mine.yaml:12: parameter_server must hold keys such as name, got 3"),
-        ("memory_mb: 3008", "memory_mb: 64", "mine.yaml:14: function.memory_mb must be in 128 … 10240"),
-        ("functions: 12", "functions: 0", "mine.yaml:17: functions must be ≥ 1, got 0"),
-        ("latency: 1e-3", "latency: 0", "mine.yaml:18: latency must be > 0, got 0.0"),
-        ("latency: 1e-3", "variation: {}", "mine.yaml:18: variation is not a key of a cluster: choose from name, "),
-        ("latency: 1e-3", "latency: [", "mine.yaml:19: not valid YAML"),
+        ("launch: 1e-5", "launch: -1", "mine.yaml:12: graph_server.gpu.launch must be ≥ 0, got -1.0"),
+        (", launch: 1e-5", "", "mine.yaml:12: graph_server.gpu.launch is missing: give every key of a GPU"),
+        ("c7g.2xlarge", "c9.huge", "mine.yaml:13: parameter_server must be c5.xlarge, "),
+        ("c7g.2xlarge", "3", "mine.yaml:13: parameter_server must hold keys such as name, got 3"),
+        ("memory_mb: 3008", "memory_mb: 64", "mine.yaml:15: function.memory_mb must be in 128 … 10240"),
+        ("functions: 12", "functions: -1", "mine.yaml:18: functions must be ≥ 0, got -1"),
+        ("latency: 1e-3", "latency: 0", "mine.yaml:19: latency must be > 0, got 0.0"),
+        ("latency: 1e-3", "variation: {}", "mine.yaml:19: variation is not a key of a cluster: choose from name, "),
+        ("latency: 1e-3", "latency: [", "mine.yaml:20: not valid YAML"),
         ("name: mine\n", "", "name is missing: say what the cluster is called"),
         ("name: mine", "name: 3", "mine.yaml:2: name must be text, got 3"),
         (FULL, "", "mine.yaml: must hold keys such as name, got None"),

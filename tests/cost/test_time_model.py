@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.calm import calm
 
-from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Cluster, TimeModel, Variation, clusters
+from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Cluster, TimeModel, clusters
 
 AMOUNT = st.floats(0, 1e15)
 KEY = st.lists(st.integers(-(2**70), 2**70), max_size=4).map(tuple)
@@ -20,14 +21,6 @@ TASKS: dict[str, Callable[[TimeModel, Key, float, float], float]] = {
     "update": lambda model, key, _, size: model.update(key, bytes=size),
 }
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-
-
-def calm(cluster: Cluster) -> Cluster:
-    """Without variation."""
-    none = Variation(0.0, 0.0, 1.0)
-    server, parameters = (replace(one, variation=none) for one in (cluster.graph_server, cluster.parameter_server))
-    function = replace(cluster.function, variation=none)
-    return replace(cluster, graph_server=server, parameter_server=parameters, function=function)
 
 
 @every_task

@@ -1,0 +1,217 @@
+"""`dorylax simulate`: what a run would take and cost on machines that nobody has rented."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.table import Table
+
+from dorylax.durable import write_file
+from dorylax.memory.process_limits import check_process
+from dorylax.settings.errors import ConfigError
+from dorylax.terminal.output import percent, print_json, print_table
+
+if TYPE_CHECKING:
+    from dorylax.simulation.paper import Row
+    from dorylax.simulation.result import Simulated
+    from dorylax.simulation.scenario import Scenario
+
+_TABLES_3_4 = "paper/tables34"
+_BACKENDS = ("functions", "cpu", "gpu")
+_SHOWN_TASKS = 12
+
+
+@click.command()
+@click.option(
+    "--scenario",
+    "name",
+    metavar="FILE.yaml|NAME",
+    required=True,
+    help=f"What to simulate: a file (docs/simulation.md), or {_TABLES_3_4}.",
+)
+@click.option(
+    "--backend",
+    "backends",
+    type=click.Choice(_BACKENDS),
+    multiple=True,
+    help="Servers and functions, CPU servers alone, or GPU servers alone; repeatable. [default: functions]",
+)
+@click.option(
+    "--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="How many epochs to simulate at most."
+)
+@click.option(
+    "--trace", metavar="FILE.json", type=click.Path(path_type=Path), help="Also write a timeline for Perfetto."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def simulate(*, name: str, backends: tuple[str, ...], epochs: int, trace: Path | None, as_json: bool) -> None:
+    """Say what a run would take and cost, before anything is rented.
+
+    The engine runs in virtual time on values without numbers: nothing is computed, nothing is learnt. Epochs that are not
+    simulated are taken to be as those that are, but for the first.
+    """
+    if name == _TABLES_3_4 and (backends or trace is not None):
+        raise ConfigError(f"{_TABLES_3_4} has all backends and no timeline: leave out --backend and --trace")
+    if trace is not None and len(backends) > 1:
+        raise ConfigError("--trace is of one run: give one --backend")
+
+    check_process()
+
+    from dorylax.simulation.scenario import Scenario
+
+    if name == _TABLES_3_4:
+        _tables_3_4(epochs, as_json=as_json)
+        return
+    scenario = Scenario.load(name)
+    found = [_simulated(scenario.on(backend), epochs, trace) for backend in backends or _BACKENDS[:1]]  # type: ignore[arg-type]
+    if as_json:
+        print_json({"schema": 1, "scenarios": [one.to_dict() for one in found]})
+        return
+    _show(scenario.name, found)
+    for one in found:
+        _show_tasks(one)
+
+
+def _simulated(scenario: Scenario, epochs: int, trace: Path | None = None) -> Simulated:
+    from dorylax.pipeline.timeline import Lanes
+    from dorylax.simulation.run import simulate as run
+
+    lanes, events = Lanes(), list[dict[str, Any]]()
+    with _progress(f"{scenario.name} on {scenario.backend}", min(epochs, scenario.config.train.epochs)) as advance:
+        found = run(
+            scenario,
+            epochs=epochs,
+            trace=None if trace is None else lambda span: events.extend(lanes.events(span)),
+            on_epoch=advance,
+        )
+    if trace is not None:
+        write_file(trace, json.dumps({"traceEvents": events}).encode())
+    return found
+
+
+@contextmanager
+def _progress(title: str, epochs: int) -> Iterator[Any]:
+    """A bar on terminals, of epochs."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
+        task = bar.add_task(title, total=epochs)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _show(title: str, found: Sequence[Simulated]) -> None:
+    first = found[0]
+    table = Table(
+        title=f"{title}: {first.total_epochs} epochs on {first.servers} servers, prices of {first.cluster.prices_as_of}",
+        title_justify="left",
+        title_style="bold",
+    )
+    columns = ("an epoch", "in all", "functions", "graph servers", "parameter servers", "dollars", "value", "busy")
+    for column in ("backend", "graph server", *columns):
+        table.add_column(column, justify="left" if column in ("backend", "graph server") else "right")
+    for one in found:
+        bill, value, busy = one.bill, one.value, one.utilisation
+        dollars = (bill.function_time + bill.function_requests, bill.graph_servers, bill.parameter_servers, bill.total)
+        table.add_row(
+            one.backend,
+            one.cluster.graph_server.name,
+            f"{one.epoch:.3g} s",
+            f"{one.seconds:,.1f} s",
+            *(f"{amount:.4f}" for amount in dollars),
+            "–" if value is None else f"{value:.3g}",
+            f"{percent(busy.graph_servers)} graph, {percent(busy.functions)} functions, "
+            f"{percent(busy.parameter_servers)} parameters",
+        )
+    print_table(table)
+
+
+def _show_tasks(found: Simulated) -> None:
+    table = Table(title=f"tasks of {len(found.epochs)} epochs on {found.backend}", title_justify="left")
+    for column in ("task", "by", "how many", "seconds each", "seconds together"):
+        table.add_column(column, justify="left" if column in ("task", "by") else "right")
+    for task in found.tasks[:_SHOWN_TASKS]:
+        each = task.seconds / task.number
+        table.add_row(task.name, task.resource, f"{task.number:,}", f"{each:.3g}", f"{task.seconds:,.1f}")
+    print_table(table)
+
+
+def _tables_3_4(epochs: int, *, as_json: bool) -> None:
+    """All cells beside those that were published."""
+    from dorylax.graph.shard_summary import ShardSummaryError
+    from dorylax.simulation.paper import TABLES_3_4
+
+    rows: list[tuple[Row, dict[str, Simulated], str | None]] = []
+    for row in TABLES_3_4:
+        cells: dict[str, Simulated] = {}
+        missing = None
+        for backend in _BACKENDS:
+            try:
+                cells[backend] = _simulated(row.scenario().on(backend), epochs)  # type: ignore[arg-type]
+            except ShardSummaryError as error:
+                missing = str(error)
+                break
+        rows.append((row, cells, missing))
+    contents = [_row_content(*row) for row in rows]
+    if as_json:
+        print_json({"schema": 1, "rows": contents})
+    else:
+        _show_rows(contents)
+
+
+def _row_content(row: Row, cells: Mapping[str, Simulated], missing: str | None) -> dict[str, Any]:
+    from dorylax.simulation.paper import dollars_of_paper, relative
+
+    ours = {backend: (found.seconds, dollars_of_paper(found)) for backend, found in cells.items()}
+    published = {backend: tuple(cell) for backend, cell in row.published.items()}
+    content: dict[str, Any] = {"row": row.name, "missing": missing, "cells": {}, "relative": {}}
+    for backend, cell in published.items():
+        found = cells.get(backend)
+        content["cells"][backend] = {
+            "published": {"seconds": cell[0], "dollars": cell[1]},
+            "simulated": None if found is None else found.to_dict(),
+            # At so many epochs ours would take as long as the paper did.
+            "epochs_if_equal": None if found is None else (cell[0] - found.prepare) / found.epoch,
+        }
+    for other in _BACKENDS[1:]:
+        pairs = {"published": relative(published, other), "simulated": relative(ours, other)}  # type: ignore[arg-type]
+        content["relative"][other] = {
+            name: None if pair is None else {"time": pair[0], "value": pair[1]} for name, pair in pairs.items()
+        }
+    return content
+
+
+def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
+    table = Table(
+        title="Dorylus, tables 3 and 4: time and value on functions, relative to servers alone (published, simulated)",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("row")
+    for other in ("CPU", "GPU"):
+        for what in ("T", "V"):
+            table.add_column(f"{what} / {what} {other}", justify="right")
+    for column in ("epoch, functions", "CPU", "GPU"):
+        table.add_column(column, justify="right")
+    for content in contents:
+        pairs = [
+            (content["relative"][other]["published"][what], content["relative"][other]["simulated"])
+            for other in _BACKENDS[1:]
+            for what in ("time", "value")
+        ]
+        names = ("time", "value") * 2
+        shown = [
+            f"{published:.2f}, {'–' if found is None else f'{found[name]:.2f}'}"
+            for (published, found), name in zip(pairs, names, strict=True)
+        ]
+        found = [content["cells"][backend]["simulated"] for backend in _BACKENDS]
+        seconds = ["–" if one is None else f"{one['epoch_seconds']:.2f} s" for one in found]
+        table.add_row(content["row"], *shown, *seconds)
+    print_table(table)
+    for content in contents:
+        if content["missing"] is not None:
+            click.echo(f"{content['row']} was not simulated: {content['missing']}")

@@ -1,0 +1,113 @@
+"""Processor sharing: amounts of work that are served at the same time. Pure: it is told the time.
+
+All jobs of a kind go at one speed, so each is done when its kind has come a certain way, however often the speed changes
+in between: a job that comes or goes changes two numbers, not all jobs.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Sequence
+from typing import final
+
+Speeds = Callable[[Sequence[int]], Sequence[float]]
+"""How many jobs of each kind there are → units per second that each job of a kind is served, > 0 where there are some."""
+
+Order = tuple[int, ...]
+
+
+@final
+class Job:
+    """An amount that is being served; made by `Sharing.add`."""
+
+    __slots__ = ("gone", "kind")
+
+    def __init__(self, kind: int) -> None:
+        self.kind, self.gone = kind, False
+
+
+@final
+class Sharing:
+    """Jobs that share something. Times that it is told never go back.
+
+    Args:
+        speeds: who is served how fast.
+        kinds: how many kinds of jobs there are.
+    """
+
+    def __init__(self, speeds: Speeds, kinds: int = 1) -> None:
+        self._speeds_of = speeds
+        self._counts = [0] * kinds
+        self._speeds: Sequence[float] = [0.0] * kinds
+        self._way = [0.0] * kinds  # units that a job of the kind has been served that was there all along
+        # A heap of each kind, by the way that the job's kind will have come at its end.
+        self._jobs: list[list[tuple[float, Order, int, Job]]] = [[] for _ in range(kinds)]
+        self._now, self._sequence = 0.0, 0
+
+    def add(self, now: float, amount: float, kind: int, order: Order) -> Job:
+        """Begins to serve a job.
+
+        Args:
+            now: seconds.
+            amount: units, > 0 and finite.
+            kind: which kind of job it is.
+            order: who goes first where two are done at the same time: the smaller tuple.
+
+        Raises:
+            ValueError: an amount that is none.
+        """
+        if not 0 < amount < math.inf:
+            raise ValueError(f"an amount must be finite and > 0, got {amount}")
+        self._pass_to(now)
+        job = Job(kind)
+        self._sequence += 1
+        heapq.heappush(self._jobs[kind], (self._way[kind] + amount, order, self._sequence, job))
+        self._count(kind, 1)
+        return job
+
+    def remove(self, now: float, job: Job) -> None:
+        """Gives up a job that is not done."""
+        self._pass_to(now)
+        job.gone = True
+        self._count(job.kind, -1)
+
+    def next(self) -> tuple[float, Order] | None:
+        """When the next job is done if none comes or goes before, and its order; None where there is none."""
+        found = self._next()
+        return None if found is None else found[:2]
+
+    def finish(self) -> Job:
+        """Ends the next job, at the time that `next` has said."""
+        found = self._next()
+        assert found is not None, "there is no job"
+        when, _, kind = found
+        self._pass_to(when)
+        way, _, _, job = heapq.heappop(self._jobs[kind])
+        self._way[kind] = way  # exactly: jobs that are done together are done at the same time
+        self._count(kind, -1)
+        return job
+
+    def _next(self) -> tuple[float, Order, int] | None:
+        found = []
+        for kind, jobs in enumerate(self._jobs):
+            while jobs and jobs[0][3].gone:
+                heapq.heappop(jobs)
+            if jobs:
+                way, order, *_ = jobs[0]
+                left = max(0.0, way - self._way[kind])
+                found.append((self._now + left / self._speeds[kind], order, kind))
+        return min(found, default=None)
+
+    def _pass_to(self, now: float) -> None:
+        passed, self._now = now - self._now, now
+        for kind, count in enumerate(self._counts):
+            if count:
+                self._way[kind] += passed * self._speeds[kind]
+
+    def _count(self, kind: int, change: int) -> None:
+        self._counts[kind] += change
+        if not self._counts[kind]:
+            self._way[kind] = 0.0  # a long run would lose digits; and who begins anew knows nothing of before
+            self._jobs[kind].clear()
+        self._speeds = self._speeds_of(self._counts)

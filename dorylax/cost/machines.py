@@ -1,0 +1,112 @@
+"""The servers of a run as far as tasks share them: made when they are first used, on one virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, final
+
+from dorylax.clock import Shared, VirtualClock
+from dorylax.clock.sharing import Speeds
+from dorylax.cost.cluster import Cluster
+from dorylax.cost.function import Function
+from dorylax.cost.instance import Instance
+from dorylax.cost.warm_pool import WarmPool
+
+Place = tuple[str, int]
+"""Which server: its kind, "graph" or "parameter", and which of that kind, from 0."""
+
+MESSAGES, FUNCTIONS = range(2)
+"""Kinds of uses of a network."""
+
+
+def network(bandwidth: float, function: Function) -> Speeds:
+    """One direction of a server's network: equal shares, but functions get no more than they can take.
+
+    Args:
+        bandwidth: bytes per second.
+        function: whose traffic is of the kind `FUNCTIONS`.
+    """
+
+    def speeds(counts: Sequence[int]) -> tuple[float, float]:
+        messages, functions = counts
+        share = bandwidth / max(1, messages + functions)
+        of_functions = min(share, function.bandwidth_among(max(1, functions)))
+        return (bandwidth - functions * of_functions) / max(1, messages), of_functions
+
+    return speeds
+
+
+def cores(instance: Instance) -> Speeds:
+    """Floating-point operations per second of each thread that computes."""
+    return lambda counts: (instance.flops * instance.lift(max(1, counts[0])),)
+
+
+def memory(instance: Instance) -> Speeds:
+    """Bytes per second of each thread that reads along edges."""
+    total = instance.total_memory_bandwidth
+
+    def speeds(counts: Sequence[int]) -> tuple[float]:
+        busy = max(1, counts[0])
+        own = instance.memory_bandwidth * instance.lift(busy)
+        return (min(own, total / busy) if total else own,)
+
+    return speeds
+
+
+def pcie(bandwidth: float) -> Speeds:
+    """One direction between a GPU and its server's memory."""
+    return lambda counts: (bandwidth / max(1, counts[0]),)
+
+
+@final
+class Machines:
+    """What tasks on a cluster with contention share.
+
+    Args:
+        cluster: what is rented.
+        clock: of the run.
+    """
+
+    def __init__(self, cluster: Cluster, clock: VirtualClock) -> None:
+        self._cluster, self._clock = cluster, clock
+        self._made: dict[tuple[str, Place], Shared] = {}
+        self._pools: dict[int, WarmPool] = {}
+
+    def instance(self, place: Place) -> Instance:
+        """What kind of server it is."""
+        return self._cluster.graph_server if place[0] == "graph" else self._cluster.parameter_server
+
+    def out(self, place: Place) -> Shared:
+        """A server's network on the way out; kinds are `MESSAGES` and `FUNCTIONS`."""
+        return self._network("out", place)
+
+    def into(self, place: Place) -> Shared:
+        """The same on the way in."""
+        return self._network("into", place)
+
+    def cores(self, place: Place) -> Shared:
+        """A server's cores."""
+        return self._shared("cores", place, lambda: cores(self.instance(place)))
+
+    def memory(self, place: Place) -> Shared:
+        """A server's memory."""
+        return self._shared("memory", place, lambda: memory(self.instance(place)))
+
+    def pcie(self, way: Literal["out", "into"], place: Place) -> Shared | None:
+        """One direction of a server's way to its GPU; None where it has none."""
+        gpu = self.instance(place).gpu
+        return None if gpu is None else self._shared(f"pcie {way}", place, lambda: pcie(gpu.pcie_bandwidth))
+
+    def environments(self, server: int) -> WarmPool:
+        """The environments of a graph server's functions."""
+        return self._pools.setdefault(server, WarmPool(self._cluster.function.keep_warm))
+
+    def _network(self, way: str, place: Place) -> Shared:
+        bandwidth, function = self.instance(place).network_bandwidth, self._cluster.function
+        return self._shared(way, place, lambda: network(bandwidth, function), kinds=2)
+
+    def _shared(self, what: str, place: Place, speeds: Callable[[], Speeds], *, kinds: int = 1) -> Shared:
+        found = self._made.get((what, place))
+        if found is None:
+            found = self._made[what, place] = self._clock.shared(speeds(), kinds)
+        return found

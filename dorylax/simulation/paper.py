@@ -1,0 +1,120 @@
+"""The evaluation of the Dorylus paper (Thorpe et al., OSDI '21) as scenarios, beside what it published."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, final
+
+from dorylax.cost import clusters
+from dorylax.simulation.result import Simulated
+from dorylax.simulation.scenario import Backend, GraphSizes, Scenario
+
+# Table 1.
+GRAPHS: Mapping[str, GraphSizes] = {
+    "reddit-small": GraphSizes(232_900, 114_800_000, 602, 41),
+    "reddit-large": GraphSizes(1_100_000, 1_300_000_000, 301, 50),
+    "amazon": GraphSizes(9_200_000, 313_900_000, 300, 25),
+    "friendster": GraphSizes(65_600_000, 3_600_000_000, 32, 50),
+}
+# Section 7: widths of hidden layers. Epochs to target are not published: as many as make what happens once small.
+_HIDDEN = {"reddit-small": 128, "reddit-large": 128, "amazon": 64, "friendster": 48}
+_EPOCHS = 100
+# Its system with S = 0, without what dorylax adds to it.
+_ASYNC: dict[str, Any] = {
+    "pipeline.mode": "async",
+    "pipeline.staleness": 0,
+    "pipeline.freshness": 0.0,
+    "pipeline.predict_weights": "none",
+    "pipeline.oscillation_limit": 1.0,
+}
+
+
+class Published(NamedTuple):
+    """A cell of tables 3 and 4.
+
+    Attributes:
+        seconds: to the target accuracy.
+        dollars: without parameter servers.
+    """
+
+    seconds: float
+    dollars: float
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of tables 3 and 4.
+
+    Attributes:
+        model: "gcn" or "gat".
+        graph: of `GRAPHS`.
+        servers, parameter_servers: how many.
+        synchronous: whether it ran without asynchrony.
+        published: what it took on each backend.
+    """
+
+    model: str
+    graph: str
+    servers: int
+    parameter_servers: int
+    published: Mapping[Backend, Published]
+    synchronous: bool = False
+
+    @property
+    def name(self) -> str:
+        """As of the cluster."""
+        return f"{self.model}-{self.graph}"
+
+    def scenario(self) -> Scenario:
+        """On servers and functions; `Scenario.on` gives the other two. Every server has an interval for each function."""
+        cluster = clusters()[self.name]
+        settings: dict[str, Any] = {
+            "model.name": self.model,
+            "model.hidden_features": _HIDDEN[self.graph],
+            "model.dropout": 0.0,
+            "train.epochs": _EPOCHS,
+            "pipeline.servers": self.servers,
+            "pipeline.parameter_servers": self.parameter_servers,
+            "pipeline.intervals": cluster.functions,
+            "pipeline.cluster": self.name,
+            **({"pipeline.mode": "pipe"} if self.synchronous else _ASYNC),
+        }
+        if self.model == "gat":
+            settings |= {"model.heads": 1, "model.attention_dropout": 0.0}
+        return Scenario.of(self.name, settings, graph=GRAPHS[self.graph])
+
+
+def _row(model: str, graph: str, servers: int, parameters: int, *cells: tuple[float, float], **options: Any) -> Row:
+    published = dict(zip(("functions", "cpu", "gpu"), (Published(*cell) for cell in cells), strict=True))
+    return Row(model, graph, servers, parameters, published, **options)  # type: ignore[arg-type]
+
+
+TABLES_3_4: Sequence[Row] = (
+    _row("gcn", "reddit-small", 2, 2, (860.6, 0.20), (1005.4, 0.19), (162.9, 0.28)),
+    _row("gcn", "reddit-large", 12, 4, (1020.1, 1.69), (1290.5, 1.85), (324.9, 3.31), synchronous=True),
+    _row("gcn", "amazon", 8, 4, (512.7, 0.79), (710.2, 0.68), (385.3, 2.62)),
+    _row("gcn", "friendster", 32, 8, (1133.3, 13.8), (1990.8, 15.3), (1490.4, 40.5)),
+    _row("gat", "reddit-small", 10, 4, (496.3, 1.15), (1270.4, 1.20), (130.9, 1.11)),
+    _row("gat", "amazon", 12, 4, (853.4, 2.67), (2092.7, 3.01), (1039.2, 10.60)),
+)
+
+
+def dollars_of_paper(found: Simulated) -> float:
+    """What the paper bills: graph servers and functions, no parameter servers."""
+    bill = found.bill
+    return bill.graph_servers + bill.function_time + bill.function_requests
+
+
+def relative(cells: Mapping[Backend, tuple[float, float]], to: Backend) -> tuple[float, float] | None:
+    """Time and value on functions, relative to another backend; None where a cell is missing.
+
+    Args:
+        cells: seconds and dollars.
+        to: the other one.
+    """
+    if not {"functions", to} <= cells.keys():
+        return None
+    (seconds, dollars), (other_seconds, other_dollars) = cells["functions"], cells[to]
+    return seconds / other_seconds, (other_seconds * other_dollars) / (seconds * dollars)

@@ -1,0 +1,144 @@
+"""What comes of a simulation: seconds, dollars, what was busy, and which tasks took how long."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+from dorylax.cost import Bill, Calls, Cluster
+from dorylax.simulation.scenario import Backend
+
+
+class Task(NamedTuple):
+    """All tasks of a name in the epochs that were simulated.
+
+    Attributes:
+        name: GA, AV, SC, ….
+        resource: who did them: "graph", "tensor", "network" or "parameters".
+        number: how many there were.
+        seconds: of all together.
+    """
+
+    name: str
+    resource: str
+    number: int
+    seconds: float
+
+
+class Utilisation(NamedTuple):
+    """Shares of what is rented that were busy in the epochs that were simulated, 0 to 1.
+
+    Attributes:
+        graph_servers: of the threads of graph servers, or of their GPUs.
+        functions: of the calls that may run at a time; 0 where there are none.
+        parameter_servers: of the one thread of each that computes.
+    """
+
+    graph_servers: float
+    functions: float
+    parameter_servers: float
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Simulated:
+    """A run of which some epochs were simulated.
+
+    The first epoch differs from others: functions start cold, ghosts are filled. Those that were not simulated are taken to
+    be as the mean of all but the first that were, or as the first where it is the only one.
+
+    Attributes:
+        name, backend: of the scenario.
+        cluster: what it ran on.
+        servers, parameter_servers, intervals: how many; intervals of each server.
+        prepare: seconds before the first epoch, for what is computed once.
+        epochs: seconds of each epoch that was simulated.
+        calls: of functions before the first epoch, and in each epoch.
+        total_epochs: of the whole run.
+        tasks: what was done, what took longest first.
+        utilisation: what was busy.
+    """
+
+    name: str
+    backend: Backend
+    cluster: Cluster
+    servers: int
+    parameter_servers: int
+    intervals: int
+    prepare: float
+    epochs: tuple[float, ...]
+    calls: tuple[Calls, ...]
+    total_epochs: int
+    tasks: tuple[Task, ...]
+    utilisation: Utilisation
+
+    @property
+    def epoch(self) -> float:
+        """Seconds of an epoch that is not the first."""
+        return _mean(self.epochs)
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole run."""
+        known = self.epochs[: self.total_epochs]
+        return self.prepare + sum(known) + (self.total_epochs - len(known)) * self.epoch
+
+    @property
+    def bill(self) -> Bill:
+        """Of the whole run."""
+        prepared, *each = self.calls
+        known = each[: self.total_epochs]
+        missing = self.total_epochs - len(known)
+        requests = [one.requests for one in each]
+        milliseconds = [one.milliseconds for one in each]
+        calls = Calls(
+            prepared.requests + sum(requests[: len(known)]) + round(missing * _mean(requests)),
+            prepared.milliseconds + sum(milliseconds[: len(known)]) + round(missing * _mean(milliseconds)),
+        )
+        return Bill.of(
+            self.cluster,
+            seconds=self.seconds,
+            graph_servers=self.servers,
+            parameter_servers=self.parameter_servers,
+            calls=calls,
+        )
+
+    @property
+    def value(self) -> float | None:
+        """1/(T·C) of the whole run, per second and dollar; None where it costs nothing."""
+        return self.bill.value(self.seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        bill = self.bill
+        return {
+            "name": self.name,
+            "backend": self.backend,
+            "cluster": self.cluster.name,
+            "graph_server": self.cluster.graph_server.name,
+            "prices_as_of": self.cluster.prices_as_of,
+            "servers": self.servers,
+            "parameter_servers": self.parameter_servers,
+            "intervals": self.intervals,
+            "functions": self.cluster.functions,
+            "prepare_seconds": self.prepare,
+            "simulated_epochs": list(self.epochs),
+            "epoch_seconds": self.epoch,
+            "epochs": self.total_epochs,
+            "seconds": self.seconds,
+            "dollars": {
+                "functions": bill.function_time + bill.function_requests,
+                "graph_servers": bill.graph_servers,
+                "parameter_servers": bill.parameter_servers,
+                "total": bill.total,
+            },
+            "value": self.value,
+            "utilisation": self.utilisation._asdict(),
+            "tasks": [task._asdict() for task in self.tasks],
+        }
+
+
+def _mean(numbers: Sequence[float | int]) -> float:
+    later = numbers[1:] or numbers
+    return sum(later) / len(later)

@@ -1,0 +1,195 @@
+"""Simulates scenarios: the engine on the virtual clock, on values without numbers."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import final
+
+from dorylax.cost import Calls
+from dorylax.graph.abstract import AbstractData
+from dorylax.graph.cutting import Cutting
+from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.sharded_data import ShardEntry
+from dorylax.memory.hosts import Cut, Program, graph_server
+from dorylax.memory.phases import CODE
+from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.recorder import Trace
+from dorylax.pipeline.resources import Resources
+from dorylax.pipeline.run import PipelineRun
+from dorylax.pipeline.setup import check_counts, layout_for
+from dorylax.pipeline.timeline import Span
+from dorylax.pipeline.timing import timed_pipeline
+from dorylax.program.model.kinds import take_apart
+from dorylax.runs.servers import GraphServerMetrics, ServerMetrics
+from dorylax.simulation.result import Simulated, Task, Utilisation
+from dorylax.simulation.scenario import Scenario, ScenarioError
+from dorylax.trainer.from_config import build_model, prepare_data
+from dorylax.trainer.step.objective import Objective
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    epochs: int = 4,
+    trace: Trace | None = None,
+    on_epoch: Callable[[int], None] | None = None,
+) -> Simulated:
+    """What a run would take and cost.
+
+    Args:
+        scenario: the run.
+        epochs: how many to simulate, ≥ 1; no more than the run has.
+        trace: called with the span of every task.
+        on_epoch: called after each epoch with how many there have been.
+
+    Raises:
+        ConfigError: the configuration does not fit the graph.
+        ScenarioError: it does not fit the memory of its GPUs.
+        SplitError: the model cannot be split.
+        ShardSummaryError: the model needs more of the graph than its sizes.
+        ValueError, OSError: the data set cannot be loaded.
+    """
+    config, pipeline = scenario.config, scenario.pipeline
+    data, shape, shards = _data(scenario)
+    made = timed_pipeline(
+        take_apart(build_model(config, data), data.graph),
+        data,
+        shards,
+        pipeline,
+        cluster=scenario.cluster,
+        loss=Objective.of(None, data).rows,
+        seed=config.train.seed,
+    )
+    check_gpu_memory(made, shape)
+    tally = Tally(trace)
+    run = made.start(made.parts.params, None, made.parts.state, trace=tally.add)
+    try:
+        prepare = run.seconds
+        calls, seconds, metrics = [_calls(run)], list[float](), list[ServerMetrics]()
+        tally.clear()
+        for epoch in range(min(epochs, config.train.epochs)):
+            found = run.run_epoch()
+            seconds.append(found.seconds - (prepare if epoch == 0 else 0.0))
+            calls.append(_calls(run))
+            metrics += found.servers
+            if on_epoch is not None:
+                on_epoch(epoch + 1)
+    finally:
+        run.close()
+    return Simulated(
+        name=scenario.name,
+        backend=scenario.backend,
+        cluster=scenario.cluster,
+        servers=pipeline.servers,
+        parameter_servers=pipeline.parameter_servers,
+        intervals=pipeline.intervals,
+        prepare=prepare,
+        epochs=tuple(seconds),
+        calls=(calls[0], *(_less(after, before) for before, after in pairwise(calls))),
+        total_epochs=config.train.epochs,
+        tasks=tally.tasks(),
+        utilisation=_utilisation(scenario, metrics, sum(seconds)),
+    )
+
+
+@final
+class Tally:
+    """Adds up spans by name.
+
+    Args:
+        trace: told of each span too.
+    """
+
+    def __init__(self, trace: Trace | None) -> None:
+        self._trace = trace
+        self._counts, self._seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
+
+    def add(self, span: Span) -> None:
+        """Takes a span. Messages to all servers count together."""
+        key = (span.name.partition(" → ")[0], span.resource)
+        self._counts[key] += 1
+        self._seconds[key] += span.end - span.start
+        if self._trace is not None:
+            self._trace(span)
+
+    def clear(self) -> None:
+        """Forgets what was before."""
+        self._counts.clear()
+        self._seconds.clear()
+
+    def tasks(self) -> tuple[Task, ...]:
+        """What there was, what took longest first."""
+        found = [Task(*key, count, self._seconds[key]) for key, count in self._counts.items()]
+        return tuple(sorted(found, key=lambda task: (-task.seconds, task.name)))
+
+
+def check_gpu_memory(made: Pipeline, shape: DataShape) -> None:
+    """Refuses a pipeline whose servers' GPUs do not hold what graph servers hold at their peaks (docs/memory.md).
+
+    Args:
+        made: the pipeline.
+        shape: of its data.
+
+    Raises:
+        ScenarioError: says what is needed.
+    """
+    assert made.prices is not None
+    instance = made.prices.graph_server
+    if (gpu := instance.gpu) is None:
+        return
+    entries = [
+        ShardEntry("", 0, "", one.bounds, one.edge_bounds, (len(one.ghosts["in"]), len(one.ghosts["out"])))
+        for one in made.pieces
+    ]
+    threads = Resources.of(made.config, made.prices, instance.tasks)
+    held = graph_server(shape, Cut.of(entries), Program(made.prepared.plan, None), made.config, threads)
+    needed = sum(size for name, size in held.items() if name != CODE)
+    if needed > gpu.memory:
+        raise ScenarioError(
+            f"a graph server would hold {needed / 1e9:.1f} GB, the GPU of {instance.name} has {gpu.memory / 1e9:.1f}: give "
+            "more servers"
+        )
+
+
+def _calls(run: PipelineRun) -> Calls:
+    """What functions have done so far."""
+    return copy.copy(run.calls)
+
+
+def _less(after: Calls, before: Calls) -> Calls:
+    return Calls(after.requests - before.requests, after.milliseconds - before.milliseconds)
+
+
+def _utilisation(scenario: Scenario, metrics: Sequence[ServerMetrics], seconds: float) -> Utilisation:
+    pipeline, cluster = scenario.pipeline, scenario.cluster
+    graph = [one for one in metrics if isinstance(one, GraphServerMetrics)]
+    parameters = [one for one in metrics if not isinstance(one, GraphServerMetrics)]
+    found = Resources.of(pipeline, cluster, 1)
+    slots = found.slots if cluster.functions else 0
+    return Utilisation(
+        _share(sum(one.graph_seconds for one in graph), pipeline.servers * found.graph_threads * seconds),
+        _share(sum(one.tensor_seconds for one in graph), pipeline.servers * slots * seconds),
+        _share(sum(one.busy_seconds for one in parameters), pipeline.parameter_servers * seconds),
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _data(scenario: Scenario) -> tuple[Dataset | AbstractData, DataShape, Sequence[AnyShard]]:
+    """The data set, or its shapes; its sizes; and what servers hold of it."""
+    pipeline, graph = scenario.pipeline, scenario.graph
+    if graph is not None:
+        check_counts(pipeline, graph.vertices)
+        shape = DataShape(graph.vertices, graph.edges, graph.features, graph.classes)
+        return abstract_data(shape), shape, graph.degrees.shards(pipeline.servers, pipeline.intervals)
+    data = prepare_data(scenario.config.data)
+    check_counts(pipeline, data.graph.num_vertices)
+    layout = layout_for(data.graph, pipeline, scenario.config.train.seed)
+    return data, DataShape.of(data), list(Cutting(data.graph, layout))

@@ -1,0 +1,179 @@
+"""What is simulated: a configuration on a graph that is there, or on one of which only sizes and degrees are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Literal, final, get_args
+
+from dorylax.config import RunConfig
+from dorylax.config.files import overrides_from_mapping
+from dorylax.cost import INSTANCES, Cluster, find_cluster
+from dorylax.errors import DorylaxError
+from dorylax.graph.degree_statistics import DegreeStatistics
+from dorylax.near_matches import did_you_mean
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.settings import strict_yaml
+from dorylax.settings.errors import ConfigError
+from dorylax.settings.text_file import read_text
+
+Backend = Literal["functions", "cpu", "gpu"]
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+GPU_SERVER = INSTANCES["p3.2xlarge"]
+"""Of the paper's GPU variant."""
+
+
+@final
+class ScenarioError(DorylaxError, ValueError):
+    """A scenario that cannot be; its text is one line for the user."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class GraphSizes:
+    """A graph that nobody has.
+
+    Attributes:
+        vertices, edges: V, and directed edges E.
+        features: of a vertex.
+        classes: of the labels.
+        degree_spread, cut_share: as `DegreeStatistics.spread` and `cut_share`.
+
+    Raises:
+        ValueError: a number out of range.
+    """
+
+    vertices: int
+    edges: int
+    features: int
+    classes: int
+    degree_spread: float = 1.0
+    cut_share: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("features", "classes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be ≥ 1, got {getattr(self, name)}")
+        self.degrees  # noqa: B018 (checks the others)
+
+    @property
+    def degrees(self) -> DegreeStatistics:
+        """What is known of its edges."""
+        return DegreeStatistics(self.vertices, self.edges, self.degree_spread, self.cut_share)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """A run to be simulated.
+
+    Attributes:
+        name: what it is called.
+        backend: "functions": servers and what functions the cluster has; "cpu": its servers alone; "gpu": as many servers
+            with a GPU (`GPU_SERVER`), alone.
+        config: the run; its pipeline is on the virtual clock, its `train.epochs` are those of the whole run.
+        graph: in place of the data set that `config.data` names; None: that one.
+        cluster: what it runs on.
+    """
+
+    name: str
+    backend: Backend
+    config: RunConfig
+    graph: GraphSizes | None
+    cluster: Cluster
+
+    @property
+    def pipeline(self) -> PipelineConfig:
+        """How it runs."""
+        assert self.config.pipeline is not None
+        return self.config.pipeline
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        settings: dict[str, Any],
+        *,
+        graph: GraphSizes | None = None,
+        cluster: Cluster | None = None,
+        contention: bool = True,
+    ) -> Scenario:
+        """A scenario of dotted settings, on its servers and functions.
+
+        Args:
+            name: what it is called.
+            settings: of the configuration; `pipeline.clock` is virtual unless it is given.
+            graph: as above.
+            cluster: what it runs on; None: what `pipeline.cluster` names.
+            contention: whether its tasks slow each other down, whatever the cluster says.
+
+        Raises:
+            ConfigError: a setting is wrong.
+        """
+        config = RunConfig.resolve({"pipeline.clock": "virtual", **settings})
+        assert config.pipeline is not None
+        if config.pipeline.clock != "virtual":
+            raise ConfigError.of("pipeline.clock", "must be virtual in a scenario, got real: leave it out")
+        if graph is not None and (given := sorted(key for key in settings if key.startswith("data."))):
+            raise ConfigError(f"{given[0]} names a data set, and graph describes another: leave one of them out")
+        rented = find_cluster(config.pipeline.cluster) if cluster is None else cluster
+        return cls(name, "functions", config, graph, dataclasses.replace(rented, contention=contention))
+
+    def on(self, backend: Backend) -> Scenario:
+        """The same on another backend.
+
+        Raises:
+            ScenarioError: this one has given up its functions or servers already.
+        """
+        if backend == self.backend:
+            return self
+        if self.backend != "functions":
+            raise ScenarioError(f"{self.name} is on {self.backend} already: ask the scenario on functions")
+        server = GPU_SERVER if backend == "gpu" else self.cluster.graph_server
+        cluster = dataclasses.replace(self.cluster, graph_server=server, functions=0)
+        return dataclasses.replace(self, backend=backend, cluster=cluster)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Scenario:
+        """Reads a YAML file of a configuration's keys, `name`, `contention`, and `graph` for `data` (docs/simulation.md).
+
+        Raises:
+            ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
+            OSError: the machine fails to read it.
+        """
+        place = Path(path)
+        document = strict_yaml.parse(read_text(place), place.name)
+        if not isinstance(document.value, dict):
+            raise ConfigError(f"{document.where()}: must hold keys such as graph, got {document.value!r}")
+        values = dict(document.value)
+        name = values.pop("name", place.stem)
+        if not isinstance(name, str):
+            raise ConfigError(f"{document.where('name')}: name must be text, got {name!r}")
+        contention = values.pop("contention", True)
+        if not isinstance(contention, bool):
+            raise ConfigError(f"{document.where('contention')}: contention must be true or false, got {contention!r}")
+        graph = _sizes(values.pop("graph"), document) if "graph" in values else None
+        return cls.of(name, overrides_from_mapping(document, values), graph=graph, contention=contention)
+
+
+def _sizes(value: Any, document: strict_yaml.Document) -> GraphSizes:
+    """The section `graph`."""
+    fields = {field.name: field for field in dataclasses.fields(GraphSizes)}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{document.where('graph')}: graph must hold keys such as vertices, got {value!r}")
+    for key, entry in value.items():
+        where = document.where("graph", key)
+        if key not in fields:
+            raise ConfigError(f"{where}: graph.{key} is not a key of a graph: {did_you_mean(key, fields)}")
+        whole = fields[key].type == "int"
+        if type(entry) is not int and (whole or type(entry) is not float):
+            words = "a whole number" if whole else "a number"
+            raise ConfigError(f"{where}: graph.{key} must be {words}, got {entry!r}")
+    for key, field in fields.items():
+        if key not in value and field.default is dataclasses.MISSING:
+            raise ConfigError(f"{document.where('graph')}: graph.{key} is missing")
+    try:
+        return GraphSizes(**value)
+    except ValueError as error:
+        raise ConfigError(f"{document.where('graph')}: graph: {error}") from None

@@ -1,0 +1,79 @@
+"""Timing only: the same engine on values without numbers, for what a run would take and cost.
+
+Plan, servers, controllers, autotuners, staleness and parameter servers are those of any run on the virtual clock; no task
+computes anything, so none of them needs a graph's rows or edges, but only how many there are. Times, bills and spans are
+those of the run with numbers, to the last bit, but for what depends on numbers: it is taken for granted that gradients
+never oscillate (`pipeline.oscillation_limit`). Losses are not known, weights do not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import optax
+
+from dorylax.cost import Cluster, find_cluster
+from dorylax.graph.abstract import AbstractData
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.shard_summary import AnyShard
+from dorylax.pipeline.config import PipelineConfig, paying_passes
+from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.prepare import prepare
+from dorylax.pipeline.values import Shapes
+from dorylax.program.model.base import ModelParts
+from dorylax.program.model.loss import RowFunction, cross_entropy
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.settings.errors import ConfigError
+
+
+def timed_pipeline(
+    parts: ModelParts,
+    data: Dataset | AbstractData,
+    shards: Sequence[AnyShard],
+    config: PipelineConfig,
+    *,
+    cluster: Cluster | None = None,
+    loss: RowFunction = cross_entropy,
+    seed: int = 0,
+) -> Pipeline:
+    """A pipeline that takes time and computes nothing.
+
+    Args:
+        parts: the model.
+        data: the data set, or its shapes.
+        shards: what each server holds.
+        config: how to run; on the virtual clock.
+        cluster: what it runs on; None: what `config` names.
+        loss: `(output, labels) -> [V]`.
+        seed: of virtual latencies.
+
+    Raises:
+        ConfigError: it runs on the real clock, or not on as many servers as there are shards.
+        SplitError: the model cannot be split.
+    """
+    if config.clock != "virtual":
+        raise ConfigError.of("pipeline.clock", f"must be virtual where nothing is computed, got {config.clock}")
+    if config.servers != len(shards):
+        raise ConfigError.of("pipeline.servers", f"= {config.servers}, but there are shards of {len(shards)}")
+    cluster = find_cluster(config.cluster) if cluster is None else cluster
+    workers = cluster.functions > 0
+    prepared = prepare(
+        parts,
+        DataSpec.of(data, parts.keywords),
+        paying_passes(ships=workers),
+        loss=loss,
+        stale_price=config.expected_stale_price,
+        workers=workers,
+    )
+    return Pipeline(
+        prepared=prepared,
+        parts=parts,
+        loss=loss,
+        layout=None,
+        pieces=tuple(shards),
+        values=Shapes(prepared),
+        optimizer=optax.set_to_zero(),
+        config=config,
+        prices=cluster,
+        seed=seed,
+    )

@@ -1,0 +1,60 @@
+"""`dorylax simulate` on small graphs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+TEXT = """
+graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}
+model: {name: gcn, hidden_features: 8}
+train: {epochs: 20}
+pipeline: {servers: 2, intervals: 3}
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    path = tmp_path / "small.yaml"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def test_table(dorylax, scenario: str) -> None:
+    code, out, err = dorylax("simulate", "--scenario", scenario, "--backend", "functions", "--backend", "cpu")
+    assert (code, err) == (0, "")
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert lines[0] == "small: 20 epochs on 2 servers, prices of 2026-07"
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
+    assert [row[:2] for row in rows[:2]] == [["functions", "c5n.2xlarge"], ["cpu", "c5n.2xlarge"]]
+    assert {"tasks of 3 epochs on functions", "tasks of 3 epochs on cpu"} <= set(lines)
+
+
+def test_json_and_timeline(dorylax, scenario: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    code, out, _ = dorylax("simulate", "--scenario", scenario, "--epochs", "2", "--trace", str(trace), "--json")
+    assert code == 0
+    content = json.loads(out)
+    (found,) = content["scenarios"]
+    assert (content["schema"], found["name"], found["epochs"]) == (1, "small", 20)
+    assert len(found["simulated_epochs"]) == 2
+    assert found["dollars"]["total"] == pytest.approx(sum(found["dollars"].values()) / 2)
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert max(event["args"]["epoch"] for event in events) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--scenario", "paper/tables34", "--backend", "cpu"), "paper/tables34 has all backends and no timeline"),
+        (("--scenario", "x.yaml", "--trace", "t", "--backend", "cpu", "--backend", "gpu"), "--trace is of one run"),
+        (("--scenario", "nowhere.yaml"), "nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_is_one_line(dorylax, options: tuple[str, ...], problem: str) -> None:
+    code, out, err = dorylax("simulate", *options)
+    assert (code, out) == (2, "")
+    assert problem in err
+    assert len(err.splitlines()) == 1

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dorylax.clock import RealClock, Use, VirtualClock
+
+
+def equally(counts):
+    return [8.0 / max(1, sum(counts))] * len(counts)
+
+
+def test_parts_follow_each_other_and_uses_of_a_part_go_together():
+    """1 s, then what takes longer of 4 and 2 s, then 0.5 s."""
+    with VirtualClock(start=2.0) as clock:
+        out, into = clock.shared(equally), clock.shared(equally)
+        clock.run(clock.sleep((1.0, (Use(out, 32.0), Use(into, 16.0)), 0.5), ()))
+        assert clock.now() == 7.5
+
+
+def test_workers_that_share_slow_each_other_down():
+    with VirtualClock() as clock:
+        memory, workers = clock.shared(equally), clock.workers("graph", 2)
+
+        async def main():
+            work = (workers.run(lambda: None, seconds=(0.5, (Use(memory, 8.0),)), order=(k,)) for k in range(3))
+            return await asyncio.gather(*work)
+
+        times = clock.run(main())
+    # Two at a time share; the third waits for a worker.
+    assert [(one.start, one.end) for one in times] == [(0.0, 2.5), (0.0, 2.5), (2.5, 4.0)]
+
+
+def test_a_task_that_is_cancelled_gives_up_what_it_shares():
+    with VirtualClock() as clock:
+        network = clock.shared(equally)
+
+        async def main():
+            first = asyncio.create_task(clock.sleep(((Use(network, 800.0),),), (0,)))
+            second = asyncio.create_task(clock.sleep(((Use(network, 16.0),),), (1,)))
+            await clock.sleep(1.0, (2,))
+            first.cancel()
+            await second
+            return clock.now()
+
+        assert clock.run(main()) == 2.5  # half of 8 in the first second, then all of it
+
+
+def test_ends_at_one_time_go_by_order():
+    happened = []
+    with VirtualClock() as clock:
+        network = clock.shared(equally)
+
+        async def one(name, order):
+            await clock.sleep(((Use(network, 4.0),),), order)
+            happened.append(name)
+
+        async def main():
+            await asyncio.gather(one("a", (2,)), one("b", (1, 5)), one("c", (1,)))
+
+        clock.run(main())
+        assert clock.now() == 1.5
+    assert happened == ["c", "b", "a"]
+
+
+@given(amounts=st.lists(st.integers(1, 9), min_size=1, max_size=8), others=st.lists(st.integers(0, 3), max_size=8))
+def test_times_do_not_depend_on_what_shares_nothing(amounts, others):
+    def run(more):
+        ends = []
+        with VirtualClock() as clock:
+            mine, theirs = clock.shared(equally), clock.shared(equally)
+
+            async def use(k, amount):
+                await clock.sleep((float(k % 3), (Use(mine, float(amount)),)), (k,))
+                ends.append((k, clock.now()))
+
+            async def other(k, amount):
+                await clock.sleep((float(amount), (Use(theirs, 5.0),)), (k,))
+
+            async def main():
+                await asyncio.gather(
+                    *(use(k, amount) for k, amount in enumerate(amounts)),
+                    *(other(k, amount) for k, amount in enumerate(more)),
+                )
+
+            clock.run(main())
+        return sorted(ends)
+
+    assert run(others) == run([])
+
+
+def test_nothing_is_shared_on_the_real_clock():
+    with RealClock() as clock, pytest.raises(TypeError, match="only the virtual clock"):
+        clock.run(clock.sleep((1.0,), ()))

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from dorylax.simulation.paper import TABLES_3_4, relative
+
+# Dorylus, tables 3 and 4, as summed up there: V/V_gpu and V/V_cpu.
+VALUES = {
+    "gcn-reddit-small": (0.27, 1.11),
+    "gcn-reddit-large": (0.62, 1.38),
+    "gcn-amazon": (2.49, 1.19),
+    "gcn-friendster": (3.86, 1.95),
+    "gat-reddit-small": (0.25, 2.67),
+    "gat-amazon": (4.83, 2.76),
+}
+SERVERS = {
+    "reddit-small": {"gcn": 2, "gat": 10},
+    "amazon": {"gcn": 8, "gat": 12},
+    "reddit-large": {"gcn": 12},
+    "friendster": {"gcn": 32},
+}
+
+
+@pytest.mark.parametrize("row", TABLES_3_4, ids=lambda row: row.name)
+def test_published_cells_give_the_published_values(row):
+    """Rounded costs: within 4 %."""
+    cells = {backend: tuple(cell) for backend, cell in row.published.items()}
+    for backend, value in zip(("gpu", "cpu"), VALUES[row.name], strict=True):
+        assert relative(cells, backend)[1] == pytest.approx(value, rel=0.04)
+
+
+@pytest.mark.parametrize("row", TABLES_3_4, ids=lambda row: row.name)
+def test_scenarios_are_the_papers_clusters(row):
+    made = row.scenario()
+    assert made.pipeline.servers == SERVERS[row.graph][row.model]
+    assert made.pipeline.intervals == made.cluster.functions
+    assert made.cluster.contention
+    assert (made.pipeline.mode, made.pipeline.staleness) == (("pipe", None) if row.synchronous else ("async", 0))
+    assert not made.pipeline.freshness
+    cost = made.cluster.graph_server.price * row.servers * row.published["cpu"].seconds / 3600
+    assert cost == pytest.approx(row.published["cpu"].dollars, rel=0.05)
+    gpu = made.on("gpu").cluster.graph_server.price * row.servers * row.published["gpu"].seconds / 3600
+    assert gpu == pytest.approx(row.published["gpu"].dollars, rel=0.03)
+
+
+def test_no_cell_no_ratio():
+    assert relative({"functions": (1.0, 1.0)}, "cpu") is None
+    assert relative({"functions": (2.0, 3.0), "cpu": (4.0, 5.0)}, "cpu") == (0.5, 20 / 6)

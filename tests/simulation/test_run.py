@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from support.calm import calm
+
+from dorylax.cost import INSTANCES, find_cluster
+from dorylax.settings.errors import ConfigError
+from dorylax.simulation.result import Simulated
+from dorylax.simulation.run import simulate
+from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
+from dorylax.trainer import Trainer
+
+SIZES = GraphSizes(10_000, 200_000, 64, 10)
+SETTINGS = {"model.hidden_features": 16, "pipeline.servers": 3, "pipeline.intervals": 4, "train.epochs": 10}
+
+
+def scenario(graph: GraphSizes | None = SIZES, **settings) -> Scenario:
+    return Scenario.of(
+        "any", {**SETTINGS, **{key.replace("__", "."): value for key, value in settings.items()}}, graph=graph
+    )
+
+
+def test_it_is_what_training_takes_and_costs(tmp_path):
+    """On the virtual clock with numbers, evaluations included, which cost nothing."""
+    settings = {
+        "data.name": "communities",
+        "data.size": "tiny",
+        "pipeline.servers": 2,
+        "pipeline.intervals": 3,
+        "train.epochs": 3,
+    }
+    made = Scenario.of("any", settings, contention=False)
+    found = simulate(made, epochs=3)
+    trained = Trainer.from_config(made.config, run_directory=tmp_path / "run").fit()
+    assert [*found.epochs[1:]] == pytest.approx([record.seconds for record in trained.history[1:]], rel=1e-12)
+    assert trained.history[0].seconds == pytest.approx(found.prepare + found.epochs[0], rel=1e-12)
+    assert trained.history[-1].dollars == pytest.approx(found.bill.total, rel=1e-9)
+
+
+def test_epochs_that_are_not_simulated_are_as_the_later_ones():
+    made = scenario()
+    made = dataclasses.replace(made, cluster=calm(made.cluster))
+    one, few, whole = (simulate(made, epochs=epochs) for epochs in (1, 3, 99))
+    assert one.seconds == pytest.approx(one.prepare + 10 * one.epochs[0])
+    assert few.epochs[0] == one.epochs[0]
+    assert few.epoch == pytest.approx(sum(few.epochs[1:]) / 2)
+    assert few.seconds == pytest.approx(few.prepare + sum(few.epochs) + 7 * few.epoch)
+    assert few.epochs[0] > few.epoch + find_cluster("default").function.cold_start / 2  # functions started cold
+    assert len(whole.epochs) == 10
+    assert whole.seconds == pytest.approx(whole.prepare + sum(whole.epochs))
+    assert whole.seconds == pytest.approx(few.seconds, rel=0.01)
+    assert whole.bill.total == pytest.approx(few.bill.total, rel=0.01)
+
+
+def test_more_servers_are_faster_and_functions_cost():
+    few, many = (simulate(scenario(pipeline__servers=servers), epochs=2) for servers in (2, 6))
+    assert many.epoch < few.epoch
+    assert few.to_dict()["dollars"]["functions"] > 0
+    cpu = simulate(scenario().on("cpu"), epochs=2)
+    assert cpu.to_dict()["dollars"]["functions"] == cpu.utilisation.functions == 0
+    assert not any(task.resource == "tensor" for task in cpu.tasks)
+    for found in (few, cpu):
+        assert 0 < found.utilisation.graph_servers <= 1
+        assert found.bill.total == pytest.approx(sum(found.to_dict()["dollars"].values()) / 2)
+
+
+def test_contention_makes_nothing_faster():
+    made = scenario()
+    steady = dataclasses.replace(calm(made.cluster), functions=2)
+    # As fast alone as without contention.
+    function = dataclasses.replace(steady.function, lone_bandwidth=steady.function.network_bandwidth)
+    server = dataclasses.replace(steady.graph_server, lone_thread=1.0)
+    steady = dataclasses.replace(steady, function=function, graph_server=server)
+    alone, shared = (
+        simulate(dataclasses.replace(made, cluster=dataclasses.replace(steady, contention=contention)), epochs=3)
+        for contention in (False, True)
+    )
+    assert shared.epoch > alone.epoch * 1.01
+
+
+def test_tasks_are_told_by_name():
+    spans = []
+    found = simulate(scenario(), epochs=2, trace=spans.append)
+    of_epochs = [span for span in spans if span.epoch >= 0 and span.resource == "network"]
+    (network,) = (task for task in found.tasks if task.name == "SC")
+    assert (network.resource, network.number) == ("network", len([s for s in of_epochs if s.name.startswith("SC")]))
+    assert network.seconds == pytest.approx(
+        sum(span.end - span.start for span in of_epochs if span.name.startswith("SC"))
+    )
+    assert [task.seconds for task in found.tasks] == sorted((task.seconds for task in found.tasks), reverse=True)
+
+
+def test_what_does_not_fit_a_gpu_is_refused():
+    made = scenario(GraphSizes(1_000_000, 20_000_000, 600, 10)).on("gpu")
+    assert simulate(made, epochs=1).epoch > 0
+    small = dataclasses.replace(INSTANCES["p3.2xlarge"].gpu, memory=1e8)
+    server = dataclasses.replace(made.cluster.graph_server, gpu=small)
+    narrow = dataclasses.replace(made, cluster=dataclasses.replace(made.cluster, graph_server=server))
+    with pytest.raises(ScenarioError, match=r"the GPU of p3.2xlarge has 0.1: give more servers"):
+        simulate(narrow, epochs=1)
+
+
+def test_a_graph_that_is_too_small_is_refused():
+    with pytest.raises(ConfigError, match=r"^pipeline\.intervals"):
+        simulate(scenario(GraphSizes(10, 20, 4, 2)))
+
+
+def test_seeds_and_nothing_else_decide():
+    def found(**settings) -> Simulated:
+        return simulate(scenario(**settings), epochs=2)
+
+    assert found() == found()
+    assert found().epochs != found(train__seed=1).epochs

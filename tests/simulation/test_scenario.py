@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dorylax.cost import INSTANCES, find_cluster
+from dorylax.settings.errors import ConfigError
+from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
+
+TEXT = """
+name: mine
+graph: {vertices: 1000, edges: 20000, features: 30, classes: 4, cut_share: 0.25}
+model: {name: gcn, hidden_features: 8}
+train: {epochs: 50}
+pipeline: {servers: 3, intervals: 4, cluster: gcn-amazon}
+"""
+
+
+def test_a_file_says_what_runs_on_what(tmp_path):
+    path = tmp_path / "any.yaml"
+    path.write_text(TEXT)
+    found = Scenario.load(path)
+    assert (found.name, found.backend) == ("mine", "functions")
+    assert found.graph == GraphSizes(1000, 20_000, 30, 4, cut_share=0.25)
+    assert (found.pipeline.servers, found.pipeline.clock, found.config.train.epochs) == (3, "virtual", 50)
+    assert found.config.model.hidden_features == 8
+    assert found.cluster == dataclasses.replace(find_cluster("gcn-amazon"), contention=True)
+
+
+def test_without_a_graph_it_is_a_data_set_and_without_a_name_the_files(tmp_path):
+    path = tmp_path / "cora-on-two.yaml"
+    path.write_text("data.name: cora\npipeline.servers: 2\ncontention: false\n")
+    found = Scenario.load(path)
+    assert (found.name, found.graph, found.config.data.name) == ("cora-on-two", None, "cora")
+    assert found.cluster == find_cluster("default")
+
+
+def test_backends_differ_in_servers_and_functions_alone():
+    scenario = Scenario.of("any", {"pipeline.servers": 2})
+    assert scenario.on("functions") is scenario
+    cpu, gpu = scenario.on("cpu"), scenario.on("gpu")
+    assert cpu.cluster == dataclasses.replace(scenario.cluster, functions=0)
+    assert gpu.cluster == dataclasses.replace(cpu.cluster, graph_server=INSTANCES["p3.2xlarge"])
+    with pytest.raises(ScenarioError, match="any is on cpu already"):
+        cpu.on("gpu")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("vertices: 1000", "vertices: 0", "mine.yaml:3: graph: num_vertices must be ≥ 1, got 0"),
+        ("vertices: 1000", "vertices: many", "mine.yaml:3: graph.vertices must be a whole number, got 'many'"),
+        ("vertices: 1000, ", "", "mine.yaml:3: graph.vertices is missing"),
+        ("features: 30", "features: 0", "mine.yaml:3: graph: features must be ≥ 1, got 0"),
+        ("cut_share: 0.25", "cut: 0.25", "mine.yaml:3: graph.cut is not a key of a graph: "),
+        ("cut_share: 0.25", "cut_share: true", "mine.yaml:3: graph.cut_share must be a number, got True"),
+        ("name: mine", "name: 3", "mine.yaml:2: name must be text, got 3"),
+        ("name: mine", "contention: 3", "mine.yaml:2: contention must be true or false, got 3"),
+        ("servers: 3", "servers: 0", "mine.yaml:6: pipeline.servers must be ≥ 1, got 0"),
+        (
+            "servers: 3, intervals: 4, cluster: gcn-amazon",
+            "clock: real",
+            "pipeline.clock must be virtual in a scenario, ",
+        ),
+        ("name: mine", "data.name: cora", "data.name names a data set, and graph describes another"),
+        (TEXT, "3", "mine.yaml:1: must hold keys such as graph, got 3"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(before, after, problem, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(TEXT.replace(before, after))
+    with pytest.raises(ConfigError) as caught:
+        Scenario.load(path)
+    assert str(caught.value).startswith(problem)
