@@ -10,6 +10,7 @@ from typing import final
 from dorylax.cost.errors import check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.measured import Measured
 from dorylax.cost.variation import Variation
 
 _MEGABIT = 1e6 / 8  # bytes
@@ -28,6 +29,7 @@ class Cluster:
         functions: functions that a graph server keeps busy at a time, at most.
         latency: seconds until the first byte of a message between servers arrives.
         prices_as_of: when its prices were looked up, year and month; for the reader of a bill.
+        measured: what was measured on its machine; None where nobody has.
 
     Raises:
         ClusterError: a value out of range.
@@ -40,6 +42,7 @@ class Cluster:
     functions: int
     latency: float
     prices_as_of: str = "2026-07"
+    measured: Measured | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self, "functions", 1.0)
