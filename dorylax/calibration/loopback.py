@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Literal
 
 import numpy as np
 
+from dorylax.calibration.other_process import other_process
 from dorylax.calibration.sizes import Sizes
 from dorylax.calibration.steps import Step, repeated
 from dorylax.clock import RealClock
 from dorylax.cost.measured import Measurement
-from dorylax.parent_death import end_with_parent
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
@@ -65,27 +63,20 @@ def _transfer(sizes: Sizes, kind: Kind) -> Measurement:
 @contextmanager
 def _asking(kind: Kind) -> Iterator[Any]:
     """What sends payloads to another process at a time, and returns when all are answered."""
-    keys, context = RunKeys.make(), get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_answer, args=(theirs, keys, kind), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        with ours, RealClock() as clock:
+    keys = RunKeys.make()
+    with other_process(_answer, keys, kind) as pipe, RealClock() as clock:
 
-            async def open_it() -> ZeroMqTransport:
-                return ZeroMqTransport(keys, kind, codec=_CODEC, spawn=clock.spawn)
+        async def open_it() -> ZeroMqTransport:
+            return ZeroMqTransport(keys, kind, codec=_CODEC, spawn=clock.spawn)
 
-            with closing(clock.run(open_it())) as transport:
-                transport.connect({_THERE: ours.recv()})
+        with closing(clock.run(open_it())) as transport:
+            transport.connect({_THERE: pipe.recv()})
 
-                async def all_of(payloads: list[Any]) -> None:
-                    asked = (transport.request(_HERE, _THERE, "rows", one, num_bytes=0, order=()) for one in payloads)
-                    await asyncio.gather(*asked)
+            async def all_of(payloads: list[Any]) -> None:
+                asked = (transport.request(_HERE, _THERE, "rows", one, num_bytes=0, order=()) for one in payloads)
+                await asyncio.gather(*asked)
 
-                yield lambda payloads: clock.run(all_of(payloads))
-    finally:
-        process.join()  # the pipe is closed, which ends it
+            yield lambda payloads: clock.run(all_of(payloads))
 
 
 class _Silent:
@@ -97,8 +88,6 @@ class _Silent:
 
 def _answer(pipe: Connection, keys: RunKeys, kind: Kind) -> None:
     """The other process: answers until the pipe is closed."""
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes, and is the parent's
 
     async def serve() -> None:
         over = asyncio.Event()

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from functools import cache, partial
-from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 import jax
 import jax.numpy as jnp
 
+from dorylax.calibration.other_process import other_process
 from dorylax.calibration.sizes import Sizes
 from dorylax.calibration.steps import Step, repeated
 from dorylax.cost.measured import Measurement
-from dorylax.parent_death import end_with_parent
 
 
-def steps(sizes: Sizes, threads: int, stack: ExitStack) -> Iterator[Step]:
+def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[Step]:
     """The measurements; on one core too, where the system can hold a process there.
 
     Args:
@@ -30,25 +28,27 @@ def steps(sizes: Sizes, threads: int, stack: ExitStack) -> Iterator[Step]:
     """
 
     @cache
-    def process() -> ProcessPoolExecutor:
-        return stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"), initializer=_on_one_core))
+    def process() -> Connection:
+        return stack.enter_context(other_process(_on_one_core, sizes.seconds))
+
+    def elsewhere(shape: tuple[int, int, int]) -> Measurement:
+        process().send(shape)
+        found: Measurement = process().recv()
+        return found
 
     for shape in sizes.products:
         label = f"product of {shape[0]} × {shape[1]} and {shape[1]} × {shape[2]}, threads: "
         if threads > 1 and hasattr(os, "sched_setaffinity"):
-
-            def elsewhere(shape: tuple[int, int, int]) -> Measurement:
-                return process().submit(_measure, sizes.seconds, shape, 1).result()
-
             yield Step(f"{label}1", partial(elsewhere, shape))
         yield Step(f"{label}{threads}", partial(_measure, sizes.seconds, shape, threads))
 
 
-def _on_one_core() -> None:
+def _on_one_core(pipe: Connection, seconds: float) -> None:
     """Of the process: XLA makes as many threads as there are cores for it, when it first computes."""
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes, and is the parent's
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(_measure(seconds, pipe.recv(), 1))
 
 
 def _measure(seconds: float, shape: tuple[int, int, int], threads: int) -> Measurement:
@@ -56,7 +56,7 @@ def _measure(seconds: float, shape: tuple[int, int, int], threads: int) -> Measu
     x, w = jnp.full((rows, inner), 0.5, jnp.float32), jnp.full((inner, columns), 0.5, jnp.float32)
     product = jax.jit(jnp.matmul).lower(x, w).compile()
     flops = 2 * rows * inner * columns
-    times = max(1, int(2e8) // flops)  # some milliseconds together, beside which calls take nothing
+    times = min(100, max(1, int(2e8) // flops))  # some milliseconds together
 
     def once() -> float:
         begin = time.perf_counter()

@@ -39,6 +39,7 @@ def steps(sizes: Sizes) -> Iterator[Step]:
 def _measure(epochs: int) -> dict[str, Measurement]:
     """A small GCN on the smallest graph, one task at a time: what is not spent inside tasks is spent around them."""
     data = load("communities", size="tiny")
+    assert data.num_classes is not None
     parts = take_apart(GCN(data.num_features, 16, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
     pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(mode="no-pipe", intervals=_INTERVALS))
     spans: list[Span] = []

@@ -207,7 +207,7 @@ def _results(kind: str, value: Any, key: str) -> list[Measurement]:
         where = f"{key}.{number}"
         entries = _mapping(entry, where)
         types = {name: (one, "text" if one is str else "a whole number") for name, one in KINDS[kind].at.items()}
-        known = types | _VALUES
+        known = {**types, **_VALUES}
         for name in entries:
             if name not in known:
                 raise ClusterError(f"{where}.{name}", f"is not a key of a {kind}: {did_you_mean(name, known)}")

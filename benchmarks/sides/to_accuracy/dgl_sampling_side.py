@@ -43,6 +43,8 @@ def train(task: Task, settings: Settings, seed: int, limit: float) -> dict[str, 
         shuffle=True,
         num_workers=settings["workers"],
         persistent_workers=settings["workers"] > 0,
+        # Linux's usual one; this process was spawned, and would spawn its own.
+        multiprocessing_context="fork" if settings["workers"] else None,
     )
     every = max(1, len(loader) // _EVALUATIONS)
     batches = iter(loader)  # starts the workers
