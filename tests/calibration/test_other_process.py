@@ -32,9 +32,13 @@ def test_it_answers_and_ends() -> None:
 
 
 def test_one_that_ends_is_one_line() -> None:
-    with pytest.raises(ProcessEndedError, match="with exit code 3 ") as caught, other_process(end) as pipe:
-        pipe.send(1)
-        pipe.recv()
+    def ask() -> None:
+        with other_process(end) as pipe:
+            pipe.send(1)
+            pipe.recv()
+
+    with pytest.raises(ProcessEndedError, match="with exit code 3 ") as caught:
+        ask()
     explained = explain(caught.value)
     assert explained is not None
     assert (explained.code, "\n" in explained.line) == (FAILED, False)
