@@ -57,6 +57,7 @@ def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
         dorylax=__version__,
         processor=processor(),
         cores=threads,
+        threads_per_core=threads_per_core(),
         others=load.share(),
         results=tuple(results),
     )
@@ -78,6 +79,23 @@ def doubts(measured: Measured) -> list[str]:
             f"{len(wide)} of {len(measured.results)} measurements vary by more than {100 * MOST_SPREAD:.0f} % between their "
             f"quartiles, {worst.kind} ({where}) by {100 * worst.spread:.0f} %: measure again when the machine is idle"
         )
+    return found
+
+
+def threads_per_core(root: Path = Path("/")) -> int:
+    """How many threads a core has, as the system counts cores; 1 where it does not say.
+
+    Args:
+        root: where `sys` lies.
+    """
+    try:
+        siblings = (root / "sys/devices/system/cpu/cpu0/topology/thread_siblings_list").read_text("ascii").strip()
+    except OSError:
+        return 1
+    found = 0
+    for part in siblings.split(","):  # "0,32", "0-1"
+        first, _, last = part.partition("-")
+        found += int(last or first) - int(first) + 1
     return found
 
 

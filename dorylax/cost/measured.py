@@ -109,7 +109,8 @@ class Measured:
         date: when, as YYYY-MM-DD.
         dorylax: version of dorylax that measured.
         processor: of the machine.
-        cores: that could be used.
+        cores: that could be used, as the system counts them: hyper-threads, where there are some.
+        threads_per_core: how many of these share a core.
         others: share of the time of these cores that other processes used meanwhile, 0 … 1; None where the system does not
             say.
         results: the measurements, in the order of `KINDS`.
@@ -119,11 +120,13 @@ class Measured:
     dorylax: str
     processor: str
     cores: int
+    threads_per_core: int
     others: float | None
     results: tuple[Measurement, ...]
 
     def __post_init__(self) -> None:
         check_bounds(self, "cores", 1.0)
+        check_bounds(self, "threads_per_core", 1.0)
         if self.others is not None and not 0 <= self.others <= 1:
             raise ClusterError("others", f"must be in 0 … 1, got {self.others}")
 
@@ -149,7 +152,7 @@ class Measured:
     def to_dict(self) -> dict[str, Any]:
         """The section."""
         found: dict[str, Any] = {"version": VERSION}
-        found |= {key: getattr(self, key) for key in ("date", "dorylax", "processor", "cores", "others")}
+        found |= {key: getattr(self, key) for key in (*_FACTS, "others")}
         for kind in KINDS:
             if results := self.of(kind):
                 found[kind] = [one.to_dict() for one in results]
@@ -161,6 +164,7 @@ _FACTS: Mapping[str, tuple[type, str]] = {
     "dorylax": (str, "text"),
     "processor": (str, "text"),
     "cores": (int, "a whole number"),
+    "threads_per_core": (int, "a whole number"),
 }
 _VALUES: Mapping[str, tuple[type, str]] = {
     "median": (float, "a number"),

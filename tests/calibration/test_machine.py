@@ -8,7 +8,7 @@ import pytest
 from support.calibrations import TINY, measured
 
 from dorylax.calibration import machine
-from dorylax.calibration.machine import doubts, measure, processor
+from dorylax.calibration.machine import doubts, measure, processor, threads_per_core
 from dorylax.calibration.steps import summary
 from dorylax.cost.measured import KINDS, Measured
 
@@ -73,6 +73,15 @@ def test_a_loaded_machine_is_in_doubt() -> None:
 def test_a_folder_that_may_not_be_written_has_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert list(machine.disk.steps(TINY, tmp_path)) == []
+
+
+@pytest.mark.parametrize(("text", "count"), [("0\n", 1), ("0,32\n", 2), ("0-1\n", 2), ("0-3,8\n", 5)])
+def test_threads_of_a_core(tmp_path: Path, text: str, count: int) -> None:
+    assert threads_per_core(tmp_path) == 1
+    folder = tmp_path / "sys/devices/system/cpu/cpu0/topology"
+    folder.mkdir(parents=True)
+    (folder / "thread_siblings_list").write_text(text)
+    assert threads_per_core(tmp_path) == count
 
 
 def test_the_processors_name(tmp_path: Path) -> None:

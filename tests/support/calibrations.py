@@ -46,5 +46,12 @@ def measured(**changed: object) -> Measured:
         summary("transfer", [1e9] * 3, transport="tcp"),
         summary("disk", [1e9] * 3, way="write"),
     ]
-    facts = {"date": "2026-11-25", "dorylax": "1.2", "processor": "Ab: c", "cores": 2, "others": 0.0}
+    facts = {
+        "date": "2026-11-25",
+        "dorylax": "1.2",
+        "processor": "Ab: c",
+        "cores": 2,
+        "threads_per_core": 1,
+        "others": 0.0,
+    }
     return Measured(**{**facts, "results": tuple(results), **changed})  # type: ignore[arg-type]
