@@ -15,7 +15,8 @@ apart and in a sum; imports count nowhere. An accuracy is reached when the mean 
 Protocol, graph by graph: every side is tuned with the same number of trials (`--trials`), first its library's own example,
 then settings drawn from its space (`sides/to_accuracy/settings.py`), each for at most `--limit` seconds, with seed 100. The
 target is the least of the sides' best validation accuracies minus half a point; the paper's, too, is what DGL's sampling
-reached. Each side keeps the settings that got there first, set-up included. These then train with seeds 0, 1, …, which no
+reached. A second one is the best of all minus a point. Each side keeps the settings that were first at the first, set-up
+included. These then train with seeds 0, 1, …, which no
 tuning has seen. Ratios are of means, paired by seeds, with bootstrapped 95 % intervals.
 
 Graphs: some of $DORYLAX_DATA, with their public split or 60/20/20; and two that are generated, with the mean degree, the
@@ -36,6 +37,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +50,7 @@ from dorylax.durable import make_folder
 from dorylax.durable import write_json as write_record
 from harness.child import ChildDiedError, in_child
 from harness.command_line import parsed, parser_of, write_json
-from harness.to_target import Run, best, chosen, compared, reached, target_of, test_at_best
+from harness.to_target import Run, best, chosen, compared, reached, targets_of, test_at_best
 from sides.to_accuracy import task as tasks
 from sides.to_accuracy.settings import SPACES, drawn
 
@@ -96,13 +98,22 @@ class Work(NamedTuple):
         side: whose.
         settings: with what.
         seed: of it.
-        path: where it is kept.
+        limit: of its seconds of training.
+        task: what it learns, in words.
     """
 
     side: str
     settings: Mapping[str, Any]
     seed: int
-    path: Path
+    limit: float
+    task: str
+
+    def made(self, path: Path) -> Run | None:
+        """The run that is kept, if it is this one: settings may have been chosen anew."""
+        if not path.exists():
+            return None
+        record = json.loads(path.read_text("utf-8"))
+        return Run.of(record) if record["work"] == {**self._asdict(), "settings": dict(self.settings)} else None
 
 
 def make_task(name: str, scale: float | None, folder: Path) -> str | None:
@@ -199,61 +210,56 @@ def measured(graph: str, sides: Sequence[str], kept: Path, until: float, options
             return None
         print(f"\n{words}", flush=True)
 
-        def made(works: Sequence[Work]) -> list[Run] | None:
-            """The runs; None where one is missing and may not begin."""
-            found = []
-            for work in works:
-                if (run := _read(work)) is None:
-                    if time.monotonic() >= until:
-                        return None
-                    run = _make(work, folder, options.limit)
-                found.append(run)
+        def run(name: str, side: str, settings: Mapping[str, Any], seed: int) -> Run:
+            work, path = Work(side, settings, seed, options.limit, words), kept / f"{side}-{name}.json"
+            found = work.made(path)
+            if found is None:
+                if time.monotonic() >= until:
+                    raise _OverError(f"{graph}: {side}, {name}, and what comes after is not measured yet")
+                found = _make(work, folder, path)
             return found
 
-        trials: dict[str, list[Run]] = {}
-        for side in sides:
-            tried = enumerate(drawn(side, options.trials))
-            works = [Work(side, one, TUNING_SEED, kept / f"{side}-trial-{number}.json") for number, one in tried]
-            if (runs := made(works)) is None:
-                return _missing(graph, f"trials of {side}")
-            trials[side] = runs
-        target = target_of(trials)
-        shown: dict[str, list[Run]] = {side: [] for side in sides}
-        for seed in range(options.seeds):  # in turns, so that a machine that changes does so for all
-            for side in sides:
-                settings = chosen(trials[side], target)
-                runs = made([Work(side, settings, seed, kept / f"{side}-seed-{seed}.json")])
-                if runs is None:
-                    return _missing(graph, f"seed {seed} of {side}")
-                shown[side] += runs
-    result = figures(target, trials, shown, options.price)
-    print(table(result))
-    return result
+        try:
+            trials = {
+                side: [
+                    run(f"trial-{number}", side, one, TUNING_SEED)
+                    for number, one in enumerate(drawn(side, options.trials))
+                ]
+                for side in sides
+            }
+            targets = targets_of(trials)
+            settings = {side: chosen(trials[side], targets[0]) for side in sides}
+            # In turns, so that a machine that changes does so for all.
+            turns = [
+                {side: run(f"seed-{seed}", side, settings[side], seed) for side in sides}
+                for seed in range(options.seeds)
+            ]
+        except _OverError as over:
+            print(f"{over}: the same command goes on")
+            return None
+    shown = {side: [turn[side] for turn in turns] for side in sides}
+    result = [figures(target, trials, shown, options.price) for target in targets]
+    print("\n".join(map(table, result)))
+    print(tuned(result[0]))
+    return {"targets": result}
 
 
-def _missing(graph: str, what: str) -> None:
-    print(f"{graph}: {what} and what comes after is not measured yet: the same command goes on")
+class _OverError(Exception):
+    """A run is missing, and none may begin any more."""
 
 
-def _read(work: Work) -> Run | None:
-    """The run that is kept, if it is this one: settings may have been chosen anew."""
-    if not work.path.exists():
-        return None
-    record = json.loads(work.path.read_text("utf-8"))
-    return Run.of(record) if record["settings"] == dict(work.settings) else None
-
-
-def _make(work: Work, folder: Path, limit: float) -> Run:
+def _make(work: Work, folder: Path, path: Path) -> Run:
     begin = time.perf_counter()
     # An order that an earlier run has kept would hide what it costs.
     with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as cache:
-        arguments = (work.side, folder, dict(work.settings), work.seed, limit)
+        arguments = (work.side, folder, dict(work.settings), work.seed, work.limit)
         try:
             record = in_child(run_side, *arguments, environment={"DORYLAX_CACHE": cache})
         except ChildDiedError as error:
             raise SystemExit(f"{work.side} {error}, with {dict(work.settings)}") from None
-    write_record(work.path, {"settings": dict(work.settings), "seed": work.seed, "limit": limit, **record})
-    run = Run.of(record | {"settings": work.settings})
+    record["work"] = {**work._asdict(), "settings": dict(work.settings)}
+    write_record(path, record)
+    run = Run.of(record)
     steps, seconds, *_ = run.curve[-1]
     words = ", ".join(f"{name} {value}" for name, value in work.settings.items())
     print(
@@ -317,14 +323,17 @@ def table(found: Mapping[str, Any]) -> str:
             f"{times('with_set_up'):>22}{mean('core_seconds'):>12.2f} s{times('core_seconds'):>22}{one['dollars']:>11.2e}"
             + (f"  {never} of {len(took)} never there: at least" if never else "")
         )
-    for side, one in found["sides"].items():
-        words = ", ".join(f"{name} {value}" for name, value in one["settings"].items())
-        lines.append(f"{side}: best of {one['trials']} trials of {_size(side)}: {words}")
     return "\n".join(lines)
 
 
-def _size(side: str) -> str:
-    return f"{int(np.prod([len(values) for values in SPACES[side].values()]))} settings"
+def tuned(found: Mapping[str, Any]) -> str:
+    """The sides' settings as lines."""
+    lines = []
+    for side, one in found["sides"].items():
+        size = math.prod(len(values) for values in SPACES[side].values())
+        words = ", ".join(f"{name} {value}" for name, value in one["settings"].items())
+        lines.append(f"{side}: first of {one['trials']} trials among {size} settings: {words}")
+    return "\n".join(lines)
 
 
 def table_5(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -348,9 +357,9 @@ def table_5(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _measured_cell(found: Mapping[str, Any] | None, side: str) -> str:
-    if found is None or side not in found["sides"]:
+    if found is None or side not in found["targets"][0]["sides"]:
         return "–"
-    one = found["sides"][side]
+    one = found["targets"][0]["sides"][side]
     seconds = np.mean([run["with_set_up"] for run in one["reached"]])
     times = f" {one['ratios']['with_set_up'][0]:.2f} ×" if one["ratios"] else ""
     return f"{seconds:.2f} s ${one['dollars']:.2g}{times}"
