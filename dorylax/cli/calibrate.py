@@ -134,7 +134,7 @@ def _show(measured: Measured) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     for kind, of in KINDS.items():
         for one in measured.of(kind):
-            at = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in one.at)
+            at = ", ".join(_at(name, value) for name, value in one.at)
             table.add_row(
                 kind,
                 at,
@@ -144,6 +144,12 @@ def _show(measured: Measured) -> None:
             )
         table.add_section()
     print_table(table)
+
+
+def _at(name: str, value: int | str) -> str:
+    """What a measurement depends on, for people: `threads 2`, `rows 128 MiB`."""
+    kept = name.removesuffix("_bytes")
+    return f"{name} {value}" if kept == name else f"{kept} {int(value) / 2**20:g} MiB"
 
 
 def _amount(value: float, unit: str) -> str:

@@ -35,7 +35,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_file_is_for_the_pipeline(dorylax, tmp_path: Path) -> None:
     code, out, err = dorylax("calibrate", "--out", "mine.yaml", "--price", "0.34")
     assert (code, err) == (0, "")
-    assert "gather" in out
+    assert "│ gather   │ width 8, rows 0.00390625 MiB, threads 1 " in out
     assert out.splitlines()[-1] == "written: mine.yaml, for pipeline.cluster=mine.yaml"
     cluster = find_cluster("mine.yaml")
     assert (cluster.name, cluster.graph_server.price) == ("mine", 0.34)
