@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from dorylax.cli.aws import aws
+from dorylax.cli.calibrate import calibrate
 from dorylax.cli.cluster import cluster
 from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets
@@ -28,7 +29,7 @@ def cli() -> None:
     """Train graph neural networks on whole graphs."""
 
 
-for _command in (train, predict, describe, partition, simulate, report, datasets, info, aws, cluster):
+for _command in (train, predict, describe, partition, simulate, report, datasets, info, calibrate, aws, cluster):
     cli.add_command(_command)
 
 

@@ -10,6 +10,7 @@ from typing import final
 from dorylax.cost.errors import check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.measured import Measured
 from dorylax.cost.variation import Variation
 
 _MEGABIT = 1e6 / 8  # bytes
@@ -30,6 +31,7 @@ class Cluster:
         prices_as_of: when its prices were looked up, year and month; for the reader of a bill.
         contention: whether tasks slow each other down: messages and functions on a server's network, threads on its cores
             and its memory, functions among themselves; and whether functions start cold.
+        measured: what was measured on its machine; None where nobody has.
 
     Raises:
         ClusterError: a value out of range.
@@ -43,6 +45,7 @@ class Cluster:
     latency: float
     prices_as_of: str = "2026-07"
     contention: bool = False
+    measured: Measured | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self, "functions", 0.0)

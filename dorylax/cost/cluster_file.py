@@ -15,6 +15,7 @@ from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
 from dorylax.cost.gpu import Gpu
 from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.measured import read_measured
 from dorylax.cost.variation import Variation
 from dorylax.near_matches import did_you_mean
 from dorylax.settings import strict_yaml
@@ -58,7 +59,8 @@ def _read(path: Path) -> Cluster:
     try:
         return _cluster(document.value)
     except ClusterError as error:
-        raise ClusterError(error.key, error.problem, document.where(*error.key.split("."))) from None
+        place = [int(part) if part.isdecimal() else part for part in error.key.split(".")]
+        raise ClusterError(error.key, error.problem, document.where(*place)) from None
 
 
 def _cluster(value: Any) -> Cluster:
@@ -71,6 +73,8 @@ def _cluster(value: Any) -> Cluster:
     if "function" in values:
         where = ("function",)
         values["function"] = _filled(DEFAULT_CLUSTER.function, _mapping(values["function"], where, Function), where)
+    if "measured" in values:
+        values["measured"] = read_measured(values["measured"], "measured")
     return _filled(DEFAULT_CLUSTER, values, ())
 
 

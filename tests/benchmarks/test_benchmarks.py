@@ -27,6 +27,7 @@ OWN_PROCESS = ("generate", "mutation")
 
 PRINTS = {
     "arxiv_recipe": r"one machine, split +losses .* parameters \S+e-0\d",
+    "asynchrony": r"async S=1 +epochs +\d.* × \[",
     "billion": r"`dorylax info` said \d.* of what it was",
     "cluster": r"(?s)by Program.cost\(\) .*tiny on 4 servers: .* GiB, the largest .*weak async +2 ",
     "controller": r"8, throttled +200 ",
@@ -45,7 +46,7 @@ PRINTS = {
     "scaling": r"largest over smallest: 1.00",
     "simulation": r"3 seeds, each run twice: 0 with something that does not hold, 0 that differ",
     "soak": r"(?s)workers: own, MiB +\d.*the end: clean",
-    "time_to_accuracy": r"async S=1 +epochs +\d.* × \[",
+    "time_to_accuracy": r"(?s)tiny's shape.*dorylax +\S+ %.* core-seconds .*Table 5.*AliGraph",
     "tracing": r"GCN, 2 layers .* artefacts",
 }
 """What is in each one's output."""
@@ -109,4 +110,9 @@ def lacks_something(name: str) -> bool:
     compilers = ("c++", "g++", "clang++")
     if name == "gather" and not any(map(shutil.which, (os.environ.get("CXX", ""), *compilers))):
         return True
-    return name in ("full_graph", "gather") and importlib.util.find_spec("torch_geometric") is None
+    needs = {
+        "full_graph": ("torch_geometric",),
+        "gather": ("torch_geometric",),
+        "time_to_accuracy": ("torch_geometric", "dgl"),
+    }
+    return any(importlib.util.find_spec(one) is None for one in needs.get(name, ()))

@@ -1,0 +1,82 @@
+"""The file of a measured machine: a cluster whose servers are such machines, and what was measured (docs/clock.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dorylax.cost.measured import KINDS, Measured, Point
+
+WIDTH = 128
+"""Of the gathered rows by which `memory_bandwidth` is judged, as that of the known servers is."""
+
+_HEAD = """\
+# Servers like the machine that `dorylax calibrate` has measured. It is a cluster for `pipeline.cluster`; functions, which
+# nobody has measured, are those of the default cluster.
+"""
+
+
+def cluster_of(measured: Measured, name: str, price: float) -> dict[str, Any]:
+    """A cluster of such machines, as its file has it.
+
+    Args:
+        measured: of the machine.
+        name: of the cluster.
+        price: of a server, in US dollars per hour.
+    """
+    server = _server(measured, price)
+    return {
+        "name": name,
+        "graph_server": server,
+        "parameter_server": server,
+        "latency": measured.at("latency", transport="ipc").median,
+        "prices_as_of": measured.date[: len("YYYY-MM")],
+        "measured": measured.to_dict(),
+    }
+
+
+def to_text(cluster: Mapping[str, Any]) -> str:
+    """The file of a cluster that `cluster_of` describes; numbers have four digits."""
+    return _HEAD + "".join(f"{line}\n" for line in _lines(cluster, ""))
+
+
+def _server(measured: Measured, price: float) -> dict[str, Any]:
+    """Its speeds are those of a thread while all others compute too: the time model has threads that share nothing."""
+    threads = measured.cores
+    products = [one for one in measured.of("product") if one.point["threads"] == threads]
+    flops = [_flops(one.point) for one in products]
+    seconds = [amount / one.median for amount, one in zip(flops, products, strict=True)]
+    gathers = [one for one in measured.of("gather") if one.point["threads"] == threads]
+    # Of rows that no cache holds, those that are nearest in width.
+    gather = min(gathers, key=lambda one: (-int(one.point["rows_bytes"]), abs(int(one.point["width"]) - WIDTH)))
+    return {
+        "name": "this-machine",
+        "threads": threads,
+        "flops": sum(flops) / sum(seconds) / threads,
+        "memory_bandwidth": gather.median / threads,
+        "network_bandwidth": measured.at("transfer", transport="ipc").median,
+        "overhead": sum(one.median for one in measured.of("task")),
+        "price": price,
+    }
+
+
+def _flops(shape: Point) -> float:
+    return 2.0 * int(shape["rows"]) * int(shape["inner"]) * int(shape["columns"])
+
+
+def _lines(section: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            yield f"{indent}{key}:"
+            yield from _lines(value, f"{indent}  ")
+        elif isinstance(value, list):
+            yield f"{indent}{key}:  # {KINDS[key].unit}; {KINDS[key].summary}"
+            for entry in value:
+                yield f"{indent}  - {{{', '.join(f'{name}: {_scalar(one)}' for name, one in entry.items())}}}"
+        else:
+            yield f"{indent}{key}: {_scalar(value)}"
+
+
+def _scalar(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

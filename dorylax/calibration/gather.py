@@ -1,0 +1,61 @@
+"""How fast rows are gathered along edges: as graph tasks of a pipeline do it, by one thread and by all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+
+from dorylax import aligned
+from dorylax.calibration.sizes import Sizes
+from dorylax.calibration.steps import Step, repeated
+from dorylax.cost.measured import Measurement
+from dorylax.ops import row_operators
+from dorylax.ops.row_loops.rows import RowRange
+
+_NUMBER_BYTES = 4  # of a float32, and of an index
+
+
+def steps(sizes: Sizes, threads: int) -> Iterator[Step]:
+    """The measurements.
+
+    Args:
+        sizes: of rows and passes.
+        threads: that a task can have; one alone is measured too.
+    """
+    for width in sizes.widths:
+        for rows_bytes in sizes.rows_bytes:
+            for count in sorted({1, threads}):
+                label = f"gather, width {width}, {rows_bytes / 2**20:g} MiB of rows, threads: {count}"
+                yield Step(label, partial(_measure, sizes, width, rows_bytes, count))
+
+
+def _measure(sizes: Sizes, width: int, rows_bytes: int, threads: int) -> Measurement:
+    """Sums of rows at random places: nothing is known of a neighbour before it is read."""
+    held = max(1, rows_bytes // (_NUMBER_BYTES * width))
+    num_rows = max(threads, sizes.pass_bytes // (_NUMBER_BYTES * width * sizes.mean_degree))
+    entries = num_rows * sizes.mean_degree
+    rng = np.random.default_rng(0)
+    neighbours = rng.integers(0, held, entries, dtype=np.int32)
+    offsets = np.arange(0, entries + 1, sizes.mean_degree, dtype=np.int64)
+    x = aligned.empty((held, 1, width), np.float32)
+    x[:] = 1
+    out = aligned.empty((num_rows, 1, width), np.float32)
+    out[:] = 0  # or the first repeat would clear pages
+    bounds = [num_rows * part // threads for part in range(threads + 1)]
+
+    def work(first: int, last: int) -> None:
+        rows = RowRange(offsets[first : last + 1], neighbours)
+        row_operators.run("dorylax_gather_sum", {"direction": "in"}, [x], rows, out=[out[first:last]])
+
+    with ThreadPoolExecutor(threads) as pool:
+
+        def once() -> float:
+            begin = time.perf_counter()
+            list(pool.map(work, bounds[:-1], bounds[1:]))
+            return entries * _NUMBER_BYTES * (width + 1) / (time.perf_counter() - begin)
+
+        return repeated("gather", once, sizes.seconds, width=width, rows_bytes=rows_bytes, threads=threads)

@@ -1,0 +1,102 @@
+"""How fast two processes of this machine ask each other: latency and bandwidth of the transport between hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any, Literal
+
+import numpy as np
+
+from dorylax.calibration.other_process import other_process
+from dorylax.calibration.sizes import Sizes
+from dorylax.calibration.steps import Step, repeated
+from dorylax.clock import RealClock
+from dorylax.cost.measured import Measurement
+from dorylax.pipeline.transport.base import Address
+from dorylax.pipeline.transport.codec import Codec
+from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+from dorylax.serverless.data.keys import RunKeys
+
+Kind = Literal["ipc", "tcp"]
+
+_HERE, _THERE = Address("graph", 0), Address("graph", 1)
+_CODEC = Codec([], {})
+
+
+def steps(sizes: Sizes) -> Iterator[Step]:
+    """The measurements: over files of this machine, and over its loopback interface, encrypted."""
+    kinds: tuple[Kind, ...] = ("ipc", "tcp")
+    for kind in kinds:
+        yield Step(f"latency, {kind}", partial(_latency, sizes, kind))
+        yield Step(f"transfer, {kind}", partial(_transfer, sizes, kind))
+
+
+def _latency(sizes: Sizes, kind: Kind) -> Measurement:
+    with _asking(kind) as ask:
+
+        def once() -> float:
+            begin = time.perf_counter()
+            for _ in range(sizes.asked):
+                ask([None])
+            return (time.perf_counter() - begin) / (2 * sizes.asked)
+
+        return repeated("latency", once, sizes.seconds, transport=kind)
+
+
+def _transfer(sizes: Sizes, kind: Kind) -> Measurement:
+    rows = np.ones((sizes.sent_bytes // 64, 16), np.float32)
+    with _asking(kind) as ask:
+
+        def once() -> float:
+            begin = time.perf_counter()
+            ask([rows] * sizes.sent_together)
+            return sizes.sent_together * rows.nbytes / (time.perf_counter() - begin)
+
+        return repeated("transfer", once, sizes.seconds, transport=kind)
+
+
+@contextmanager
+def _asking(kind: Kind) -> Iterator[Any]:
+    """What sends payloads to another process at a time, and returns when all are answered."""
+    keys = RunKeys.make()
+    with other_process(_answer, keys, kind) as pipe, RealClock() as clock:
+
+        async def open_it() -> ZeroMqTransport:
+            return ZeroMqTransport(keys, kind, codec=_CODEC, spawn=clock.spawn)
+
+        with closing(clock.run(open_it())) as transport:
+            transport.connect({_THERE: pipe.recv()})
+
+            async def all_of(payloads: list[Any]) -> None:
+                asked = (transport.request(_HERE, _THERE, "rows", one, num_bytes=0, order=()) for one in payloads)
+                await asyncio.gather(*asked)
+
+            yield lambda payloads: clock.run(all_of(payloads))
+
+
+class _Silent:
+    """Answers everything with nothing."""
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> None:
+        """See `RequestHandler`."""
+
+
+def _answer(pipe: Connection, keys: RunKeys, kind: Kind) -> None:
+    """The other process: answers until the pipe is closed."""
+
+    async def serve() -> None:
+        over = asyncio.Event()
+        with closing(ZeroMqTransport(keys, kind, codec=_CODEC, spawn=clock.spawn)) as transport:
+            transport.register(_THERE, _Silent())
+            asyncio.get_running_loop().add_reader(pipe.fileno(), over.set)
+            pipe.send(transport.endpoint)
+            await over.wait()
+            asyncio.get_running_loop().remove_reader(pipe.fileno())
+
+    with RealClock() as clock:
+        clock.run(serve())

@@ -1,0 +1,53 @@
+"""A process beside this one, for what one alone cannot measure; it ends with what it was made for."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, final
+
+from dorylax.errors import DorylaxError
+from dorylax.parent_death import end_with_parent
+
+
+@final
+class ProcessEndedError(DorylaxError, RuntimeError):
+    """The process ended while it was still needed."""
+
+
+@contextmanager
+def other_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
+    """Starts a process; gives the end of a pipe to it.
+
+    Args:
+        serve: what it does, with its end of the pipe and `arguments`, until the pipe is closed; at the top of its module.
+        arguments: pickled.
+
+    Raises:
+        ProcessEndedError: it has ended although something is still received from it.
+    """
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_begin, args=(serve, theirs, *arguments), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        with ours:
+            yield ours
+    except EOFError:
+        process.join()
+        raise ProcessEndedError(
+            f"a process that this one measures with has ended, with exit code {process.exitcode} (-9: killed, as where "
+            "memory is short): measure again"
+        ) from None
+    finally:
+        process.join()
+
+
+def _begin(serve: Callable[..., None], pipe: Connection, *arguments: Any) -> None:
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes, and is the parent's
+    serve(pipe, *arguments)

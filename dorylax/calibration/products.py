@@ -1,0 +1,68 @@
+"""How fast matrices are multiplied, by XLA: on one core, in a process that may use no other, and on all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from functools import cache, partial
+from multiprocessing.connection import Connection
+
+import jax
+import jax.numpy as jnp
+
+from dorylax.calibration.other_process import other_process
+from dorylax.calibration.sizes import Sizes
+from dorylax.calibration.steps import Step, repeated
+from dorylax.cost.measured import Measurement
+
+
+def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[Step]:
+    """The measurements; on one core too, where the system can hold a process there.
+
+    Args:
+        sizes: of the matrices.
+        threads: of this process.
+        stack: ends the process on one core.
+    """
+
+    @cache
+    def process() -> Connection:
+        return stack.enter_context(other_process(_on_one_core, sizes.seconds))
+
+    def elsewhere(shape: tuple[int, int, int]) -> Measurement:
+        process().send(shape)
+        found: Measurement = process().recv()
+        return found
+
+    for shape in sizes.products:
+        label = f"product of {shape[0]} × {shape[1]} and {shape[1]} × {shape[2]}, threads: "
+        if threads > 1 and hasattr(os, "sched_setaffinity"):
+            yield Step(f"{label}1", partial(elsewhere, shape))
+        yield Step(f"{label}{threads}", partial(_measure, sizes.seconds, shape, threads))
+
+
+def _on_one_core(pipe: Connection, seconds: float) -> None:
+    """Of the process: XLA makes as many threads as there are cores for it, when it first computes."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(_measure(seconds, pipe.recv(), 1))
+
+
+def _measure(seconds: float, shape: tuple[int, int, int], threads: int) -> Measurement:
+    rows, inner, columns = shape
+    x, w = jnp.full((rows, inner), 0.5, jnp.float32), jnp.full((inner, columns), 0.5, jnp.float32)
+    product = jax.jit(jnp.matmul).lower(x, w).compile()
+    flops = 2 * rows * inner * columns
+    times = min(100, max(1, int(2e8) // flops))  # some milliseconds together
+
+    def once() -> float:
+        begin = time.perf_counter()
+        for _ in range(times):
+            found = product(x, w)
+        found.block_until_ready()
+        return times * flops / (time.perf_counter() - begin)
+
+    return repeated("product", once, seconds, rows=rows, inner=inner, columns=columns, threads=threads)

@@ -1,0 +1,159 @@
+"""`dorylax calibrate`: measures this machine, and describes it as a cluster for `pipeline.cluster`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.table import Table
+
+from dorylax.durable import write_file
+from dorylax.folder_lock import locked
+from dorylax.graph.cache import cache_directory
+from dorylax.memory.process_limits import check_process
+from dorylax.observers.progress import Lasting, terminal_bars
+from dorylax.settings.errors import ConfigError
+from dorylax.terminal.output import print_error, print_json, print_table
+
+if TYPE_CHECKING:
+    from dorylax.calibration.machine import Progress
+    from dorylax.cost.measured import Measured
+
+_SUFFIXES = (".yaml", ".yml")  # by which `pipeline.cluster` knows a file from a name
+
+
+@click.command()
+@click.option("--out", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Write the description.")
+@click.option("--replace", is_flag=True, help="With --out: in place of a file that is there.")
+@click.option("--name", metavar="NAME", help="What the cluster is called [default: the file's name].")
+@click.option(
+    "--price",
+    metavar="DOLLARS",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="What an hour of such a machine costs [default: 0].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def calibrate(*, out: Path | None, replace: bool, name: str | None, price: float, as_json: bool) -> None:
+    """Measure this machine.
+
+    How fast it gathers rows, multiplies matrices and copies memory, what a task of a pipeline costs, how fast two processes
+    ask each other, and the disk: medians of repeats, in half a minute, during which nothing else should run. With --out the
+    result is a cluster of such machines, for `pipeline.cluster=FILE.yaml`.
+    """
+    check_process()
+    _check_out(out, replace=replace)
+
+    measured = _measured(out, replace=replace)
+
+    from dorylax.calibration.description import cluster_of, to_text
+    from dorylax.calibration.machine import doubts
+
+    cluster = cluster_of(measured, name or ("this-machine" if out is None else out.stem), price)
+    if out is not None:
+        write_file(out, to_text(cluster))
+    found = doubts(measured)
+    if as_json:
+        print_json({"schema": 1, "out": None if out is None else str(out), "cluster": cluster, "doubts": found})
+    else:
+        _show(measured)
+        if out is not None:
+            click.echo(f"written: {out}, for pipeline.cluster={out}")
+        else:
+            click.echo("nothing was written: give --out FILE.yaml to keep it for pipeline.cluster")
+    for doubt in found:
+        print_error(f"warning: {doubt}")
+
+
+def _check_out(out: Path | None, *, replace: bool) -> None:
+    """Passes where the file may be written: before anything is measured.
+
+    Raises:
+        ConfigError: it may not.
+    """
+    if out is None:
+        if replace:
+            raise ConfigError("--replace is about the file of --out: give both")
+        return
+    if out.suffix not in _SUFFIXES:
+        raise ConfigError(
+            f"--out must end in {' or '.join(_SUFFIXES)}, by which pipeline.cluster knows it, got {str(out)!r}"
+        )
+    if out.is_dir():
+        raise ConfigError(f"--out {out} is a folder: give a file in it")
+    if os.path.lexists(out) and not replace:
+        raise ConfigError(f"--out {out} exists: give another name, or --replace to measure anew")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}")
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out {out}: {out.parent} may not be written by you")
+
+
+def _measured(out: Path | None, *, replace: bool) -> Measured:
+    """Measures, when no other calibration does on this machine."""
+    from dorylax.calibration.machine import measure
+    from dorylax.calibration.sizes import Sizes
+
+    def waiting(holder: str) -> None:
+        print_error(f"{holder} is measuring this machine: waiting until it has ended")
+
+    # The cache may be shared with other machines, which measure themselves.
+    with locked(cache_directory() / "calibrate" / platform.node(), waiting=waiting), _bar() as progress:
+        _check_out(out, replace=replace)  # another one may have written it meanwhile
+        return measure(Path.cwd() if out is None else out.parent, progress, Sizes())
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[Progress]:
+    """A progress bar, on a terminal."""
+    bars = terminal_bars(Lasting(sys.stderr))
+    task = None if bars is None else bars.add_task("measuring", total=None, state="")
+
+    def progress(done: int, total: int, label: str) -> None:
+        if bars is not None and task is not None:
+            bars.update(task, completed=done, total=total, state=label)
+
+    with contextlib.nullcontext() if bars is None else bars:
+        yield progress
+
+
+def _show(measured: Measured) -> None:
+    """Prints a table."""
+    from dorylax.cost.measured import KINDS
+
+    table = Table(title=f"{measured.processor}, cores: {measured.cores}", title_justify="left", title_style="bold")
+    for column in ("what", "at"):
+        table.add_column(column, no_wrap=True)
+    for column in ("median", "quartiles", "repeats"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for kind, of in KINDS.items():
+        for one in measured.of(kind):
+            at = ", ".join(_at(name, value) for name, value in one.at)
+            table.add_row(
+                kind,
+                at,
+                _amount(one.median, of.unit),
+                f"{_amount(one.low, of.unit)} … {_amount(one.high, of.unit)}",
+                str(one.repeats),
+            )
+        table.add_section()
+    print_table(table)
+
+
+def _at(name: str, value: int | str) -> str:
+    """What a measurement depends on, for people: `threads 2`, `rows 128 MiB`."""
+    kept = name.removesuffix("_bytes")
+    return f"{name} {value}" if kept == name else f"{kept} {int(value) / 2**20:g} MiB"
+
+
+def _amount(value: float, unit: str) -> str:
+    """A value for people: `3.2 GB/s`, `41 Gflops/s`, `84 µs`."""
+    return (
+        f"{1e6 * value:.1f} µs" if unit == "seconds" else f"{value / 1e9:.2f} G{'B/s' if unit == 'bytes/s' else unit}"
+    )

@@ -1,0 +1,139 @@
+"""What runs to an accuracy say."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from time_to_accuracy import TABLE_5, Work, figures, table, table_5, tuned
+
+from harness import to_target
+from harness.to_target import MARGIN, Run, best, chosen, reached, targets_of
+from sides.to_accuracy.recorder import PATIENCE, Recorder
+from sides.to_accuracy.settings import EXAMPLES, SPACES, drawn
+
+
+def run(name: str, *accuracies: float, set_up: float = 0.0, pace: float = 1.0) -> Run:
+    """A run that takes two steps, and `pace` seconds of two cores, between evaluations."""
+    points = [[2 * k, pace * k, 2 * pace * k, value, 100 * value] for k, value in enumerate(accuracies, 1)]
+    return Run({"name": name}, set_up, 3 * set_up, points)
+
+
+def test_the_best_is_one_that_lasts() -> None:
+    assert best(run("a", 0.1, 0.9, 0.1, 0.4, 0.5, 0.6)) == pytest.approx(0.5)
+    assert best(run("a", 0.2, 0.4)) == pytest.approx(0.3)  # as many as there are
+    assert to_target.test_at_best(run("a", 0.1, 0.9, 0.4)) == pytest.approx(90)
+
+
+def test_the_target_is_within_everybodys_reach() -> None:
+    trials = {
+        "one": [run("a", *[0.9] * 3), run("b", *[0.7] * 3)],
+        "other": [run("c", *[0.6] * 3), run("d", *[0.8] * 3)],
+    }
+    assert targets_of(trials) == pytest.approx([0.8 - MARGIN, 0.9 - 2 * MARGIN])
+    assert targets_of({"one": trials["one"]}) == pytest.approx([0.9 - MARGIN])
+
+
+def test_what_it_took() -> None:
+    found = reached(run("a", 0.1, 0.7, 0.7, 0.7, 0.9, set_up=10.0, pace=0.5), 0.65)
+    assert found == (8, 2.0, 12.0, 34.0, False)  # the fourth evaluation is the last of the three
+    assert reached(run("a", 0.1, 0.2, 0.3), 0.65) == (6, 3.0, 3.0, 6.0, True)
+
+
+def test_the_settings_that_get_there_first_are_chosen() -> None:
+    slow, quick = run("slow", *[0.8] * 5, pace=3.0), run("quick", *[0.8] * 5, set_up=1.0)
+    never = run("never", *[0.5] * 5)
+    assert chosen([never, slow, quick], 0.7) == {"name": "quick"}
+    assert chosen([never, run("better", *[0.6] * 5)], 0.7) == {"name": "better"}
+    assert chosen([slow, run("set up", *[0.8] * 5, set_up=100.0)], 0.7) == {"name": "slow"}
+
+
+def test_all_sides_have_as_many_trials_of_their_own_space() -> None:
+    for side, space in SPACES.items():
+        tried = drawn(side, 6)
+        assert len({str(sorted(one.items())) for one in tried}) == 6
+        assert tried[0] == EXAMPLES[side]
+        assert tried == drawn(side, 6)
+        assert tried[:3] == drawn(side, 3)
+        for one in tried[1:]:
+            assert set(one) == set(space)
+            assert all(value in space[name] for name, value in one.items())
+    assert drawn("dorylax", 6) == drawn("dgl", 6) == drawn("pyg", 6)
+
+
+def test_evaluations_do_not_count() -> None:
+    recorder = Recorder(limit=0.1)
+    with recorder.training():
+        time.sleep(0.02)
+    recorder.judge(1, lambda: (time.sleep(0.2) or 0.5, 0.4))
+    assert not recorder.enough
+    with recorder.training():
+        time.sleep(0.1)
+    assert recorder.enough
+    (point,) = recorder.points
+    assert (point.steps, point.val, point.test) == (1, 0.5, 0.4)
+    assert 0.02 <= point.seconds < 0.2
+    assert 0 <= point.core_seconds < 0.2
+
+
+def test_a_run_ends_that_gets_no_better() -> None:
+    recorder = Recorder(limit=1e9)
+    for value in [0.5, *[0.4] * PATIENCE]:
+        recorder.judge(1, lambda value=value: (value, 0.0))
+    assert not recorder.enough
+    recorder.judge(1, lambda: (0.4, 0.0))
+    assert recorder.enough
+    long = Recorder(limit=1e9)
+    for value in [*[0.1] * (3 * PATIENCE), 0.5, *[0.4] * (PATIENCE + 1)]:
+        long.judge(1, lambda value=value: (value, 0.0))
+    assert not long.enough  # it has taken longer than that to come so far
+
+
+def test_only_the_same_run_is_not_made_again(tmp_path: Path) -> None:
+    work = Work("dgl", {"dropout": 0.5}, seed=3, limit=40.0, task="a graph")
+    path = tmp_path / "run.json"
+    assert work.made(path) is None
+    record = {
+        "work": work._asdict(),
+        "set_up": {"seconds": 1.0, "core_seconds": 2.0},
+        "points": [[1, 0.5, 0.6, 0.7, 0.8]],
+    }
+    path.write_text(json.dumps(record))
+    assert work.made(path) == Run({"dropout": 0.5}, 1.0, 2.0, [[1, 0.5, 0.6, 0.7, 0.8]])
+    for other in ({"seed": 4}, {"limit": 20.0}, {"task": "another"}, {"settings": {"dropout": 0.0}}):
+        assert work._replace(**other).made(path) is None
+
+
+def test_the_tables() -> None:
+    quick = [run("a", *[0.9] * 4, set_up=1.0)] * 2
+    slow = [run("b", *[0.9] * 4, pace=3.0), run("c", *[0.5] * 4, pace=3.0)]
+    found = figures(0.8, {"dorylax": quick, "dgl": slow}, {"dorylax": quick, "dgl": slow}, 3600.0)
+    ours, theirs = found["sides"]["dorylax"], found["sides"]["dgl"]
+    assert (ours["dollars"], theirs["dollars"]) == (4.0, (9 + 12) / 2)  # a dollar a second
+    assert ours["ratios"]["seconds"] == [1.0, 1.0, 1.0]
+    assert theirs["ratios"]["core_seconds"][0] == pytest.approx((18 + 24) / 2 / (3 + 6))
+    head, _, first, second = table(found).splitlines()
+    assert head.startswith("to 80.00 % of the validation vertices")
+    assert "never" not in first
+    assert second.endswith("1 of 2 never there: at least")
+    text = table_5({"amazon": {"targets": [found]}})
+    (line,) = [line for line in text.splitlines() if line.startswith("Dorylus ")]
+    assert "415.23 s $0.654 1.00 ×" in line
+    assert line.endswith("4.00 s $4 1.00 ×")
+    assert len(text.splitlines()) == 1 + 2 + len(TABLE_5) + 1
+
+
+def test_what_was_tuned_is_listed() -> None:
+    runs = [Run(EXAMPLES["pyg"], 0.0, 0.0, [[1, 1.0, 1.0, 0.5, 0.5]])]
+    found = figures(0.4, {"pyg": runs}, {"pyg": runs}, 1.0)
+    assert found["sides"]["pyg"]["ratios"] == {}
+    assert tuned(found) == (
+        "pyg: first of 1 trials among 24 settings: model gcn, learning_rate 0.01, weight_decay 0.0005, dropout 0.5"
+    )
+    assert table(found)

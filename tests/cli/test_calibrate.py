@@ -1,0 +1,154 @@
+"""`dorylax calibrate`, with sizes that take seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+from pathlib import Path
+
+import pytest
+from support.calibrations import TINY, measured
+
+from dorylax.calibration import machine, sizes
+from dorylax.cost import find_cluster
+from dorylax.folder_lock import locked
+from dorylax.graph.cache import cache_directory
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sizes, "Sizes", lambda: TINY)
+    monkeypatch.setattr(machine, "MOST_SPREAD", 1e9)
+    monkeypatch.setattr(machine, "MOST_OTHERS", 1.0)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is found that a test wants to be found, at once."""
+    monkeypatch.setattr(machine, "measure", lambda *_: measured())
+
+
+def test_the_file_is_for_the_pipeline(dorylax, tmp_path: Path) -> None:
+    code, out, err = dorylax("calibrate", "--out", "mine.yaml", "--price", "0.34")
+    assert (code, err) == (0, "")
+    assert "│ gather   │ width 8, rows 0.00390625 MiB, threads 1 " in out
+    assert out.splitlines()[-1] == "written: mine.yaml, for pipeline.cluster=mine.yaml"
+    cluster = find_cluster("mine.yaml")
+    assert (cluster.name, cluster.graph_server.price) == ("mine", 0.34)
+    assert not (tmp_path / "cache").exists()  # nor a lock in it
+    virtual = ("--set", "pipeline.clock=virtual", "--set", "pipeline.cluster=mine.yaml")
+    words = (
+        "train",
+        "--data",
+        "communities",
+        "--set",
+        "data.size=tiny",
+        "--epochs",
+        "1",
+        "--no-save",
+        "--json",
+        *virtual,
+    )
+    assert dorylax(*words).code == 0
+
+
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_json_without_a_file(dorylax, tmp_path: Path) -> None:
+    code, out, err = dorylax("calibrate", "--json", "--name", "box")
+    assert (code, err) == (0, "")
+    content = json.loads(out)
+    assert (content["schema"], content["out"], content["doubts"], content["cluster"]["name"]) == (1, None, [], "box")
+    assert content["cluster"]["measured"]["version"] == 1
+    assert not list(tmp_path.glob("*"))
+    assert dorylax("calibrate").out.splitlines()[-1].startswith("nothing was written: give --out FILE.yaml")
+
+
+@pytest.mark.usefixtures("nothing_is_measured")
+def test_doubts_are_warnings(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "doubts", lambda _: ["the machine is busy"])
+    code, out, err = dorylax("calibrate", "--json")
+    assert (code, err) == (0, "warning: the machine is busy\n")
+    assert json.loads(out)["doubts"] == ["the machine is busy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ("--out", "mine.json"),
+            "error: --out must end in .yaml or .yml, by which pipeline.cluster knows it, got 'mine.json'",
+        ),
+        (("--out", "there.yaml"), "error: --out there.yaml exists: give another name, or --replace to measure anew"),
+        (("--out", "folder.yaml", "--replace"), "error: --out folder.yaml is a folder: give a file in it"),
+        (("--out", "none/mine.yaml"), "error: --out none/mine.yaml: there is no folder none"),
+        (("--out", "there.yaml/mine.yaml"), "error: --out there.yaml/mine.yaml: there is no folder there.yaml"),
+        (("--replace",), "error: --replace is about the file of --out: give both"),
+        (("--price", "-1"), "error: invalid value for '--price'"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_measured(
+    dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
+) -> None:
+    (tmp_path / "there.yaml").write_text("name: there\n")
+    (tmp_path / "folder.yaml").mkdir()
+    monkeypatch.setattr(machine, "measure", lambda *_: pytest.fail("it measured"))
+    code, out, err = dorylax("calibrate", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(told)
+    assert err.count("\n") == 1
+    assert (tmp_path / "there.yaml").read_text() == "name: there\n"
+
+
+def test_a_folder_without_permission(dorylax, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    access = os.access  # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "closed" and access(path, mode))
+    code, _, err = dorylax("calibrate", "--out", "closed/mine.yaml")
+    assert (code, err) == (2, "error: --out closed/mine.yaml: closed may not be written by you\n")
+
+
+def test_a_file_is_replaced_when_all_is_measured(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("old")
+    with monkeypatch.context() as patch:
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(machine, "measure", interrupted)
+        code, _, err = dorylax("calibrate", "--out", "mine.yaml", "--replace")
+    assert (code, err.strip()) == (130, "interrupted")
+    assert path.read_text() == "old"
+    assert dorylax("calibrate", "--out", "mine.yaml", "--replace").code == 0
+    assert find_cluster("mine.yaml").name == "mine"
+
+
+def test_one_at_a_time_measures_a_machine(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second waits, says for whom, and does not overwrite what the first has written meanwhile."""
+    measuring = []
+    monkeypatch.setattr(machine, "measure", lambda *_: measuring.append(1))
+    begun, over = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with locked(cache_directory() / "calibrate" / platform.node()):
+            begun.set()
+            over.wait(60)
+            (tmp_path / "mine.yaml").write_text("first")
+
+    other = threading.Thread(target=first)
+    other.start()
+    begun.wait(60)
+    threading.Timer(0.3, over.set).start()
+    code, _, err = dorylax("calibrate", "--out", "mine.yaml")
+    other.join()
+    assert code == 2
+    waits, refused = err.splitlines()
+    assert waits.startswith("this process, since ")
+    assert waits.endswith(" is measuring this machine: waiting until it has ended")
+    assert refused.startswith("error: --out mine.yaml exists")
+    assert measuring == []
+    assert (tmp_path / "mine.yaml").read_text() == "first"
