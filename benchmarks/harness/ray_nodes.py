@@ -122,16 +122,18 @@ def ray_nodes(nodes: int, **head: Any) -> Iterator[RayNodes]:
 
 @contextlib.contextmanager
 def _started_in(folder: Path) -> Iterator[None]:
-    """What is started meanwhile writes into a folder. Ray's handler of SIGTERM does not stay; JAX warns of forks."""
+    """What is started meanwhile, by any thread, writes into a folder. SIGTERM stays ours; JAX warns of forks."""
+    from ray._private import utils
+
     kept = {name: os.environ.pop(name, None) for name in _WHERE}
-    handler = signal.getsignal(signal.SIGTERM)
+    handle, utils.set_sigterm_handler = utils.set_sigterm_handler, lambda _: None
     os.environ |= {"RAY_TMPDIR": str(folder), "TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             yield
     finally:
-        signal.signal(signal.SIGTERM, handler)
+        utils.set_sigterm_handler = handle
         for name, value in kept.items():
             os.environ.pop(name, None)
             if value is not None:
