@@ -67,6 +67,7 @@ class Plan(NamedTuple):
         start_seconds: see `SimulatedLauncher`; where it is little, a generation begins amid the messages of the last one.
         task_seconds, zombies: likewise.
         disk_errors: probability that writing a file of a checkpoint fails.
+        evaluates: the share of epochs whose version is evaluated.
         drain: after which epoch all are asked to stand; None: after none.
     """
 
@@ -76,10 +77,11 @@ class Plan(NamedTuple):
     task_seconds: float
     zombies: float
     disk_errors: float
+    evaluates: float
     drain: int | None
 
 
-NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 1.0, 0.004, 0.0, 0.0, None)
+NOTHING = Plan(Weather(0.0, 0.0, 0.002), (), 1.0, 0.004, 0.0, 0.0, 1.0, None)
 
 
 def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
@@ -116,6 +118,7 @@ def draw(rng: np.random.Generator, processes: int, epochs: int) -> Plan:
         task_seconds=task_seconds,
         zombies=float(rng.choice([0.0, 0.5])),
         disk_errors=float(rng.choice([0.0, 0.3])),
+        evaluates=0.5,
         drain=int(rng.integers(epochs)) if rng.random() < 0.5 else None,
     )
 

@@ -21,6 +21,7 @@ from dorylax.durable import leftover_of
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.evaluation import Evaluated
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec, spread
@@ -40,9 +41,6 @@ from harness.simulation.shortcuts import taken
 
 EPOCHS = 6
 _BARRIERS = (3,)
-_EVALUATES = 0.5
-"""The share of epochs whose version is evaluated."""
-
 _HANGS_SECONDS = 120.0
 _USUAL = {"servers": 2, "intervals": 2, "hosts": "processes", "host_timeout": 2.0, "max_losses": 1000}
 
@@ -91,11 +89,25 @@ class Outcome(NamedTuple):
     counts: Counts
 
 
+def _same(one: Any, other: Any) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+
+
 class Results(NamedTuple):
-    """Of a run: losses of epochs, and the last parameters."""
+    """Of a run: losses of epochs, what was evaluated of some, and the last parameters."""
 
     losses: list[float]
+    evaluated: dict[int, Evaluated]
     params: Any
+
+    def differ(self, wanted: Results) -> str | None:
+        """What is not as it is wanted, bit for bit."""
+        if self.losses != wanted.losses:
+            return f"losses {self.losses}, not {wanted.losses}"
+        for epoch in self.evaluated.keys() & wanted.evaluated.keys():
+            if not _same(self.evaluated[epoch], wanted.evaluated[epoch]):
+                return f"{self.evaluated[epoch]} of epoch {epoch}, not {wanted.evaluated[epoch]}"
+        return None if _same(self.params, wanted.params) else "other parameters"
 
 
 class _Kept(NamedTuple):
@@ -146,18 +158,14 @@ def run(seed: int) -> Outcome:
     try:
         with contextlib.closing(world):
             found = world.train()
-            if wanted is not None and (found.losses != wanted.losses or not _same(found.params, wanted.params)):
-                broken = f"not the same bits: losses {found.losses}, undisturbed {wanted.losses}"
+            if wanted is not None and (differs := found.differ(wanted)) is not None:
+                broken = f"not the bits of an undisturbed run: {differs}"
     except Exception as error:
         broken = f"{type(error).__name__}: {error}"
     network = world.network
     return Outcome(
         seed, configuration, plan, broken, network.events.hexdigest(), world.clock.now(), network.count, world.counts()
     )
-
-
-def _same(one: Any, other: Any) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
 
 
 class _World:
@@ -174,6 +182,7 @@ class _World:
         self._incarnations = itertools.count(1)
         self._run: HostsRun | None = None
         self._losses: dict[int, float] = {}
+        self._evaluated: dict[int, Evaluated] = {}
         self._kept: _Kept | None = None
         self._stale: list[str] = []
         staleness = None if self._config.synchronous else self._config.staleness
@@ -196,7 +205,8 @@ class _World:
                 except _DriverLostError:
                     self._driver_ends()
             self._check(last)
-            return Results([self._losses[epoch] for epoch in range(EPOCHS)], jax.tree.map(np.array, last.params))
+            losses = [self._losses[epoch] for epoch in range(EPOCHS)]
+            return Results(losses, self._evaluated, jax.tree.map(np.array, last.params))
 
     def counts(self) -> Counts:
         """What there was by now."""
@@ -212,8 +222,8 @@ class _World:
         drained = None
         while drained is None or last.epoch + 1 < drained:
             last = self._train(run)
-            if self._rng.random() < _EVALUATES:
-                run.evaluate(last.params, last.state)
+            if self._rng.random() < self._plan.evaluates:
+                self._evaluated[last.epoch] = run.evaluate(last.params, last.state)
             if last.epoch == self._plan.drain:
                 self._drain(run)
             if drained is None and last.epoch + 1 >= EPOCHS:
