@@ -46,6 +46,7 @@ class Stamps:
         self.epochs = np.full(count, NEVER, np.int64)
         self._oldest = NEVER  # as of the last `changed`
         self._waiting: dict[asyncio.Future[None], tuple[int, Quorum | None]] = {}
+        self._quorums = 0  # of those who wait
         self.changed()
 
     async def wait(self, epoch: int, quorum: Quorum | None = None) -> None:
@@ -54,14 +55,18 @@ class Stamps:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[future] = (epoch, quorum)
+        self._quorums += quorum is not None
         try:
             await future
         finally:
             self._waiting.pop(future, None)
+            self._quorums -= quorum is not None
 
     def changed(self) -> None:
         """Wakes who waited for what is there now; to be called on the event loop after epochs were written."""
-        self._oldest = int(self.epochs.min(initial=_FOREVER))
+        before, self._oldest = self._oldest, int(self.epochs.min(initial=_FOREVER))
+        if not self._waiting or (self._oldest == before and not self._quorums):
+            return  # with many blocks, nearly always
         for future in [future for future, entry in self._waiting.items() if self._met(*entry)]:
             del self._waiting[future]
             if not future.done():

@@ -70,11 +70,26 @@ class Machines:
     def __init__(self, cluster: Cluster, clock: VirtualClock) -> None:
         self._cluster, self._clock = cluster, clock
         self._made: dict[tuple[str, Place], Shared] = {}
+        self._between: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}
         self._pools: dict[int, WarmPool] = {}
 
     def instance(self, place: Place) -> Instance:
         """What kind of server it is."""
         return self._cluster.graph_server if place[0] == "graph" else self._cluster.parameter_server
+
+    def between(self, sender: Place, receiver: Place) -> tuple[tuple[Shared, ...], float]:
+        """What a message uses, all at once, and bytes per second where it is alone."""
+        found = self._between.get((sender, receiver))
+        if found is None:
+            ways, speeds = [self.out(sender), self.into(receiver)], []
+            for place, way in ((sender, self.pcie("out", sender)), (receiver, self.pcie("into", receiver))):
+                instance = self.instance(place)
+                speeds.append(instance.network_bandwidth)
+                if way is not None and instance.gpu is not None:
+                    ways.append(way)
+                    speeds.append(instance.gpu.pcie_bandwidth)
+            found = self._between[sender, receiver] = (tuple(ways), min(speeds))
+        return found
 
     def out(self, place: Place) -> Shared:
         """A server's network on the way out; kinds are `MESSAGES` and `FUNCTIONS`."""

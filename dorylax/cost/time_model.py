@@ -138,13 +138,8 @@ class TimeModel:
         factor = server.variation.factor(self.seed, "message", key)
         if machines is None:
             return (self.cluster.latency + bytes / server.network_bandwidth) * factor
-        ways = [machines.out(sender), machines.into(receiver)]
-        speeds = [machines.instance(place).network_bandwidth for place in (sender, receiver)]
-        for place, way in ((sender, machines.pcie("out", sender)), (receiver, machines.pcie("into", receiver))):
-            if way is not None and (gpu := machines.instance(place).gpu) is not None:
-                ways.append(way)
-                speeds.append(gpu.pcie_bandwidth)
-        return _duration(self.cluster.latency, [Taken(tuple(ways), bytes, min(speeds), MESSAGES)], factor)
+        ways, alone = machines.between(sender, receiver)
+        return _duration(self.cluster.latency, (Taken(ways, bytes, alone, MESSAGES),), factor)
 
     def update(self, key: tuple[int, ...], *, bytes: Amount) -> float:
         """Seconds of an optimizer step on one thread of a parameter server, whose other threads have nothing to do.
@@ -181,14 +176,17 @@ class Taken(NamedTuple):
 
 def _duration(first: float, parts: Sequence[float | Taken], factor: float) -> Duration:
     """Seconds and parts one after the other; the seconds are such that the whole takes `factor` times its median alone."""
-    alone = first + sum(part.amount / part.alone if isinstance(part, Taken) else part for part in parts)
-    found: list[float | tuple[Use, ...]] = [max(0.0, first + (factor - 1) * alone)]
+    alone, later = first, list[float | tuple[Use, ...]]()
     for part in parts:
         if not isinstance(part, Taken):
-            found.append(part)
+            alone += part
+            later.append(part)
         elif part.amount:
-            found.append(tuple(Use(of, float(part.amount), part.kind) for of in part.of))
-    return tuple(found)
+            of, amount, speed, kind = part
+            alone += amount / speed
+            later.append(tuple([Use(one, float(amount), kind) for one in of]))
+    seconds = max(0.0, first + (factor - 1) * alone)
+    return (seconds, *later) if later else seconds
 
 
 def _check(**amounts: Amount) -> None:
