@@ -64,13 +64,14 @@ SIDES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 PUBLISHED = ("cora", "pubmed", "amazon-photo", "coauthor-cs")
 GENERATED: Mapping[str, dict[str, Any]] = {
-    # A gather settles nearly all labels, as it does in the paper (94.96 %).
-    "reddit-small": {"size": "reddit-small"},
-    # The best that can be is 67 %, and neighbours tell little (the paper's best: 67.01 %).
-    "amazon": {"size": "amazon", "homophily": 0.35, "label_noise": 0.345, "signal": 1.0},
+    # With the usual homophily, 0.6, a step or two would do; so it takes dorylax some twenty steps to 94 %, and 95 % at best
+    # (the paper's best: 95.44 %).
+    "reddit-small": {"size": "reddit-small", "homophily": 0.15, "signal": 0.7},
+    # At best 67 % of these labels can be known (the paper's best: 67.01 %); a GCN reaches 64.
+    "amazon": {"size": "amazon", "homophily": 0.5, "signal": 1.0, "label_noise": 0.345},
     "tiny": {"size": "tiny"},
 }
-SCALES = {"reddit-small": 1 / 16, "amazon": 1 / 64, "tiny": 1.0}
+SCALES = {"reddit-small": 1 / 32, "amazon": 1 / 128, "tiny": 1.0}
 """Of the vertices; edges are as many for each."""
 
 TUNING_SEED = 100
@@ -171,12 +172,12 @@ def main() -> None:
     parser = parser_of(__doc__)
     every = (*GENERATED, *PUBLISHED)
     known = ", ".join(every)
-    usual = ["amazon-photo", "coauthor-cs", "reddit-small", "amazon"]
+    usual = ["amazon-photo", "pubmed", "reddit-small", "amazon"]
     parser.add_argument("--graphs", nargs="+", choices=every, default=usual, metavar="GRAPH", help=f"of {known}")
     parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=list(SIDES), metavar="SIDE", help="(all)")
-    parser.add_argument("--trials", type=int, default=6, help="of each side, to tune it (default: 6)")
+    parser.add_argument("--trials", type=int, default=5, help="of each side, to tune it (default: 5)")
     parser.add_argument("--seeds", type=int, default=5, help="(default: 5)")
-    parser.add_argument("--limit", type=float, default=40.0, help="seconds of training of a run (default: 40)")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of training of a run (default: 60)")
     parser.add_argument("--scale", type=float, help=f"of generated graphs' vertices (default: {SCALES})")
     parser.add_argument(
         "--price", type=float, default=PRICE, help=f"dollars an hour of this machine (default: {PRICE})"
