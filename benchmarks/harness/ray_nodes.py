@@ -10,6 +10,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, final
 
@@ -36,6 +37,8 @@ class RayNodes:
 
     def __init__(self, cluster: Any, folder: Path) -> None:
         self._cluster, self._folder = cluster, folder
+        # Ray's processes end with the thread that has started them (PR_SET_PDEATHSIG): it has to be one that stays.
+        self._starter = ThreadPoolExecutor(1, "nodes of Ray")
         self.address = ""
 
     @property
@@ -49,8 +52,12 @@ class RayNodes:
 
     def add_node(self, cpus: int = CPUS, **options: Any) -> Any:
         """Adds a node, to be removed by `remove_node`."""
-        with _started_in(self._folder):
-            node = self._cluster.add_node(num_cpus=cpus, **_OPTIONS, **options)
+
+        def add() -> Any:
+            with _started_in(self._folder):
+                return self._cluster.add_node(num_cpus=cpus, **_OPTIONS, **options)
+
+        node = self._starter.submit(add).result()
         self._cluster.wait_for_nodes()
         self.address = self._cluster.address
         return node
@@ -85,6 +92,11 @@ class RayNodes:
         while len(self._cluster.worker_nodes) < nodes:
             self.add_node()
 
+    def close(self) -> None:
+        """Ends all nodes."""
+        self._cluster.shutdown()
+        self._starter.shutdown()
+
     def running(self, task: str) -> list[int]:
         """Processes that run a task."""
         return [process for process, command in _of(self._folder).items() if command.startswith(f"ray::{task}")]
@@ -110,7 +122,7 @@ def ray_nodes(nodes: int, **head: Any) -> Iterator[RayNodes]:
         found.complete(nodes)
         yield found
     finally:
-        cluster.shutdown()
+        found.close()
         end = time.monotonic() + _GONE_SECONDS
         while _of(folder) and time.monotonic() < end:
             time.sleep(0.05)
@@ -122,7 +134,7 @@ def ray_nodes(nodes: int, **head: Any) -> Iterator[RayNodes]:
 
 @contextlib.contextmanager
 def _started_in(folder: Path) -> Iterator[None]:
-    """What is started meanwhile, by any thread, writes into a folder. SIGTERM stays ours; JAX warns of forks."""
+    """What is started meanwhile writes into a folder. SIGTERM stays ours; JAX warns of forks."""
     from ray._private import utils
 
     kept = {name: os.environ.pop(name, None) for name in _WHERE}
