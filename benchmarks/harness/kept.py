@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Container
+from itertools import zip_longest
 from pathlib import Path
 
 from dorylax.runs.servers import GraphServerMetrics, read
@@ -19,7 +20,7 @@ def finished(folder: Path) -> int:
 
 
 def broken(
-    folder: Path, wanted: Mapping[int, dict[str, int]], epochs: int, staleness: int, *, untold: Container[int] = ()
+    folder: Path, wanted: list[dict[str, int]], epochs: int, staleness: int, *, untold: Container[int] = ()
 ) -> list[str]:
     """What does not hold of a run.
 
@@ -40,10 +41,9 @@ def broken(
             oldest = max(map(int, one.rows_by_lag))
             if oldest > staleness + 1:
                 wrong.append(f"graph server {one.server} read rows {oldest} epochs old in epoch {one.epoch}")
-    found = counted(folder)
-    for epoch in range(epochs):
-        if found.get(epoch) != wanted[epoch] and (epoch in found or epoch not in untold):
-            wrong.append(f"in epoch {epoch} {found.get(epoch)}, not {wanted[epoch]}")
+    for epoch, (one, other) in enumerate(zip_longest(counted(folder), wanted)):
+        if one != other and epoch not in untold:
+            wrong.append(f"in epoch {epoch} {one}, not {other}")
     record = json.loads((folder / "checkpoints" / f"epoch-{epochs:08}" / "record.json").read_text("utf-8"))
     version = record["record"]["pipeline"]["version"]
     if version != epochs:
@@ -51,7 +51,7 @@ def broken(
     return wrong
 
 
-def counted(folder: Path) -> dict[int, dict[str, int]]:
+def counted(folder: Path) -> list[dict[str, int]]:
     """By epoch, what all servers together have done; who of them has done what may differ."""
     found: dict[int, dict[str, int]] = {}
     for one in read(folder / _SERVERS):
@@ -60,4 +60,4 @@ def counted(folder: Path) -> dict[int, dict[str, int]]:
             of_epoch[name] = of_epoch.get(name, 0) + getattr(one, name, 0)
         if isinstance(one, GraphServerMetrics):
             of_epoch["rows"] = of_epoch.get("rows", 0) + sum(one.rows_by_lag.values())
-    return found
+    return [found[epoch] for epoch in sorted(found)]

@@ -111,7 +111,7 @@ class Trained(NamedTuple):
     params: list[np.ndarray]
     lost: list[Loss]
     seconds: float
-    counts: dict[int, dict[str, int]]
+    counts: list[dict[str, int]]
 
 
 def options_of(mode: str, target: str, nodes: RayNodes | None) -> dict[str, Any]:

@@ -126,8 +126,7 @@ class Member(ABC):
             case "worked":
                 if payload > self._worked[0]:  # else it is asked again: the answer was lost
                     spans, self._spans[:] = list(self._spans), []
-                    metrics = None if payload < self._epoch else to_dict(self._metrics(payload))
-                    self._worked = payload, json.dumps(spans), metrics, self.report()
+                    self._worked = payload, json.dumps(spans), to_dict(self._metrics(payload)), self.report()
                 return Worked(self._clock.now(), *self._worked[1:])
         return await self._handle(kind, payload, sender)
 

@@ -130,14 +130,13 @@ class Worked(NamedTuple):
         seconds: of the host's clock, when it answered.
         spans: of tasks since the epoch before was finished, by that clock: JSON of a list of `Span`. They are as many as all
             else in an epoch, and numbers and names alone.
-        metrics: of the server in the epoch (`runs.servers.to_dict`); None where it was finished before this generation: what
-            was counted of it went with the generation before.
+        metrics: of the server in the epoch (`runs.servers.to_dict`).
         report: all that it has counted.
     """
 
     seconds: float
     spans: str
-    metrics: dict[str, Any] | None
+    metrics: dict[str, Any]
     report: Report
 
 

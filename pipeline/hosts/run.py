@@ -107,8 +107,7 @@ class HostsRun(PipelineRun):
         self._held = {held: told for held, told in self._held.items() if held > epoch}
         servers = []
         for address, found in worked.items():
-            if found.metrics is not None:
-                servers.append(from_dict(found.metrics))
+            servers.append(from_dict(found.metrics))
             if self._trace is not None:
                 later = self._hosts.clocks[address].offset + self._seconds_before
                 for span in json.loads(found.spans):

@@ -17,9 +17,7 @@ from support.pipelines import messy_data, running
 sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.hosts.coordinator import Coordinator
 from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.pipeline.hosts.messages import Weights
 from harness.cut_links import NoNetworksError
 from harness.lost_hosts import hosts, lose
 
@@ -75,22 +73,6 @@ def test_what_is_lost_between_epochs_is_replaced_when_it_is_asked(caplog: pytest
         r"graph server 1: its process was ended by SIGKILL: replaced within \d+\.\d s, it goes on with epoch 1",
         record.getMessage(),
     )
-
-
-def test_what_was_counted_of_an_epoch_may_go_with_its_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are lost when all have finished it, and nobody has asked them yet: it is not run again, nothing is made up."""
-    finished = Coordinator.has_finished
-
-    def finished_and_lost(coordinator: Coordinator, weights: Weights) -> None:
-        finished(coordinator, weights)
-        if weights.epoch == 1:
-            os.kill(hosts()[1], signal.SIGKILL)
-
-    monkeypatch.setattr(Coordinator, "has_finished", finished_and_lost)
-    with running("gcn", DATA, PipelineConfig(servers=2, intervals=2, hosts="processes")) as run:
-        told = [[one.epoch for one in run.run_epoch().servers] for _ in range(3)]
-        assert [loss.epoch for loss in run.losses] == [2]
-    assert told == [[0, 0, 0], [], [2, 2, 2]]
 
 
 def test_a_run_that_loses_one_after_the_other_ends_with_a_line() -> None:
