@@ -27,7 +27,7 @@ def other_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Conne
         arguments: pickled.
 
     Raises:
-        ProcessEndedError: it has ended although something is still received from it.
+        ProcessEndedError: it has ended although something is still sent to it or received from it.
     """
     context = get_context("spawn")
     ours, theirs = context.Pipe()
@@ -37,7 +37,7 @@ def other_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Conne
     try:
         with ours:
             yield ours
-    except EOFError:
+    except (EOFError, ConnectionError):  # the latter where it has not read all that it was sent
         process.join()
         raise ProcessEndedError(
             f"a process that this one measures with has ended, with exit code {process.exitcode} (-9: killed, as where "

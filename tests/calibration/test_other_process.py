@@ -1,25 +1,12 @@
 from __future__ import annotations
 
 import os
-from multiprocessing.connection import Connection
 
 import pytest
+from support.other_ends import echo, end
 
 from dorylax.calibration.other_process import ProcessEndedError, other_process
 from dorylax.terminal.failures import FAILED, explain
-
-
-def echo(pipe: Connection, more: int) -> None:
-    try:
-        while True:
-            pipe.send((os.getpid(), pipe.recv() + more))
-    except EOFError:
-        return
-
-
-def end(pipe: Connection) -> None:
-    pipe.recv()
-    os._exit(3)
 
 
 def test_it_answers_and_ends() -> None:
@@ -31,9 +18,9 @@ def test_it_answers_and_ends() -> None:
         os.kill(process, 0)
 
 
-def test_one_that_ends_is_one_line() -> None:
+def test_one_that_ends_is_one_line_also_where_it_has_not_read_what_it_was_sent() -> None:
     def ask() -> None:
-        with other_process(end) as pipe:
+        with other_process(end, 3) as pipe:
             pipe.send(1)
             pipe.recv()
 

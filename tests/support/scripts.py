@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import runpy
 import sys
@@ -36,7 +37,7 @@ def run_script(script: Path, words: Sequence[str], output: Path, *, children: bo
     with output.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    before, in_child = dict(os.environ), child.in_child
+    before, in_child, level = dict(os.environ), child.in_child, logging.getLogger("dorylax").level
     try:
         if not children:
             child.in_child = here
@@ -47,6 +48,7 @@ def run_script(script: Path, words: Sequence[str], output: Path, *, children: bo
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         child.in_child = in_child
+        logging.getLogger("dorylax").setLevel(level)
         os.environ.clear()
         os.environ.update(before)
         sys.stdout.flush()

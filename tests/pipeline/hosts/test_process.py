@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator
 from concurrent.futures import Future
 
 import pytest
@@ -12,6 +13,15 @@ from support.pipelines import make_hosts_pipeline, messy_data
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.process import live
 from dorylax.pipeline.hosts.spec import HostSpec, spread
+
+
+@pytest.fixture(autouse=True)
+def level() -> Iterator[None]:
+    """A host's process is its own: `live` sets the level of what it logs for good."""
+    logger = logging.getLogger("dorylax")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 def test_a_driver_that_goes_after_its_host_has_failed_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
