@@ -20,7 +20,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.program import Program
 from dorylax.program.rows.types import Free, Rows, Summed
-from dorylax.program.tasks.exchange import dense_operands, is_push, read_along
+from dorylax.program.tasks.along_edges import dense_operands, is_push, read_along
 from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.task import Task
 from dorylax.serverless.task import OperandSource, ResultTarget

@@ -91,7 +91,7 @@ def test_pipelines_that_cannot_be(dorylax, made, tmp_path: Path, words: tuple[st
 @pytest.mark.parametrize(
     ("words", "applied"),
     [
-        (("pipeline.mode=pipe",), ["reorder", "prune", "hoist", "fuse"]),
+        (("pipeline.mode=pipe",), ["reorder", "prune", "settle", "hoist", "fuse"]),
         (("pipeline.mode=pipe", "pipeline.clock=virtual"), list(PASSES)),
         (("pipeline.mode=async", "pipeline.clock=virtual"), list(PASSES)),
     ],

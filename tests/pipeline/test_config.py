@@ -48,7 +48,7 @@ def test_what_is_stale_is_weighed_by_how_much_of_it_there_will_be(given: dict[st
 
 
 def test_what_spares_shipping_is_done_where_tensors_are_shipped() -> None:
-    assert PipelineConfig().passes == ("reorder", "prune", "hoist", "fuse")
+    assert PipelineConfig().passes == ("reorder", "prune", "settle", "hoist", "fuse")
     assert PipelineConfig(clock="virtual").passes == PASSES
     assert PipelineConfig(clock="virtual", mode="async").passes == PASSES
 

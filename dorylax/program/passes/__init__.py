@@ -12,6 +12,7 @@ from dorylax.program.passes.order import ORDER
 from dorylax.program.passes.prune import prune
 from dorylax.program.passes.rematerialise import rematerialise
 from dorylax.program.passes.reorder import reorder
+from dorylax.program.passes.settle import settle
 from dorylax.program.passes.sink import sink
 from dorylax.program.tasks.split_model import AnySplit
 
@@ -34,6 +35,7 @@ def optimise(program: AnySplit, passes: Iterable[str] = PASSES, *, stale_price: 
     functions: dict[str, Callable[[AnySplit], AnySplit]] = {
         "reorder": lambda program: reorder(program, hoisting="hoist" in wanted, stale_price=stale_price),
         "prune": prune,
+        "settle": settle,
         "hoist": hoist,
         "fuse": fuse,
         "rematerialise": rematerialise,

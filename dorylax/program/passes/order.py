@@ -5,7 +5,7 @@ from __future__ import annotations
 from dorylax.program.jaxpr.errors import PassError
 from dorylax.program.tasks.split_model import SplitModel
 
-ORDER = ("reorder", "prune", "hoist", "fuse", "rematerialise", "sink", "cut")
+ORDER = ("reorder", "prune", "settle", "hoist", "fuse", "rematerialise", "sink", "cut")
 
 
 def next_passes(program: SplitModel, name: str) -> tuple[str, ...]:

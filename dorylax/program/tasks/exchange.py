@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dorylax.jax_internals import JaxprEqn, Var
-from dorylax.ops.primitives.operator import Role
+from dorylax.jax_internals import Var
 from dorylax.ops.primitives.structure import Direction
-from dorylax.ops.row_operators import operator_on_rows
+from dorylax.program.tasks.along_edges import dense_operands, is_push, read_along
 from dorylax.program.tasks.split_model import SplitModel
 
 
@@ -47,23 +46,3 @@ def exchanges(program: SplitModel) -> Iterator[Exchange]:
             (summed,) = equation.outvars
             assert isinstance(summed, Var)
             yield Exchange(summed, "in", task.when == "once")
-
-
-def is_push(equation: JaxprEqn) -> bool:
-    """Whether an operator sums per source what lies with the destinations, whose servers sum first."""
-    return operator_on_rows(equation.primitive.name).is_push(equation.params)
-
-
-def read_along(equation: JaxprEqn) -> tuple[Direction, Role]:
-    """Along which edges an operator reads rows of others, and by which of its operands.
-
-    Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
-    """
-    operator = operator_on_rows(equation.primitive.name)
-    return ("in", "own") if is_push(equation) else (operator.side(equation.params), "neighbour")
-
-
-def dense_operands(equation: JaxprEqn) -> list[tuple[Var, Role]]:
-    """The operands of an operator that are no part of the graph, and whose row an entry reads of each."""
-    found = operator_on_rows(equation.primitive.name).roles(equation.params)
-    return [(atom, role) for atom, role in zip(equation.invars, found, strict=False) if isinstance(atom, Var)]

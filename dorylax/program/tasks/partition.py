@@ -17,19 +17,21 @@ from dorylax.program.jaxpr.global_sum import is_global_sum
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import Rows, Summed
+from dorylax.program.tasks.along_edges import travelling
 from dorylax.program.tasks.analysis import StepAnalysis
 from dorylax.program.tasks.task import Task, When, phased, tidy
 
 
-def partition(analysis: StepAnalysis, *, hoist: bool, fuse: bool) -> tuple[Task, ...]:
+def partition(analysis: StepAnalysis, *, settle: bool, hoist: bool, fuse: bool) -> tuple[Task, ...]:
     """The tasks of a step, in an order in which they may run.
 
     Args:
         analysis: of the step.
+        settle: whether rows that depend on data alone, and that graph operators read along edges, are computed once.
         hoist: whether graph operators that depend on data alone, and what leads to and from them, run once.
         fuse: whether forward and backward arithmetic of one level make one stage.
     """
-    return _Partition(analysis, hoist, fuse).tasks()
+    return _Partition(analysis, _once(analysis, settle=settle, hoist=hoist), fuse).tasks()
 
 
 # What a level consists of, in the order in which it runs: arithmetic on completed sums, stages, arithmetic on the parts of
@@ -51,12 +53,12 @@ class _Slot:
 
 
 class _Partition:
-    def __init__(self, analysis: StepAnalysis, hoist: bool, fuse: bool) -> None:
+    def __init__(self, analysis: StepAnalysis, once: frozenset[Var], fuse: bool) -> None:
         self._analysis = analysis
         self._equations = analysis.traced.step.jaxpr.eqns
         self._floating = [analysis.floats(equation) for equation in self._equations]
         self._maker = {var: k for k, equation in enumerate(self._equations) for var in equation.outvars}
-        self._once = _hoisted(analysis) if hoist else frozenset()
+        self._once = once
         self._fuse = fuse
         self._levels: dict[Var, int] = {}
 
@@ -168,8 +170,8 @@ def _space(analysis: StepAnalysis, var: Var) -> Space:
     return row_type.space
 
 
-def _hoisted(analysis: StepAnalysis) -> frozenset[Var]:
-    """Constant values on a path through a constant graph operator or a constant sum over all rows."""
+def _once(analysis: StepAnalysis, *, settle: bool, hoist: bool) -> frozenset[Var]:
+    """Constant values that are computed once: those on a path to what travels, through an operator, or both."""
     equations = analysis.traced.step.jaxpr.eqns
     constant = [
         equation
@@ -177,10 +179,12 @@ def _hoisted(analysis: StepAnalysis) -> frozenset[Var]:
         if equation.outvars and all(var in analysis.constant for var in equation.outvars)
     ]
     chosen: set[Var] = set()
-    for equation in constant:
+    for equation in constant if hoist else ():
         meets = is_graph_operator(equation) or is_global_sum(equation)
         if meets or any(not is_literal(a) and a in chosen for a in equation.invars):
             chosen.update(equation.outvars)
+    for equation in filter(is_graph_operator, equations if settle else ()):
+        chosen.update(analysis.constant.intersection(travelling(equation)))
     for equation in reversed(constant):
         if any(var in chosen for var in equation.outvars):
             chosen.update(equation.outvars)  # all of them: one equation runs once or in every epoch

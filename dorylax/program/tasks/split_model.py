@@ -36,7 +36,7 @@ class SplitModel:
 
         Args:
             traced: the model.
-            passes: the passes applied so far, of which the split heeds "hoist" and "fuse".
+            passes: the passes applied so far, of which the split heeds "settle", "hoist" and "fuse".
 
         Raises:
             SplitError: its gradient mixes rows.
@@ -45,7 +45,8 @@ class SplitModel:
 
     def split_again(self, passes: tuple[str, ...]) -> Self:
         """The same step split as these passes, on record from now on, ask for."""
-        tasks = partition(self.analysis, hoist="hoist" in passes, fuse="fuse" in passes)
+        wanted = {name: name in passes for name in ("settle", "hoist", "fuse")}
+        tasks = partition(self.analysis, **wanted)
         return self._changed(tasks=tasks, passes=passes)
 
     def with_passes(self, passes: tuple[str, ...]) -> Self:

@@ -33,7 +33,7 @@ def shape(program: Program) -> list[Any]:
 
 
 def test_names_are_in_the_order_in_which_they_apply() -> None:
-    assert PASSES == ORDER == ("reorder", "prune", "hoist", "fuse", "rematerialise", "sink", "cut")
+    assert PASSES == ORDER == ("reorder", "prune", "settle", "hoist", "fuse", "rematerialise", "sink", "cut")
 
 
 def test_all_by_default_and_on_record(program: Program) -> None:
