@@ -1,0 +1,148 @@
+"""What a sweep of simulations has shown: each setting over its seeds, beside its baseline, and beside what was published.
+
+Pure. Nothing is learnt in such runs, so that there is no target: whole runs are compared, of as many epochs as they have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+from dorylax.experiments.analysis import listed, times
+from dorylax.experiments.measures import COMPARED, MEASURES, RATIO
+from dorylax.experiments.names import short_name
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.seed_statistics import Interval, paired_ratio
+from dorylax.experiments.sweep import Comparison, Sweep
+
+_WORDS = {"epoch_seconds": "the time of an epoch", "dollars": "the cost", "value": "the value"}
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class SimulatedVariant:
+    """A setting with its runs that are done.
+
+    Attributes:
+        name: short, within its group.
+        runs: what each was measured by, by seed.
+        planned: how many runs the sweep has of it.
+        is_baseline: whether the others of its group are compared with it.
+        ratios: to the baseline's, of each of `COMPARED` that both have; empty of the baseline itself.
+        published: by name.
+    """
+
+    name: str
+    runs: Mapping[int, Mapping[str, Any]]
+    planned: int
+    is_baseline: bool
+    ratios: Mapping[str, Interval]
+    published: Mapping[str, float]
+
+    def mean(self, measure: str) -> float | None:
+        """Over the seeds; None where a run has none, or none is done."""
+        values = [run[measure] for run in self.runs.values()]
+        return None if not values or None in values else statistics.fmean(values)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class SimulatedGroup:
+    """Variants that are shown together.
+
+    Attributes:
+        name: what they have in common; empty where that is nothing.
+        variants: in the order of the sweep.
+        source: of what was published; None where nothing is.
+    """
+
+    name: str
+    variants: tuple[SimulatedVariant, ...]
+    source: str | None
+
+    @property
+    def baseline(self) -> SimulatedVariant | None:
+        """What the others are compared with; None where nothing is."""
+        return next((one for one in self.variants if one.is_baseline), None)
+
+    @property
+    def published(self) -> list[str]:
+        """Names of what was published of any variant."""
+        return [
+            name
+            for measure in MEASURES
+            for name in (measure, measure + RATIO)
+            if any(name in one.published for one in self.variants)
+        ]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was found, in plain words: one for each variant but the baseline."""
+        base = self.baseline
+        return [] if base is None else [_sentence(one, base) for one in self.variants if one.ratios]
+
+
+def analyse_simulated(sweep: Sweep, outcomes: Sequence[RunOutcome]) -> list[SimulatedGroup]:
+    """Groups the runs of a sweep and compares them.
+
+    Args:
+        sweep: all that was planned; of simulations.
+        outcomes: of its runs.
+    """
+    comparison = sweep.comparison
+    groups: dict[Any, dict[Any, list[RunOutcome]]] = {}
+    for outcome in outcomes:
+        place = () if comparison is None else comparison.group(outcome.run)
+        groups.setdefault(place, {}).setdefault(tuple(outcome.run.setting.items()), []).append(outcome)
+    return [_group(dict(place), settings, sweep, comparison) for place, settings in groups.items()]
+
+
+def _group(
+    common: Mapping[str, Any],
+    settings: Mapping[Any, list[RunOutcome]],
+    sweep: Sweep,
+    comparison: Comparison | None,
+) -> SimulatedGroup:
+    done = {
+        setting: {one.run.config.train.seed: one.summary for one in planned if one.status == "done"}
+        for setting, planned in settings.items()
+    }
+    base = next(
+        (
+            setting
+            for setting, planned in settings.items()
+            if comparison is not None and comparison.is_baseline(planned[0].run)
+        ),
+        None,
+    )
+    variants = []
+    for setting, planned in settings.items():
+        inside = {key: value for key, value in setting if key not in common}
+        ratios = {} if base in (None, setting) else _ratios(done[setting], done[base])
+        published = {} if sweep.published is None else sweep.published.of(dict(setting))
+        name = short_name(inside) if inside else planned[0].run.name
+        variants.append(SimulatedVariant(name, done[setting], len(planned), setting == base, ratios, published))
+    source = None if sweep.published is None else sweep.published.source
+    return SimulatedGroup(short_name(common), tuple(variants), source)
+
+
+def _ratios(runs: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mapping[str, Any]]) -> dict[str, Interval]:
+    """Ratios of means, paired by seed."""
+    seeds = [seed for seed in runs if seed in baseline]
+    found = {}
+    for name in COMPARED:
+        mine, theirs = ([side[seed][name] for seed in seeds] for side in (runs, baseline))
+        if mine and None not in mine and all(theirs):
+            found[name] = paired_ratio(mine, theirs)
+    return found
+
+
+def _sentence(variant: SimulatedVariant, baseline: SimulatedVariant) -> str:
+    """`no-pipe has 2.07× (1.85–2.44) the time of an epoch, 1.11× the cost and 0.65× the value of pipe.`."""
+    seeds = len(variant.runs)
+    parts = [
+        f"{times(variant.ratios[name], seeds)} {words}" for name, words in _WORDS.items() if name in variant.ratios
+    ]
+    return f"{variant.name} has {listed(parts)} of {baseline.name}."
