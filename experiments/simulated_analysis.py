@@ -15,7 +15,7 @@ from dorylax.experiments.measures import COMPARED, MEASURES, RATIO
 from dorylax.experiments.names import short_name
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.seed_statistics import Interval, paired_ratio
-from dorylax.experiments.sweep import Comparison, Sweep
+from dorylax.experiments.sweep import Comparison, Sweep, same
 
 _WORDS = {"epoch_seconds": "the time of an epoch", "dollars": "the cost", "value": "the value"}
 
@@ -26,7 +26,7 @@ class SimulatedVariant:
     """A setting with its runs that are done.
 
     Attributes:
-        name: short, within its group.
+        name: short, within its group: beside a baseline, what is other than there.
         runs: what each was measured by, by seed.
         planned: how many runs the sweep has of it.
         is_baseline: whether the others of its group are compared with it.
@@ -120,9 +120,13 @@ def _group(
     variants = []
     for setting, planned in settings.items():
         inside = {key: value for key, value in setting if key not in common}
+        if base is not None and setting != base:
+            inside = {key: value for key, value in inside.items() if not same(value, dict(base)[key])}
         ratios = {} if base in (None, setting) else _ratios(done[setting], done[base])
         published = {} if sweep.published is None else sweep.published.of(dict(setting))
         name = short_name(inside) if inside else planned[0].run.name
+        if setting == base and comparison is not None and comparison.name is not None:
+            name = comparison.name
         variants.append(SimulatedVariant(name, done[setting], len(planned), setting == base, ratios, published))
     source = None if sweep.published is None else sweep.published.source
     return SimulatedGroup(short_name(common), tuple(variants), source)

@@ -105,6 +105,7 @@ class Comparison:
         margin: how far the target lies under the baseline's mean best validation accuracy; a fraction.
         target: of validation accuracy, a fraction; None where it follows from the baseline.
         over: keys over which ratios and differences are averaged too.
+        name: what the baseline of simulated runs is called; None: by its values.
     """
 
     keys: tuple[str, ...]
@@ -112,6 +113,7 @@ class Comparison:
     margin: float
     target: float | None
     over: tuple[str, ...] = ()
+    name: str | None = None
 
     def is_baseline(self, run: Run) -> bool:
         """Whether others are compared with this run."""

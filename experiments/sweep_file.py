@@ -42,6 +42,7 @@ from dorylax.user_code.trust import FolderCode
 _PARTS = ("description", "simulate", "base", "grid", "zip", "exclude", "seeds", "compare", "published")
 _WITH_PARTS = ("description", "simulate", "base", "seeds", "parts")
 _COMPARE = ("baseline", "margin", "target", "over")
+_COMPARE_SIMULATED = ("baseline", "name")
 _MARGIN = 0.01
 
 
@@ -316,15 +317,19 @@ def _comparison(
     place = document.where("compare")
     if not isinstance(content, dict) or "baseline" not in content:
         raise ConfigError(f"{place}: compare must hold a baseline, as in `baseline: {{pipeline.mode: pipe}}`")
+    known = _COMPARE_SIMULATED if simulate else _COMPARE
     for key in content:
-        if key not in _COMPARE:
-            raise ConfigError(
-                f"{document.where('compare', key)}: unknown part {key!r} of compare: {did_you_mean(key, _COMPARE)}"
-            )
-        if simulate and key != "baseline":
+        if simulate and key in set(_COMPARE) - set(known):
             raise ConfigError(
                 f"{document.where('compare', key)}: {key} is of runs that train, and these are simulated: leave it out"
             )
+        if key not in known:
+            raise ConfigError(
+                f"{document.where('compare', key)}: unknown part {key!r} of compare: {did_you_mean(key, known)}"
+            )
+    name = content.get("name")
+    if name is not None and (not isinstance(name, str) or not name):
+        raise ConfigError(f"{document.where('compare', 'name')}: name must be text, got {shown(name)}")
     if not axes:
         raise ConfigError(f"{place}: compare needs a grid or a zip: only seeds vary here")
     baseline = content["baseline"]
@@ -342,7 +347,7 @@ def _comparison(
         raise ConfigError(f"{document.where('compare', 'margin')}: target and margin exclude each other: give one")
     compared = tuple(key for axis in axes if not baseline.keys().isdisjoint(axis.keys) for key in axis.keys)
     over = _over(document, content.get("over", []), [key for key in values if key not in compared])
-    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, over)
+    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, over, name)
     _check_baselines(document, found, runs)
     return found
 
