@@ -15,7 +15,7 @@ from dorylax.experiments.measures import COMPARED, MEASURES, RATIO
 from dorylax.experiments.names import short_name
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.seed_statistics import Interval, paired_ratio
-from dorylax.experiments.sweep import Comparison, Sweep, same
+from dorylax.experiments.sweep import Sweep, same
 
 _WORDS = {"epoch_seconds": "the time of an epoch", "dollars": "the cost", "value": "the value"}
 
@@ -96,15 +96,25 @@ def analyse_simulated(sweep: Sweep, outcomes: Sequence[RunOutcome]) -> list[Simu
     for outcome in outcomes:
         place = () if comparison is None else comparison.group(outcome.run)
         groups.setdefault(place, {}).setdefault(tuple(outcome.run.setting.items()), []).append(outcome)
-    return [_group(dict(place), settings, sweep, comparison) for place, settings in groups.items()]
+    titles = _titles([dict(place) for place in groups])
+    return [
+        _group(title, dict(place), settings, sweep)
+        for title, (place, settings) in zip(titles, groups.items(), strict=True)
+    ]
+
+
+def _titles(commons: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Short names of what groups have in common: one key's value where that tells them apart."""
+    for key in commons[0]:
+        if len(commons) > 1 and len({repr(common[key]) for common in commons}) == len(commons):
+            return [short_name({key: common[key]}) for common in commons]
+    return [short_name(common) for common in commons]
 
 
 def _group(
-    common: Mapping[str, Any],
-    settings: Mapping[Any, list[RunOutcome]],
-    sweep: Sweep,
-    comparison: Comparison | None,
+    title: str, common: Mapping[str, Any], settings: Mapping[Any, list[RunOutcome]], sweep: Sweep
 ) -> SimulatedGroup:
+    comparison = sweep.comparison
     done = {
         setting: {one.run.config.train.seed: one.summary for one in planned if one.status == "done"}
         for setting, planned in settings.items()
@@ -129,7 +139,7 @@ def _group(
             name = comparison.name
         variants.append(SimulatedVariant(name, done[setting], len(planned), setting == base, ratios, published))
     source = None if sweep.published is None else sweep.published.source
-    return SimulatedGroup(short_name(common), tuple(variants), source)
+    return SimulatedGroup(title, tuple(variants), source)
 
 
 def _ratios(runs: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mapping[str, Any]]) -> dict[str, Interval]:

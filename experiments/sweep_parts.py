@@ -17,7 +17,8 @@ _FORBIDDEN = ("parts",)
 def parts_of(document: Document) -> list[tuple[str, Document]]:
     """The parts of a sweep file that has some, by name.
 
-    Each has what the file says for all, `simulate`, `seeds` and `base`, where it says nothing else itself.
+    Each has what the file says for all, `simulate`, `seeds` and `base`, where it says nothing else itself: neither in its
+    own base nor by varying a key.
 
     Args:
         document: the file; a mapping with the part `parts`.
@@ -42,6 +43,7 @@ def _part(document: Document, name: str, part: Any) -> Document:
     content: Mapping[str, Any] = document.value
     shared = {key: content[key] for key in _INHERITED if key in content}
     bases = [(("base",), content.get("base", {})), ((*inside, "base"), part.get("base", {}))]
+    varied = _varied(part)
     base: dict[str, Any] = {}
     lines: dict[Path, int] = {
         path[len(inside) :]: line for path, line in document.lines.items() if path[: len(inside)] == inside
@@ -51,8 +53,14 @@ def _part(document: Document, name: str, part: Any) -> Document:
             raise ConfigError(
                 f"{document.where(*place)}: base must hold keys such as train.epochs, got {shown(values)}"
             )
-        base |= flatten(values)
+        base |= {key: value for key, value in flatten(values).items() if place != ("base",) or key not in varied}
         for path, line in document.lines.items():
             if path[: len(place)] == place and path != place:
                 lines["base", ".".join(map(str, path[len(place) :]))] = line
     return Document(document.name, {**shared, **part, "base": base}, lines)
+
+
+def _varied(part: Mapping[str, Any]) -> set[str]:
+    """The keys that a part varies; of a part that is not as it should be those that can be found."""
+    blocks = [part.get("grid"), *(part["zip"] if isinstance(part.get("zip"), list) else [part.get("zip")])]
+    return {key for block in blocks if isinstance(block, dict) for key in block}
