@@ -104,7 +104,7 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     content = document.value
     if not isinstance(content, dict) or not content:
         raise ConfigError(f"{document.where()}: a sweep has the parts {', '.join(_PARTS)}, got {shown(content)}")
-    known = _WITH_PARTS if "parts" in content else _PARTS
+    known = _WITH_PARTS if "parts" in content else (*_PARTS, "parts")
     for part in content:
         if part not in known:
             raise ConfigError(f"{document.where(part)}: unknown part {part!r} of a sweep: {did_you_mean(part, known)}")

@@ -59,7 +59,7 @@ def simulate_naive(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[i
             if on_epoch is not None:
                 on_epoch(epoch + 1)
     pipeline = scenario.pipeline
-    busy = sum(one.milliseconds for one in calls[1:]) / 1e3 / (sum(seconds) * pipeline.servers * functions.slots)
+    busy = functions.busy / ((prepare + sum(seconds)) * pipeline.servers * functions.slots)
     return Simulated(
         name=scenario.name,
         backend="functions",
@@ -78,7 +78,7 @@ def simulate_naive(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[i
 
 @final
 class _Functions:
-    """Those of all servers, `slots` at a time for each."""
+    """Those of all servers, `slots` at a time for each, which have been `busy` for so many seconds."""
 
     def __init__(self, scenario: Scenario, made: Pipeline, clock: VirtualClock) -> None:
         self._clock, self._shards = clock, made.pieces
@@ -87,6 +87,7 @@ class _Functions:
         self._cluster, self.slots = scenario.cluster, scenario.pipeline.tensor.slots or scenario.cluster.functions
         self._weights = sum(leaf.nbytes for leaf in jax.tree.leaves(made.parts.params))
         self._numbers, self._calls = count(), Calls()
+        self.busy = 0.0
 
     def take(self) -> Calls:
         """The calls since it was last asked."""
@@ -131,6 +132,7 @@ class _Functions:
             if environments is not None:
                 environments.end(self._clock.now())
             self._calls.add(self._clock.now() - begun)
+            self.busy += self._clock.now() - begun
 
     def _cost(self, step: Step, shard: AnyShard, interval: int) -> StageCost:
         rows = shard.bounds[interval + 1] - shard.bounds[interval]

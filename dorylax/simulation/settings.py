@@ -69,7 +69,7 @@ class GraphConfig(Section):
         try:
             return GraphSizes(**values)
         except ValueError as error:
-            raise ConfigError.of("graph", f": {error}") from None
+            raise ConfigError(f"graph: {error}", "graph") from None
 
 
 @final
@@ -106,6 +106,8 @@ def check_value(key: str, value: Any) -> None:
     if section == "cluster":
         if not option:
             raise ConfigError("cluster is a section and must hold keys such as cluster.functions", key)
+        if isinstance(value, list | dict):
+            raise ConfigError.of(key, f"must be a number or text, got {shown(value)}")
     elif option not in SECTIONS[section].options():
         raise SECTIONS[section].unknown(option)
     else:
