@@ -226,14 +226,15 @@ def _compare(name: str, epochs: int, *, as_json: bool) -> None:
     from dorylax.simulation.comparisons import COMPARISONS, content
     from dorylax.simulation.paper import dollars_of_paper
 
-    comparison, rows = COMPARISONS[name], list[tuple[str, Simulated, Simulated]]()
+    comparison = COMPARISONS[name]
     sides = (comparison.one, comparison.other)
+    rows: list[tuple[str, Simulated, Simulated]] = []
     for scenario in comparison.scenarios():
         found = []
         for side in sides:
             with _progress(f"{scenario.name}, {side.name}", epochs) as advance:
                 found.append(side.simulate(scenario, epochs=epochs, on_epoch=advance))
-        rows.append((scenario.name, *found))
+        rows.append((scenario.name, found[0], found[1]))
     if as_json:
         print_json({"schema": 1, **content(comparison, rows)})
         return

@@ -18,6 +18,7 @@ from dorylax.cost import (
     clusters,
     find_cluster,
 )
+from dorylax.cost.cluster_file import changed
 
 FULL = """
 name: mine
