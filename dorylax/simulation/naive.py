@@ -48,7 +48,8 @@ def simulate_naive(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[i
     made, _ = pipeline_of(scenario)
     if not scenario.cluster.functions:
         raise ScenarioError(f"{scenario.name} has no functions, which would do everything: give cluster.functions")
-    with VirtualClock() as clock:
+    clock = VirtualClock()
+    with clock:
         functions = _Functions(scenario, made, clock)
         plan = made.prepared.plan
         prepare = clock.run(functions.do(plan.once))
@@ -156,4 +157,4 @@ class _Functions:
 
 
 def _row_bytes(var: Var) -> int:
-    return math.prod(row_shape(var)) * type_of(var).dtype.itemsize
+    return math.prod(row_shape(var)) * int(type_of(var).dtype.itemsize)

@@ -159,8 +159,8 @@ def _draw(axes: Axes, panel: _Panel) -> None:
             estimate, low, high = ours
             axes.plot([low, high], [row, row], color=colour, linewidth=2.4, solid_capstyle="butt")
             axes.plot(estimate, row, "o", color=colour, markersize=6)
-            offset = {"textcoords": "offset points", "ha": "center", "fontsize": 8.5}
-            axes.annotate(f"{estimate:.3g}", (estimate, row), (0, 6), **offset)
+            label = f"{estimate:.3g}"
+            axes.annotate(label, (estimate, row), (0, 6), textcoords="offset points", ha="center", fontsize=8.5)
             numbers += ours
         if published is not None:
             axes.plot(published, row + _BELOW, "D", color=colour, markersize=5, fillstyle="none")

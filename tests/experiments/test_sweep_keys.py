@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from dorylax.config import ConfigError
@@ -85,3 +88,9 @@ def test_a_run_that_trains_has_the_key_that_it_always_had() -> None:
 def test_mistakes_have_their_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}"):
         _read(text)
+
+
+def test_the_sweep_of_the_guide() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "experiments.md").read_text(encoding="utf-8")
+    (text,) = (block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "simulate: true" in block)
+    assert len(_read(text).runs) == 18
