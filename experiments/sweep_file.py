@@ -114,6 +114,11 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     description = " ".join(description.split())
     if "parts" in content:
         parts = [expand(part, title, code) for title, part in parts_of(document)]
+        for part in parts:
+            if (
+                not part.axes and not part.simulated
+            ):  # its runs would be told apart by seeds alone, which others have too
+                raise ConfigError(f"{document.where('parts', part.name)}: {part.name} needs a grid or a zip")
         return Sweep.of_parts(name, description, parts)
     keys_of = _keys(document, content.get("simulate", False), code)
     base = _base(document, content.get("base", {}), keys_of)

@@ -139,6 +139,11 @@ def test_a_graph_that_is_too_small_is_known_before(tmp_path: Path, capsys: pytes
     assert not (tmp_path / "out").exists()
 
 
+def test_nothing_for_tensorboard(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--sweep", str(finished.parent / "s.yaml"), "--out", str(finished), "--tensorboard"]) == 2
+    assert "--tensorboard shows what is trained" in capsys.readouterr().err
+
+
 def test_it_leaves_nothing_without_a_folder() -> None:
     run = read(TEXT, "s.yaml", "s").runs[0]
     observer = _Observer()

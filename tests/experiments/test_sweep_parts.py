@@ -101,5 +101,7 @@ def test_mistakes_have_their_line(old: str, new: str, message: str) -> None:
 def test_parts_must_be_sweeps() -> None:
     with pytest.raises(ConfigError, match=r"s.yaml:1: parts must hold sweeps by name, got \[1\]"):
         _read("parts: [1]\n")
+    with pytest.raises(ConfigError, match=r"s.yaml:1: one needs a grid or a zip"):
+        _read("parts: {one: {seeds: 2}}\n")
     with pytest.raises(ConfigError, match=r"s.yaml:1: one must be a sweep, with a grid or a zip, got 3"):
         _read("parts: {one: 3}\n")
