@@ -359,7 +359,7 @@ def sentence(variant: Variant, baseline: Variant) -> str:
         if ratio is not None:
             of = f" of {baseline.name}" if not parts else ""
             parts.append(f"{bound}{times(ratio, found.seeds)} {what}{of}")
-    text = f"{variant.name} needs {_listed(parts)}" if parts else f"{variant.name} cannot be compared"
+    text = f"{variant.name} needs {listed(parts)}" if parts else f"{variant.name} cannot be compared"
     if found.censored:
         text += f"; {found.censored} of {found.seeds} runs never reach the target"
     if found.baseline_censored:
@@ -381,5 +381,6 @@ def times(ratio: Interval, seeds: int) -> str:
     return f"{ratio.estimate:.2f}×" + (f" ({ratio.low:.2f}–{ratio.high:.2f})" if seeds > 1 else "")
 
 
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
+    """`a, b and c`; at least one."""
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]

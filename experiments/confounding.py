@@ -32,12 +32,14 @@ def confounders(sweep: Sweep) -> list[str]:
     Returns:
         The lines, each with the key, its values by variant and what to do, in the order of the configuration's keys.
     """
+    if sweep.parts:
+        return [line for part in sweep.parts for line in confounders(part)]
     comparison = sweep.comparison
     if comparison is None:
         return []
     found: dict[str, dict[str, list[Run]]] = {}
     for runs in _compared(sweep.runs, comparison):
-        configs = [run.config.dotted() for run in runs]
+        configs = [run.dotted() for run in runs]
         for key in dict.fromkeys(key for config in configs for key in config):
             if key == SEED or key in sweep.axes or (key in _OF_OPTIMIZERS and _differ("optimizer.name", configs)):
                 continue

@@ -16,9 +16,11 @@ from dorylax.config.schema import KEYS
 from dorylax.experiments.folder import Study, read_study
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import directory
-from dorylax.experiments.table import RESULTS, TIMINGS, row
+from dorylax.experiments.simulated_run import history
+from dorylax.experiments.table import TIMINGS, keys_of, results_of, row
 from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory
+from dorylax.runs.result import EpochRecord
 from dorylax.settings.words import type_words
 
 if TYPE_CHECKING:
@@ -77,8 +79,7 @@ def load(*folders: str | os.PathLike[str], level: str = "epochs") -> pandas.Data
     studies = [read_study(path) for path in paths.values()]
     members = [(study, outcome) for study in studies for outcome in study.outcomes]
     members.sort(key=lambda member: (member[0].sweep.name, member[1].run.key))
-    used = {key for _, outcome in members for key in outcome.run.config.dotted()}
-    keys = [key for key in KEYS if key in used]
+    keys = keys_of([outcome for _, outcome in members])
     return _runs(members, keys) if level == "runs" else _epochs(members, keys)
 
 
@@ -87,7 +88,7 @@ def _runs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame:
 
     columns = _identities(members, keys)
     rows = [row(outcome) for _, outcome in members]
-    for name, kind in {**RESULTS, **TIMINGS}.items():
+    for name, kind in {**results_of([outcome for _, outcome in members]), **TIMINGS}.items():
         columns[name] = _column([one[name] for one in rows], kind)
     return pandas.DataFrame(columns)
 
@@ -96,7 +97,7 @@ def _epochs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame
     import pandas
 
     done = [member for member in members if member[1].status == "done"]
-    histories = [metrics.of_run(RunDirectory.open(directory(study.folder, outcome.run))) for study, outcome in done]
+    histories = [_history(study, outcome) for study, outcome in done]
     runs = pandas.DataFrame(_identities(done, keys))
     repeated = runs.loc[runs.index.repeat([len(history) for history in histories])].reset_index(drop=True)
     records = list(itertools.chain.from_iterable(histories))
@@ -106,16 +107,29 @@ def _epochs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame
     return pandas.concat([repeated, pandas.DataFrame(columns)], axis=1)
 
 
+def _history(study: Study, outcome: RunOutcome) -> Sequence[EpochRecord]:
+    if outcome.run.simulation is not None:
+        return history(outcome.summary)
+    return metrics.of_run(RunDirectory.open(directory(study.folder, outcome.run)))
+
+
 def _identities(members: Sequence[_Member], keys: Sequence[str]) -> dict[str, pandas.Series]:
     """Columns with a value per run: which one it is, and its configuration."""
     columns = {
         "sweep": _column([study.sweep.name for study, _ in members], str),
         "run": _column([outcome.run.key for _, outcome in members], str),
     }
-    settings = [outcome.run.config.dotted() for _, outcome in members]
+    settings = [outcome.run.dotted() for _, outcome in members]
     for key in keys:
-        columns[key] = _column([one.get(key) for one in settings], _KINDS.get(type_words(KEYS[key]), str))
+        values = [one.get(key) for one in settings]
+        columns[key] = _column(values, _kind(values) if key not in KEYS else _KINDS.get(type_words(KEYS[key]), str))
     return columns
+
+
+def _kind(values: Sequence[Any]) -> type:
+    """Of a key that only simulations have: what its values are."""
+    kinds = {type(value) for value in values if value is not None}
+    return next(iter(kinds)) if len(kinds) == 1 else float if kinds == {int, float} else str
 
 
 def _column(values: Sequence[Any], kind: type) -> pandas.Series:

@@ -31,7 +31,17 @@ _USUAL = {
     }.items()
 }
 """What asynchronous training is where nothing else is said."""
-_NAMES = ("data.name", "model.name", "optimizer.name", _MODE, _UPDATE, "pipeline.partitioner")
+_NAMES = (
+    "graph.name",
+    "simulation.backend",
+    "cluster.graph_server",
+    "data.name",
+    "model.name",
+    "optimizer.name",
+    _MODE,
+    _UPDATE,
+    "pipeline.partitioner",
+)
 """Keys whose values say what they are."""
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal, final
 
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, Sweep
 
 
 @final
@@ -27,3 +28,13 @@ class RunOutcome:
     summary: dict[str, Any] = dataclasses.field(default_factory=dict)
     error: str | None = None
     environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def of_part(part: Sweep, outcomes: Mapping[str, RunOutcome]) -> list[RunOutcome]:
+    """What has become of the runs of a part of a sweep, as the part calls them.
+
+    Args:
+        part: of `Sweep.parts`.
+        outcomes: of the whole, by key.
+    """
+    return [dataclasses.replace(outcomes[run.key], run=run) for run in part.runs]

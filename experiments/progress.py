@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from rich.progress import TaskID
 
+from dorylax.experiments.measures import COMPARED, MEASURES
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.observers.progress import Lasting, Stream, describe_summary, dollars, duration, terminal_bars
@@ -87,7 +88,9 @@ class SweepProgress:
         self._left[run.key] = 1 - (record.epoch + 1) / total
         if self._progress is None:
             return
-        parts = [f"epoch {record.epoch + 1}/{total}", f"loss {record.loss:.4f}"]
+        parts = [f"epoch {record.epoch + 1}/{total}"]
+        if run.simulation is None:
+            parts.append(f"loss {record.loss:.4f}")
         if record.val_accuracy is not None:
             parts.append(f"accuracy {record.val_accuracy:.4f}")
         if record.dollars is not None:
@@ -114,7 +117,7 @@ class SweepProgress:
         self._failed += outcome.status == "failed"
         if outcome.status == "done":
             self._taken.append(seconds)
-        what = describe_summary(outcome.summary) if outcome.status == "done" else f"failed: {outcome.error}"
+        what = _described(outcome) if outcome.status == "done" else f"failed: {outcome.error}"
         if self._progress is not None:
             self._progress.remove_task(self._lines.pop(run.key))
         self._print(f"{self._name(run)}: {what}")
@@ -148,3 +151,10 @@ class SweepProgress:
         if (left := self.seconds_left()) is not None and ended < len(self._places):
             parts.append(f"about {duration(left)} left")
         self._progress.update(self._whole, completed=ended, state="  ".join(parts))
+
+
+def _described(outcome: RunOutcome) -> str:
+    if outcome.run.simulation is None:
+        return describe_summary(outcome.summary)
+    means = {name: outcome.summary[name] for name in COMPARED if outcome.summary[name] is not None}
+    return ", ".join(f"{MEASURES[name].title} {MEASURES[name].shown(value)}" for name, value in means.items())

@@ -133,6 +133,8 @@ def command(
     if dry_run:
         return _dry_run(sweep, folder, place)
     if tensorboard:
+        if sweep.simulated:
+            raise ConfigError("--tensorboard shows what is trained, and this sweep simulates: leave it out")
         load_library()  # so that its absence is reported once, and not by every run
     check_data(sweep)
     with locked(folder):

@@ -19,6 +19,7 @@ from dorylax.config import ConfigError, DataConfig, RunConfig
 from dorylax.config.resolve import NO_IDENTITY
 from dorylax.durable import make_folder, write_file
 from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.simulated_run import inspect_simulated, simulate_one
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
@@ -56,7 +57,8 @@ USUAL = RunOptions()
 
 def directory(folder: Path, run: Run) -> Path:
     """Where a run of the sweep in `folder` leaves its files: `runs/KEY`; where only seeds tell runs apart, `seed-3`."""
-    return folder / "runs" / run.key if run.setting else folder / f"seed-{run.config.train.seed}"
+    keyed = bool(run.setting) or run.simulation is not None
+    return folder / "runs" / run.key if keyed else folder / f"seed-{run.config.train.seed}"
 
 
 def error_file(folder: Path, run: Run) -> Path:
@@ -73,7 +75,10 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     """
     path, error_path = directory(folder, run), error_file(folder, run)
     try:
-        if (path / "config.yaml").is_file():
+        if run.simulation is not None:
+            if (simulated := inspect_simulated(run, path)) is not None:
+                return simulated
+        elif (path / "config.yaml").is_file():
             found = RunDirectory.open(path)
             changed = differences(found.config, run.config.to_dict()).keys() - set(NO_IDENTITY)
             if changed and run.setting:
@@ -94,19 +99,26 @@ def check_data(sweep: Sweep) -> None:
     """Whether all data sets exist, in the sizes asked for, before hours are spent on the first of them.
 
     Raises:
-        ConfigError: one does not; names the near ones.
+        ConfigError: one does not; names the near ones. Or a graph of which only sizes are known has too few vertices.
     """
     from dorylax.graph import datasets
+    from dorylax.pipeline.setup import check_counts
 
     known = datasets.names()
-    for name in dict.fromkeys(run.config.data.name for run in sweep.runs):
+    with_data = []
+    for run in sweep.runs:
+        if run.simulation is None or run.simulation.graph is None:
+            with_data.append(run)
+        elif run.config.pipeline is not None:
+            check_counts(run.config.pipeline, run.simulation.graph.sizes().vertices)
+    for name in dict.fromkeys(run.config.data.name for run in with_data):
         if name.endswith(".npz"):
             if not Path(name).is_file():
                 raise ConfigError(f"data.name: there is no file {name}")
         elif name not in known:
             raise ConfigError(f"unknown data.name {name!r}: {did_you_mean(name, known)}")
     described = datasets.describe()
-    for name, size in dict.fromkeys((run.config.data.name, run.config.data.size) for run in sweep.runs):
+    for name, size in dict.fromkeys((run.config.data.name, run.config.data.size) for run in with_data):
         if size is None:
             continue
         sizes = [entry.size_name for entry in described if entry.name == name and entry.size_name is not None]
@@ -124,6 +136,10 @@ def run_one(
 
     path = None if folder is None else directory(folder, run)
     try:
+        if run.simulation is not None:
+            outcome = simulate_one(run, path, observer)
+            _forget_error(folder, run)
+            return outcome
         data = cache.load(run.config)
         with contextlib.ExitStack() as stack:
             observers = [observer, *(stack.enter_context(one) for one in _sinks(path, options))]
@@ -143,15 +159,19 @@ def run_one(
         elif hasattr(error, "__notes__"):  # JAX's, that it hides its frames, would be the last line
             text += f"\n{in_one_sentence(error)}\n"
         return fail(folder, run, text)
-    if folder is not None:
-        with contextlib.suppress(OSError):  # what is done is done, whatever is told of earlier tries
-            error_file(folder, run).unlink(missing_ok=True)
+    _forget_error(folder, run)
     if result.stopped == "signal":
         return RunOutcome(run, "open")
     if folder is None:
         return RunOutcome(run, "done", result.summary())
     found = inspect(folder, run)
     return found if found.error is None else fail(folder, run, found.error)
+
+
+def _forget_error(folder: Path | None, run: Run) -> None:
+    if folder is not None:
+        with contextlib.suppress(OSError):  # what is done is done, whatever is told of earlier tries
+            error_file(folder, run).unlink(missing_ok=True)
 
 
 def _sinks(path: Path | None, options: RunOptions) -> list[TensorBoard]:

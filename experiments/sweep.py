@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -12,6 +14,7 @@ from dorylax.experiments.names import short_name
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import scalar
+from dorylax.simulation.settings import Simulation
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 """Where the sweeps that ship are."""
@@ -32,15 +35,29 @@ class Run:
     Attributes:
         config: what to run.
         setting: the keys that vary with this run's values; runs that differ only in the seed share it.
+        simulation: what else is said of a run that is simulated, without numbers; None: it trains.
     """
 
     config: RunConfig
     setting: Setting
+    simulation: Simulation | None = None
 
     @property
     def key(self) -> str:
         """The identity of the run, and the name of its directory."""
-        return self.config.key()
+        if self.simulation is None:
+            return self.config.key()
+        text = json.dumps([self.config.canonical_json(), self.simulation.identity()], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def dotted(self) -> dict[str, Any]:
+        """All that describes it, by dotted key: its configuration, and its simulation."""
+        found = self.config.dotted()
+        if self.simulation is None:
+            return found
+        if self.simulation.graph is not None:
+            found = {key: value for key, value in found.items() if not key.startswith("data.")}
+        return found | self.simulation.dotted()
 
     @property
     def virtual(self) -> bool:
@@ -88,6 +105,7 @@ class Comparison:
         margin: how far the target lies under the baseline's mean best validation accuracy; a fraction.
         target: of validation accuracy, a fraction; None where it follows from the baseline.
         over: keys over which ratios and differences are averaged too.
+        name: what the baseline of simulated runs is called; None: by its values.
     """
 
     keys: tuple[str, ...]
@@ -95,6 +113,7 @@ class Comparison:
     margin: float
     target: float | None
     over: tuple[str, ...] = ()
+    name: str | None = None
 
     def is_baseline(self, run: Run) -> bool:
         """Whether others are compared with this run."""
@@ -103,6 +122,24 @@ class Comparison:
     def group(self, run: Run) -> tuple[tuple[str, Any], ...]:
         """What runs that are compared have in common besides the seed."""
         return tuple((key, value) for key, value in run.setting.items() if key not in self.keys)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """Numbers of others, beside which those of a sweep of simulations are shown.
+
+    Attributes:
+        source: where they stand.
+        points: which runs they are of, by keys that vary, and the numbers by name (`measures.PUBLISHED`).
+    """
+
+    source: str
+    points: tuple[tuple[Setting, Mapping[str, float]], ...]
+
+    def of(self, setting: Setting) -> dict[str, float]:
+        """What was published of runs of a setting; of several points with the same number the last one's."""
+        return {name: number for at, numbers in self.points if within(at, setting) for name, number in numbers.items()}
 
 
 @final
@@ -117,6 +154,9 @@ class Sweep:
         runs: the runs, seeds fastest.
         comparison: which are compared; None where none are.
         text: of the file.
+        published: what others have published of these runs; None where nothing is.
+        parts: the sweeps of which it consists, if its file says so: each has its own axes, comparison and section in the
+            report, and `runs` are those of all, each once.
     """
 
     name: str
@@ -125,11 +165,26 @@ class Sweep:
     runs: tuple[Run, ...]
     comparison: Comparison | None = None
     text: str = ""
+    published: Published | None = None
+    parts: tuple[Sweep, ...] = ()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether all its runs are simulated."""
+        return all(run.simulation is not None for run in self.runs)
+
+    @classmethod
+    def of_parts(cls, name: str, description: str, parts: Sequence[Sweep]) -> Sweep:
+        """A sweep that consists of others."""
+        axes = dict.fromkeys(key for part in parts for key in part.axes)
+        runs = {run.key: run for part in reversed(parts) for run in part.runs}
+        order = dict.fromkeys(run.key for part in parts for run in part.runs)
+        return cls(name, description, tuple(axes), tuple(runs[key] for key in order), parts=tuple(parts))
 
     def unverified(self) -> Sweep:
         """The same runs, on data that are not compared with their checksums."""
         runs = tuple(dataclasses.replace(run, config=run.config.unverified()) for run in self.runs)
-        return dataclasses.replace(self, runs=runs)
+        return dataclasses.replace(self, runs=runs, parts=tuple(part.unverified() for part in self.parts))
 
 
 def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
@@ -145,6 +200,8 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     """
     if not conditions:
         return sweep
+    if sweep.parts:
+        return _select_of_parts(sweep, conditions)
     values: dict[str, list[Any]] = {key: [] for key in (*sweep.axes, SEED)}
     for run in sweep.runs:
         for key, value in _varying(run).items():
@@ -170,6 +227,20 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     return dataclasses.replace(sweep, runs=tuple(runs), comparison=comparison)
 
 
+def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
+    """The same of a sweep that consists of others: without those of which no run meets all conditions."""
+    kept: list[Sweep] = []
+    errors: list[ConfigError] = []
+    for part in sweep.parts:
+        try:
+            kept.append(select(part, conditions))
+        except ConfigError as error:
+            errors.append(error)
+    if not kept:
+        raise errors[0]
+    return dataclasses.replace(Sweep.of_parts(sweep.name, sweep.description, kept), text=sweep.text)
+
+
 def _varying(run: Run) -> dict[str, Any]:
     """What distinguishes a run."""
     return {**run.setting, SEED: run.config.train.seed}
@@ -187,6 +258,11 @@ def _means(text: str, value: Any) -> bool:
 
 def _has_baseline(run: Run, runs: Sequence[Run], comparison: Comparison) -> bool:
     return any(comparison.is_baseline(one) and comparison.group(one) == comparison.group(run) for one in runs)
+
+
+def within(some: Setting, setting: Setting) -> bool:
+    """Whether a setting has all these values."""
+    return all(same(setting[key], value) for key, value in some.items())
 
 
 def same(value: Any, other: Any) -> bool:

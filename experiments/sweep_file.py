@@ -11,6 +11,11 @@
     compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed; with
                                                 # `over: [data.name]` their means over data sets, too
 
+    simulate: true                              # nothing is trained: what runs would take and cost
+    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # of simulated runs, numbers of others to show beside ours
+    parts: {one: {grid: …}, other: {zip: …}}    # several of the above in place of grid, zip, …, each with its own section of
+                                                # the report; their base adds to that of the file
+
 Everything is checked before anything runs, and each error has its file and line. Running is `runner`'s.
 """
 
@@ -22,19 +27,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dorylax.config import ConfigError, RunConfig
-from dorylax.config.check import check_value, unknown_key
-from dorylax.config.files import overrides_from_mapping
-from dorylax.config.schema import KEYS
+from dorylax.config import ConfigError
+from dorylax.config.check import check_value
 from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Sweep, same
+from dorylax.experiments.sweep_keys import Keys
+from dorylax.experiments.sweep_parts import parts_of
+from dorylax.experiments.sweep_published import published_of
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document, dump, parse
 from dorylax.settings.text_file import read_text
 from dorylax.user_code.trust import FolderCode
 
-_PARTS = ("description", "base", "grid", "zip", "exclude", "seeds", "compare")
+_PARTS = ("description", "simulate", "base", "grid", "zip", "exclude", "seeds", "compare", "published")
+_WITH_PARTS = ("description", "simulate", "base", "seeds", "parts")
 _COMPARE = ("baseline", "margin", "target", "over")
+_COMPARE_SIMULATED = ("baseline", "name")
 _MARGIN = 0.01
 
 
@@ -96,14 +104,25 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     content = document.value
     if not isinstance(content, dict) or not content:
         raise ConfigError(f"{document.where()}: a sweep has the parts {', '.join(_PARTS)}, got {shown(content)}")
+    known = _WITH_PARTS if "parts" in content else (*_PARTS, "parts")
     for part in content:
-        if part not in _PARTS:
-            raise ConfigError(f"{document.where(part)}: unknown part {part!r} of a sweep: {did_you_mean(part, _PARTS)}")
+        if part not in known:
+            raise ConfigError(f"{document.where(part)}: unknown part {part!r} of a sweep: {did_you_mean(part, known)}")
     description = content.get("description", "")
     if not isinstance(description, str):
         raise ConfigError(f"{document.where('description')}: description must be text, got {shown(description)}")
-    base = _base(document, content.get("base", {}))
-    axes = _axes(document, content, base)
+    description = " ".join(description.split())
+    if "parts" in content:
+        parts = [expand(part, title, code) for title, part in parts_of(document)]
+        for part in parts:
+            if (
+                not part.axes and not part.simulated
+            ):  # its runs would be told apart by seeds alone, which others have too
+                raise ConfigError(f"{document.where('parts', part.name)}: {part.name} needs a grid or a zip")
+        return Sweep.of_parts(name, description, parts)
+    keys_of = _keys(document, content.get("simulate", False), code)
+    base = _base(document, content.get("base", {}), keys_of)
+    axes = _axes(document, content, base, keys_of)
     seeds = _seeds(document, content.get("seeds", [base.get(SEED, 0)]), base)
     keys = tuple(key for axis in axes for key in axis.keys)
     exclusions = _exclusions(document, content.get("exclude", []), axes, seeds)
@@ -118,7 +137,7 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
                 hits[k] += 1
             if excluded:
                 continue
-            run = Run(_resolved(document, base, setting, seed, code), setting)
+            run = _resolved(document, base, setting, seed, keys_of)
             if run.key in runs:
                 raise ConfigError(
                     f"{document.where(_home(content, keys[-1])[0])}: ({run.label}) is the same run as "
@@ -130,22 +149,34 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
             raise ConfigError(f"{document.where('exclude', k)}: excludes no run: {shown(content['exclude'][k])}")
     if not runs:
         raise ConfigError(f"{document.where('exclude')}: every run is excluded")
-    comparison = _comparison(document, content["compare"], axes, list(runs.values())) if "compare" in content else None
-    return Sweep(name, " ".join(description.split()), keys, tuple(runs.values()), comparison)
+    made = list(runs.values())
+    comparison = None
+    if "compare" in content:
+        comparison = _comparison(document, content["compare"], axes, made, simulate=keys_of.simulate)
+    published = None
+    if "published" in content:
+        published = published_of(document, axes, made, compared=comparison is not None, simulate=keys_of.simulate)
+    return Sweep(name, description, keys, tuple(made), comparison, published=published)
 
 
-def _base(document: Document, content: Any) -> dict[str, Any]:
+def _base(document: Document, content: Any, keys_of: Keys) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{document.where('base')}: base must hold keys such as train.epochs, got {shown(content)}")
-    return overrides_from_mapping(document, content, ("base",))
+    return keys_of.read(document, content, ("base",))
+
+
+def _keys(document: Document, simulate: Any, code: FolderCode | None) -> Keys:
+    if not isinstance(simulate, bool):
+        raise ConfigError(f"{document.where('simulate')}: simulate must be true or false, got {shown(simulate)}")
+    return Keys(simulate, code)
 
 
 # Axes.
 
 
-def _axes(document: Document, content: Mapping[str, Any], base: Mapping[str, Any]) -> list[Axis]:
+def _axes(document: Document, content: Mapping[str, Any], base: Mapping[str, Any], keys_of: Keys) -> list[Axis]:
     """The grid's axes, then the zip's; none where a file lists nothing but seeds."""
-    if "seeds" in content and "grid" not in content and "zip" not in content:
+    if ("seeds" in content or keys_of.simulate) and "grid" not in content and "zip" not in content:
         return []
     grid = content.get("grid")
     if not isinstance(grid, dict) or not grid:
@@ -159,8 +190,8 @@ def _axes(document: Document, content: Mapping[str, Any], base: Mapping[str, Any
     taken = {**dict.fromkeys(base, "base")}
     axes = []
     for key, values in grid.items():
-        _check_axis_key(document, ("grid", key), key, taken, "grid")
-        _check_values(document, ("grid", key), key, values)
+        _check_axis_key(document, ("grid", key), key, taken, keys_of)
+        _check_values(document, ("grid", key), key, values, keys_of)
         for index, value in enumerate(values):
             if value in values[:index]:
                 raise ConfigError(f"{document.where('grid', key, index)}: {key} lists {shown(value)} twice")
@@ -169,21 +200,21 @@ def _axes(document: Document, content: Mapping[str, Any], base: Mapping[str, Any
         blocks = content["zip"] if isinstance(content["zip"], list) else [content["zip"]]
         for index, block in enumerate(blocks):
             path = ("zip", index) if isinstance(content["zip"], list) else ("zip",)
-            axes.append(_zipped(document, path, block, taken))
+            axes.append(_zipped(document, path, block, taken, keys_of))
         if not blocks:
             raise ConfigError(f"{document.where('zip')}: zip must hold keys with lists of values, got []")
     return axes
 
 
-def _zipped(document: Document, path: tuple[str | int, ...], block: Any, taken: dict[str, str]) -> Axis:
+def _zipped(document: Document, path: tuple[str | int, ...], block: Any, taken: dict[str, str], keys_of: Keys) -> Axis:
     if not isinstance(block, dict) or not block:
         raise ConfigError(
             f"{document.where(*path)}: zip must hold keys with lists of values that go together, "
             f"as in `pipeline.mode: [pipe, async]`, got {shown(block)}"
         )
     for key, values in block.items():
-        _check_axis_key(document, (*path, key), key, taken, "zip")
-        _check_values(document, (*path, key), key, values)
+        _check_axis_key(document, (*path, key), key, taken, keys_of)
+        _check_values(document, (*path, key), key, values, keys_of)
     first, *others = block
     for key in others:
         if len(block[key]) != len(block[first]):
@@ -199,12 +230,11 @@ def _zipped(document: Document, path: tuple[str | int, ...], block: Any, taken: 
 
 
 def _check_axis_key(
-    document: Document, path: tuple[str | int, ...], key: Any, taken: dict[str, str], part: str
+    document: Document, path: tuple[str | int, ...], key: Any, taken: dict[str, str], keys_of: Keys
 ) -> None:
     """Whether a key may vary, and does so in one place."""
-    place = document.where(*path)
-    if key not in KEYS:
-        raise ConfigError(f"{place}: {unknown_key(key)}")
+    place, part = document.where(*path), str(path[0])
+    keys_of.check_key(place, key)
     if key == SEED:
         raise ConfigError(f"{place}: {SEED} is not for the {part}: list seeds under `seeds`")
     if (other := taken.get(key)) is not None:
@@ -213,12 +243,12 @@ def _check_axis_key(
     taken[key] = part
 
 
-def _check_values(document: Document, path: tuple[str | int, ...], key: str, values: Any) -> None:
+def _check_values(document: Document, path: tuple[str | int, ...], key: str, values: Any, keys_of: Keys) -> None:
     if not isinstance(values, list) or not values:
         raise ConfigError(f"{document.where(*path)}: {key} must have a list of at least one value, got {shown(values)}")
     for index, value in enumerate(values):
         try:
-            check_value(key, value)
+            keys_of.check_value(key, value)
         except ConfigError as error:
             raise ConfigError(f"{document.where(*path, index)}: {error}") from None
 
@@ -286,15 +316,25 @@ def _check_known(place: str, key: Any, value: Any, values: Mapping[str, list[Any
 # What is compared.
 
 
-def _comparison(document: Document, content: Any, axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison:
+def _comparison(
+    document: Document, content: Any, axes: Sequence[Axis], runs: Sequence[Run], *, simulate: bool
+) -> Comparison:
     place = document.where("compare")
     if not isinstance(content, dict) or "baseline" not in content:
         raise ConfigError(f"{place}: compare must hold a baseline, as in `baseline: {{pipeline.mode: pipe}}`")
+    known = _COMPARE_SIMULATED if simulate else _COMPARE
     for key in content:
-        if key not in _COMPARE:
+        if simulate and key in set(_COMPARE) - set(known):
             raise ConfigError(
-                f"{document.where('compare', key)}: unknown part {key!r} of compare: {did_you_mean(key, _COMPARE)}"
+                f"{document.where('compare', key)}: {key} is of runs that train, and these are simulated: leave it out"
             )
+        if key not in known:
+            raise ConfigError(
+                f"{document.where('compare', key)}: unknown part {key!r} of compare: {did_you_mean(key, known)}"
+            )
+    name = content.get("name")
+    if name is not None and (not isinstance(name, str) or not name):
+        raise ConfigError(f"{document.where('compare', 'name')}: name must be text, got {shown(name)}")
     if not axes:
         raise ConfigError(f"{place}: compare needs a grid or a zip: only seeds vary here")
     baseline = content["baseline"]
@@ -312,7 +352,7 @@ def _comparison(document: Document, content: Any, axes: Sequence[Axis], runs: Se
         raise ConfigError(f"{document.where('compare', 'margin')}: target and margin exclude each other: give one")
     compared = tuple(key for axis in axes if not baseline.keys().isdisjoint(axis.keys) for key in axis.keys)
     over = _over(document, content.get("over", []), [key for key in values if key not in compared])
-    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, over)
+    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, over, name)
     _check_baselines(document, found, runs)
     return found
 
@@ -350,11 +390,9 @@ def _check_baselines(document: Document, comparison: Comparison, runs: Sequence[
             raise ConfigError(f"{place}: ({run.label}) has no run to be compared with")
 
 
-def _resolved(
-    document: Document, base: Mapping[str, Any], setting: Setting, seed: int, code: FolderCode | None
-) -> RunConfig:
+def _resolved(document: Document, base: Mapping[str, Any], setting: Setting, seed: int, keys_of: Keys) -> Run:
     try:
-        return RunConfig.resolve(base, setting, {SEED: seed}, code=code)
+        return keys_of.run(base, setting, seed)
     except ConfigError as error:
         key = error.key
         if key is None or key not in setting:

@@ -17,8 +17,9 @@ from rich.table import Table
 from dorylax.config import RunConfig
 from dorylax.config.schema import KEYS
 from dorylax.durable import write_file
+from dorylax.experiments.measures import COMPARED, MEASURES, SIMULATED
 from dorylax.experiments.names import metric_name
-from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.outcome import RunOutcome, of_part
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Sweep
 from dorylax.observers.progress import duration
@@ -45,19 +46,30 @@ TIMINGS: Mapping[str, type] = {"seconds_per_epoch": float, **{f"{name}_seconds":
 def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
     """Writes results.csv and timings.csv into the sweep's folder, rows sorted by the runs' keys."""
     outcomes = sorted(outcomes, key=lambda outcome: outcome.run.key)
-    used = {key for outcome in outcomes for key in outcome.run.config.dotted()}
-    keys = [key for key in KEYS if key in used]
-    settings = [{"run": outcome.run.key, **outcome.run.config.dotted()} for outcome in outcomes]
+    settings = [{"run": outcome.run.key, **outcome.run.dotted()} for outcome in outcomes]
     rows = [setting | row(outcome) for setting, outcome in zip(settings, outcomes, strict=True)]
-    write_file(folder / "results.csv", to_csv(["run", *keys, *RESULTS], rows))
+    columns = ["run", *keys_of(outcomes), *results_of(outcomes)]
+    write_file(folder / "results.csv", to_csv(columns, rows))
     write_file(folder / "timings.csv", to_csv(["run", *TIMINGS], rows))
 
 
+def keys_of(outcomes: Iterable[RunOutcome]) -> list[str]:
+    """The keys that runs have, in the order of configurations; then those of simulations."""
+    used = dict.fromkeys(key for outcome in outcomes for key in outcome.run.dotted())
+    return [key for key in KEYS if key in used] + [key for key in used if key not in KEYS]
+
+
+def results_of(outcomes: Sequence[RunOutcome]) -> dict[str, type]:
+    """The columns of results of these runs, with their types: of training, of simulations, or of both."""
+    simulated = [outcome.run.simulation is not None for outcome in outcomes]
+    return {**({} if all(simulated) else RESULTS), **(SIMULATED if any(simulated) else {})}
+
+
 def row(outcome: RunOutcome) -> dict[str, Any]:
-    """What became of a run: the values of `RESULTS` and `TIMINGS`, None where there is none."""
+    """What became of a run: the values of `RESULTS`, `SIMULATED` and `TIMINGS`, None where there is none."""
     spent = outcome.summary.get("timings") or {}
     return {
-        **{name: outcome.summary.get(name) for name in RESULTS},
+        **{name: outcome.summary.get(name) for name in (*RESULTS, *SIMULATED)},
         "status": outcome.status,
         "seconds_per_epoch": outcome.summary.get("seconds_per_epoch"),
         **{f"{name}_seconds": spent.get(name) for name in _SPENT},
@@ -76,7 +88,12 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def print_summary(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> None:
-    """Prints `summary_table`, and what its marks mean."""
+    """Prints `summary_table`, or those of its parts, and what its marks mean."""
+    if sweep.parts:
+        by_key = {outcome.run.key: outcome for outcome in outcomes}
+        for part in sweep.parts:
+            print_summary(part, of_part(part, by_key), f"{title}: {part.name}")
+        return
     print_table(summary_table(sweep, outcomes, title))
     if any(outcome.summary.get("stopped") in _EARLY for outcome in outcomes):
         print("* stopped before train.epochs: target accuracy reached, or patience exhausted")
@@ -87,10 +104,10 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> T
     table = Table(title=title, title_justify="left", title_style="bold")
     for axis in sweep.axes:
         table.add_column(axis)
-    metric = metric_name(outcome.summary for outcome in outcomes)
-    time = time_title([outcome.run.config for outcome in outcomes])
-    judged = (f"test {metric}", f"validation {metric}", "final loss", "best epoch", "epochs")
-    for name in ("runs" if sweep.axes else "seed", *judged, time):
+    results, columns = _results, _columns(outcomes)
+    if sweep.simulated:
+        results, columns = _simulated, [MEASURES[name].title for name in COMPARED]
+    for name in ("runs" if sweep.axes else "seed", *columns):
         table.add_column(name, justify="right")
     groups: dict[tuple[str, ...], list[RunOutcome]] = {}
     for outcome in outcomes:
@@ -100,15 +117,27 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> T
         failed = sum(outcome.status == "failed" for outcome in members)
         if sweep.axes:
             runs = f"{len(done)}/{len(members)}" + (f", {failed} failed" if failed else "")
-            table.add_row(*setting, runs, *_results(done))
+            table.add_row(*setting, runs, *results(done))
             continue
         for outcome in members:
-            done_or_not = _results([outcome.summary]) if outcome.status == "done" else [outcome.status]
+            done_or_not = results([outcome.summary]) if outcome.status == "done" else [outcome.status]
             table.add_row(str(outcome.run.config.train.seed), *done_or_not)
         if len(members) > 1:
             table.add_section()
-            table.add_row("mean ± std", *_results(done), style="bold")
+            table.add_row("mean ± std", *results(done), style="bold")
     return table
+
+
+def _columns(outcomes: Sequence[RunOutcome]) -> list[str]:
+    metric = metric_name(outcome.summary for outcome in outcomes)
+    time = time_title([outcome.run.config for outcome in outcomes])
+    return [f"test {metric}", f"validation {metric}", "final loss", "best epoch", "epochs", time]
+
+
+def _simulated(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The cells of one row of simulated runs: means."""
+    means = {name: mean_std([summary.get(name) for summary in summaries])[0] for name in COMPARED}
+    return ["–" if mean is None else MEASURES[name].shown(mean) for name, mean in means.items()]
 
 
 def _results(summaries: Sequence[Mapping[str, Any]]) -> list[str]:

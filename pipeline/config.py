@@ -136,6 +136,16 @@ class PipelineConfig(Section):
         description="threads per server for graph tasks; null: its share of the cores, on the virtual clock the cluster's",
     )
     edge_chunk: Count = Field(default=65536, description="edges that an edge stage computes at once")
+    fuse: bool = Field(
+        default=True,
+        description="stages of one level are one task: forward and backward arithmetic of the last layer in one call; those "
+        "with little arithmetic for their bytes stay on the graph server",
+    )
+    rematerialise: bool = Field(
+        default=True,
+        description="backward stages that workers elsewhere run compute forward values again where that is cheaper than to "
+        "send them",
+    )
     stale_price: Annotated[float, Field(ge=0)] = Field(
         default=1.0,
         description="with async, what a stale gathered byte costs beside what it takes to gather it, where the pass "
@@ -189,7 +199,20 @@ class PipelineConfig(Section):
         Those that recompute values to ship less to workers do not pay where workers share this process's
         memory: inline on the real clock. (The virtual clock simulates functions elsewhere, if its cluster has some.)
         """
-        return paying_passes(ships=self.workers and (self.tensor.backend != "inline" or self.clock == "virtual"))
+        return self.passes_where(ships=self.workers and (self.tensor.backend != "inline" or self.clock == "virtual"))
+
+    def passes_where(self, *, ships: bool) -> tuple[str, ...]:
+        """The passes that pay and are not switched off.
+
+        Args:
+            ships: whether what a stage reads and writes travels to workers and back.
+        """
+        from dorylax.program.passes import PASSES  # late: settings are read without JAX
+
+        left_out = {name for name in ("fuse", "rematerialise") if not getattr(self, name)}
+        if not ships:
+            left_out |= {"rematerialise", "sink", "cut"}
+        return tuple(name for name in PASSES if name not in left_out)
 
     @property
     def workers(self) -> bool:
@@ -324,6 +347,12 @@ class PipelineConfig(Section):
                 "the cluster's model says: change one of them",
             )
         if self.clock == "real" and self.tensor.backend == "inline":
+            if self.tensor.streaming:
+                raise ConfigError.of(
+                    "tensor.streaming",
+                    f"= true needs tensor.backend={' or '.join(ELSEWHERE)}, or pipeline.clock=virtual: inline on the real "
+                    "clock no rows travel; change one of them",
+                )
             if not self._is_default("cluster"):
                 raise ConfigError.of(
                     "pipeline.cluster",
@@ -370,15 +399,3 @@ class PipelineConfig(Section):
 
     def _is_default(self, name: str) -> bool:
         return bool(getattr(self, name) == type(self).model_fields[name].default)
-
-
-def paying_passes(*, ships: bool) -> tuple[str, ...]:
-    """The passes of `dorylax.program` that pay.
-
-    Args:
-        ships: whether what a stage reads and writes travels to workers and back.
-    """
-    from dorylax.program.passes import PASSES  # late: settings are read without JAX
-
-    left_out = set() if ships else {"rematerialise", "sink", "cut"}
-    return tuple(name for name in PASSES if name not in left_out)

@@ -89,11 +89,12 @@ def _evaluator(closed: Any) -> StageFunction:
 
 
 class StageCost(NamedTuple):
-    """What one call of a stage takes: operations, bytes that it reads and bytes that it writes."""
+    """What one call of a stage takes: operations, bytes that it reads, and writes, and reads of rows alone."""
 
     flops: int
     bytes_in: int
     bytes_out: int
+    row_bytes_in: int
 
 
 @functools.lru_cache(maxsize=4096)
@@ -105,6 +106,11 @@ def stage_cost(step: Step, rows: int) -> StageCost:
         sum(equation_flops(equation, at) for equation in step.equations),
         sum(value_bytes(var.aval, at) for var in step.reads),
         sum(value_bytes(var.aval, at) for var in step.writes),
+        sum(
+            value_bytes(var.aval, at)
+            for var, source in zip(step.reads, step.sources, strict=True)
+            if source.source == "rows"
+        ),
     )
 
 

@@ -41,7 +41,14 @@ def make_backend(
         ConfigError: the backend cannot be used on this machine.
     """
     if config.tensor.backend == "inline":
-        return InlineBackend(functions, clock, slots=resources.slots, num_servers=config.servers, times=times)
+        return InlineBackend(
+            functions,
+            clock,
+            slots=resources.slots,
+            num_servers=config.servers,
+            times=times,
+            streaming=config.tensor.streaming,
+        )
     return _make_remote(config, resources, prepared, clock)
 
 

@@ -16,7 +16,7 @@ from dorylax.cost import Cluster, find_cluster
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.shard_summary import AnyShard
-from dorylax.pipeline.config import PipelineConfig, paying_passes
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.prepare import prepare
 from dorylax.pipeline.values import Shapes
@@ -60,7 +60,7 @@ def timed_pipeline(
     prepared = prepare(
         parts,
         DataSpec.of(data, parts.keywords),
-        paying_passes(ships=workers),
+        config.passes_where(ships=workers),
         loss=loss,
         stale_price=config.expected_stale_price,
         workers=workers,

@@ -77,6 +77,7 @@ class TensorTask:
         bytes_in: bytes that travel to the worker, parameters included.
         bytes_out: bytes that travel back, gradients included.
         ahead: how many versions the weights are predicted beyond `version`; 0 for that version itself.
+        row_bytes_in: of `bytes_in`, those of rows.
     """
 
     key: TaskKey
@@ -92,6 +93,23 @@ class TensorTask:
     bytes_in: int
     bytes_out: int
     ahead: int = 0
+    row_bytes_in: int = 0
+
+
+def parts_of(task: TensorTask, *, streaming: bool) -> tuple[int, tuple[int, ...]]:
+    """In how many calls of the stage a task is computed.
+
+    Args:
+        task: any.
+        streaming: in two, on half of the rows each, where there are more than half.
+
+    Returns:
+        Rows of each call, and how many of them are real.
+    """
+    if not streaming:
+        return task.size, (task.count,)
+    half = task.size - task.size // 2
+    return half, (half, task.count - half) if task.count > half else (task.count,)
 
 
 @final

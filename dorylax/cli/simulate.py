@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dorylax.simulation.scenario import Scenario
 
 _TABLES_3_4 = "paper/tables34"
+_COMPARISONS = ("paper/naive-serverless", "paper/burst-instances")
 _BACKENDS = ("functions", "cpu", "gpu")
 _SHOWN_TASKS = 12
 
@@ -32,7 +33,7 @@ _SHOWN_TASKS = 12
     "name",
     metavar="FILE.yaml|NAME",
     required=True,
-    help=f"What to simulate: a file (docs/simulation.md), or {_TABLES_3_4}.",
+    help=f"What to simulate: a file (docs/simulation.md), or one of {', '.join((_TABLES_3_4, *_COMPARISONS))}.",
 )
 @click.option(
     "--backend",
@@ -54,8 +55,8 @@ def simulate(*, name: str, backends: tuple[str, ...], epochs: int, trace: Path |
     The engine runs in virtual time on values without numbers: nothing is computed, nothing is learnt. Epochs that are not
     simulated are taken to be as those that are, but for the first.
     """
-    if name == _TABLES_3_4 and (backends or trace is not None):
-        raise ConfigError(f"{_TABLES_3_4} has all backends and no timeline: leave out --backend and --trace")
+    if (name == _TABLES_3_4 or name in _COMPARISONS) and (backends or trace is not None):
+        raise ConfigError(f"{name} has its own backends and no timeline: leave out --backend and --trace")
     if trace is not None and len(backends) > 1:
         raise ConfigError("--trace is of one run: give one --backend")
 
@@ -65,6 +66,9 @@ def simulate(*, name: str, backends: tuple[str, ...], epochs: int, trace: Path |
 
     if name == _TABLES_3_4:
         _tables_3_4(epochs, as_json=as_json)
+        return
+    if name in _COMPARISONS:
+        _compare(name, epochs, as_json=as_json)
         return
     scenario = Scenario.load(name)
     found = [_simulated(scenario.on(backend), epochs, trace) for backend in backends or _BACKENDS[:1]]  # type: ignore[arg-type]
@@ -215,3 +219,31 @@ def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
     for content in contents:
         if content["missing"] is not None:
             click.echo(f"{content['row']} was not simulated: {content['missing']}")
+
+
+def _compare(name: str, epochs: int, *, as_json: bool) -> None:
+    """Two ways of training, beside the ratio that was published."""
+    from dorylax.simulation.comparisons import COMPARISONS, content
+    from dorylax.simulation.paper import dollars_of_paper
+
+    comparison = COMPARISONS[name]
+    sides = (comparison.one, comparison.other)
+    rows: list[tuple[str, Simulated, Simulated]] = []
+    for scenario in comparison.scenarios():
+        found = []
+        for side in sides:
+            with _progress(f"{scenario.name}, {side.name}", epochs) as advance:
+                found.append(side.simulate(scenario, epochs=epochs, on_epoch=advance))
+        rows.append((scenario.name, found[0], found[1]))
+    if as_json:
+        print_json({"schema": 1, **content(comparison, rows)})
+        return
+    table = Table(title=f"{name}: {comparison.title}", title_justify="left", title_style="bold")
+    columns = [f"{what}, {side.name}" for what in ("an epoch", "dollars") for side in sides]
+    ratio = {"epoch_seconds": "time of an epoch, ×", "dollars": "dollars, ×"}[comparison.measure]
+    for column in ("row", *columns, ratio, "published"):
+        table.add_column(column, justify="left" if column == "row" else "right")
+    for row, *both in rows:
+        cells = [f"{one.epoch:.3g} s" for one in both] + [f"{dollars_of_paper(one):.4f}" for one in both]
+        table.add_row(row, *cells, f"{comparison.ratio(*both):.2f}", f"{comparison.published:g}")
+    print_table(table)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,23 +64,54 @@ def _read(path: Path) -> Cluster:
         raise ClusterError(error.key, error.problem, document.where(*place)) from None
 
 
+def changed(cluster: Cluster, changes: Mapping[str, Any]) -> Cluster:
+    """A cluster of which some things are other.
+
+    Args:
+        cluster: as it is.
+        changes: by dotted key of its description: `{"functions": 50, "function.variation.sigma": 0.5}`. A server's name
+            replaces it by the known type of that name.
+
+    Raises:
+        ClusterError: an unknown key, or a value of the wrong type or out of range.
+    """
+    nested: dict[str, Any] = {}
+    for key, value in changes.items():
+        *sections, last = key.split(".")
+        place = nested
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ClusterError(key, "is given with what it is a part of: leave one of them out")
+        if last in place:
+            raise ClusterError(key, "is given with one of its parts: leave one of them out")
+        place[last] = value
+    return _based(cluster, nested, named=False)
+
+
 def _cluster(value: Any) -> Cluster:
     values = _mapping(value, (), Cluster)
     if "name" not in values:
         raise ClusterError("name", "is missing: say what the cluster is called")
+    return _based(DEFAULT_CLUSTER, values, named=True)
+
+
+def _based(base: Cluster, value: dict[str, Any], *, named: bool) -> Cluster:
+    """A cluster; what is left out is as in `base`. Where it need not be named, a server without a name is as there, too."""
+    values = _mapping(value, (), Cluster)
     for key in ("graph_server", "parameter_server"):
         if key in values:
-            values[key] = _instance(values[key], (key,))
+            values[key] = _instance(values[key], (key,), None if named else getattr(base, key))
     if "function" in values:
         where = ("function",)
-        values["function"] = _filled(DEFAULT_CLUSTER.function, _mapping(values["function"], where, Function), where)
+        values["function"] = _filled(base.function, _mapping(values["function"], where, Function), where)
     if "measured" in values:
         values["measured"] = read_measured(values["measured"], "measured")
-    return _filled(DEFAULT_CLUSTER, values, ())
+    return _filled(base, values, ())
 
 
-def _instance(value: Any, where: Where) -> Instance:
-    """A known type of server by its name, one with other values, or one described in full."""
+def _instance(value: Any, where: Where, base: Instance | None) -> Instance:
+    """A known type of server by its name, one with other values, or one described in full; `base` if it has no name."""
     if isinstance(value, str):
         if value not in INSTANCES:
             raise ClusterError(".".join(where), f"must be {', '.join(INSTANCES)} or a description, got {value!r}")
@@ -87,7 +119,7 @@ def _instance(value: Any, where: Where) -> Instance:
     values = _mapping(value, where, Instance)
     if values.get("gpu") is not None:
         values["gpu"] = _gpu(values["gpu"], (*where, "gpu"))
-    if known := INSTANCES.get(values.get("name", "")):
+    if (known := INSTANCES.get(values["name"]) if "name" in values else base) is not None:
         return _filled(known, values, where)
     for field in dataclasses.fields(Instance):
         if field.name not in values and field.name not in _OPTIONAL:

@@ -44,3 +44,12 @@ V100 = Gpu(
     launch=20e-6,  # assumption: two kernels of 10 µs
 )
 """NVIDIA's Tesla V100, 16 GB (SXM2), of Amazon's p3."""
+
+K80 = Gpu(
+    memory=12e9,  # of one of its two processors, NVIDIA's data sheet, as the next two
+    flops=8.73e12 / 2 / 3,  # assumption: a third of the peak, as of V100
+    memory_bandwidth=480e9 / 2 / 2,  # assumption: half of the bandwidth, as of V100
+    pcie_bandwidth=12e9,  # assumption: as of V100
+    launch=20e-6,  # assumption: likewise
+)
+"""One of the two processors of NVIDIA's Tesla K80, as Amazon's p2 has them."""

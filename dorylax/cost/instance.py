@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import final
 
 from dorylax.cost.errors import ClusterError, check_bounds
-from dorylax.cost.gpu import V100, Gpu
+from dorylax.cost.gpu import K80, V100, Gpu
 from dorylax.cost.variation import Variation
 
 _GIGABIT = 1e9 / 8  # bytes
@@ -122,7 +122,7 @@ def _ec2(
 # its share.
 _SKYLAKE_36 = 3.55e9  # c5, c5n: 6 channels DDR4-2666, 36 virtual CPUs
 _SKYLAKE_48 = 2.66e9  # r5: likewise, 48
-_BROADWELL = 2.4e9  # p3: 4 channels DDR4-2400, 32
+_BROADWELL = 2.4e9  # p2, p3: 4 channels DDR4-2400, 32
 _SAPPHIRE_RAPIDS = 3.2e9  # c7i: 8 channels DDR5-4800, 96
 _GRAVITON_3 = 4.8e9  # c7g: likewise, 64, which are cores
 
@@ -139,7 +139,9 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
             _ec2("c5n.4xlarge", 16, 15.0, 0.864, memory=_SKYLAKE_36),
             _ec2("c7i.2xlarge", 8, 3.1, 0.357, memory=_SAPPHIRE_RAPIDS),
             _ec2("c7g.2xlarge", 8, 3.75, 0.29, memory=_GRAVITON_3, hyper_threads=False),
+            _ec2("r5.xlarge", 4, 1.25, 0.252, memory=_SKYLAKE_48),
             _ec2("r5.2xlarge", 8, 2.5, 0.504, memory=_SKYLAKE_48),
+            _ec2("p2.xlarge", 4, 1.25, 0.90, memory=_BROADWELL, gpu=K80),  # network: assumption, as of other xlarge
             _ec2("p3.2xlarge", 8, 2.5, 3.06, memory=_BROADWELL, gpu=V100),
         )
     }

@@ -112,6 +112,11 @@ class Machines:
         gpu = self.instance(place).gpu
         return None if gpu is None else self._shared(f"pcie {way}", place, lambda: pcie(gpu.pcie_bandwidth))
 
+    @property
+    def passing(self) -> Shared:
+        """Serves seconds, to everybody one per second: time that passes beside something that others slow down."""
+        return self._shared("seconds", ("function", 0), lambda: lambda _: (1.0,))
+
     def environments(self, server: int) -> WarmPool:
         """The environments of a graph server's functions."""
         return self._pools.setdefault(server, WarmPool(self._cluster.function.keep_warm))

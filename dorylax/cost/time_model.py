@@ -16,6 +16,21 @@ Amount = float | int  # bytes and operations are counted
 _UPDATE_PASSES = 7
 
 
+class Late(NamedTuple):
+    """What a function fetches while it computes on what it has already: a later part of the rows (`tensor.streaming`).
+
+    Attributes:
+        bytes: of those that it fetches.
+        flops: of its operations, those that wait for them.
+    """
+
+    bytes: Amount
+    flops: Amount
+
+
+NOTHING_LATE = Late(0, 0)
+
+
 @final
 class TimeModel:
     """Durations of tasks: a fixed part, plus work over speed, plus bytes over bandwidth, times a random factor.
@@ -82,6 +97,7 @@ class TimeModel:
         bytes_out: Amount,
         server: int = 0,
         cold: bool = False,
+        late: Late = NOTHING_LATE,
     ) -> Duration:
         """What one function needs, from the request to the answer.
 
@@ -92,6 +108,7 @@ class TimeModel:
             bytes_out: what it returns (rows, gradients), ≥ 0.
             server: the number of the graph server that it fetches from.
             cold: whether the function has to be started first; with contention alone.
+            late: what it still fetches, and what it computes of that, once it has begun to compute.
 
         Raises:
             ValueError: a negative amount.
@@ -99,15 +116,23 @@ class TimeModel:
         _check(flops=flops, bytes_in=bytes_in, bytes_out=bytes_out)
         function, machines = self.cluster.function, self.machines
         factor = function.variation.factor(self.seed, "tensor", key)
-        arithmetic = flops / (function.flops * function.virtual_cpus)
+        speed = function.flops * function.virtual_cpus
+        first, then = (flops - late.flops) / speed, late.flops / speed
         if machines is None:
-            median = function.overhead + (bytes_in + bytes_out) / function.network_bandwidth + arithmetic
-            return median * factor
+            both = max(first, late.bytes / function.network_bandwidth) + then
+            moved = (bytes_in - late.bytes + bytes_out) / function.network_bandwidth
+            return (function.overhead + moved + both) * factor
         place: Place = ("graph", server)
         alone = min(function.bandwidth_among(1), self.cluster.graph_server.network_bandwidth)
+        computed: tuple[float | Meanwhile, ...] = (first,)
+        if late.bytes:
+            computed = (
+                Meanwhile(first, machines.passing, Taken((machines.out(place),), late.bytes, alone, FUNCTIONS)),
+                then,
+            )
         parts = (
-            Taken((machines.out(place),), bytes_in, alone, FUNCTIONS),
-            arithmetic,
+            Taken((machines.out(place),), bytes_in - late.bytes, alone, FUNCTIONS),
+            *computed,
             Taken((machines.into(place),), bytes_out, alone, FUNCTIONS),
         )
         return _duration(function.overhead + (function.cold_start if cold else 0.0), parts, factor)
@@ -174,11 +199,30 @@ class Taken(NamedTuple):
     kind: int = 0
 
 
-def _duration(first: float, parts: Sequence[float | Taken], factor: float) -> Duration:
+class Meanwhile(NamedTuple):
+    """Seconds, and beside them something that others slow down; over when both are.
+
+    Attributes:
+        seconds: ≥ 0.
+        passing: serves seconds, to everybody one per second.
+        beside: what goes on meanwhile; some of it.
+    """
+
+    seconds: float
+    passing: Shared
+    beside: Taken
+
+
+def _duration(first: float, parts: Sequence[float | Taken | Meanwhile], factor: float) -> Duration:
     """Seconds and parts one after the other; the seconds are such that the whole takes `factor` times its median alone."""
     alone, later = first, list[float | tuple[Use, ...]]()
     for part in parts:
-        if not isinstance(part, Taken):
+        if isinstance(part, Meanwhile):
+            seconds, passing, (of, amount, speed, kind) = part
+            alone += max(seconds, amount / speed)
+            uses = [Use(one, float(amount), kind) for one in of]
+            later.append((*uses, Use(passing, seconds)) if seconds else tuple(uses))
+        elif not isinstance(part, Taken):
             alone += part
             later.append(part)
         elif part.amount:

@@ -55,16 +55,7 @@ def simulate(
         ValueError, OSError: the data set cannot be loaded.
     """
     config, pipeline = scenario.config, scenario.pipeline
-    data, shape, shards = _data(scenario)
-    made = timed_pipeline(
-        take_apart(build_model(config, data), data.graph),
-        data,
-        shards,
-        pipeline,
-        cluster=scenario.cluster,
-        loss=Objective.of(None, data).rows,
-        seed=config.train.seed,
-    )
+    made, shape = pipeline_of(scenario)
     check_gpu_memory(made, shape)
     tally = Tally(trace)
     run = made.start(made.parts.params, None, made.parts.state, trace=tally.add)
@@ -95,6 +86,21 @@ def simulate(
         tasks=tally.tasks(),
         utilisation=_utilisation(scenario, metrics, sum(seconds)),
     )
+
+
+def pipeline_of(scenario: Scenario) -> tuple[Pipeline, DataShape]:
+    """The pipeline that is simulated, and the sizes of its data; errors as of `simulate`."""
+    data, shape, shards = _data(scenario)
+    made = timed_pipeline(
+        take_apart(build_model(scenario.config, data), data.graph),
+        data,
+        shards,
+        scenario.pipeline,
+        cluster=scenario.cluster,
+        loss=Objective.of(None, data).rows,
+        seed=scenario.config.train.seed,
+    )
+    return made, shape
 
 
 @final

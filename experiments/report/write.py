@@ -6,12 +6,13 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from dorylax.durable import make_folder, write_file, write_folder
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.folder import Study
-from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.outcome import RunOutcome, of_part
 from dorylax.experiments.pooling import pools
 from dorylax.experiments.report import figures
 from dorylax.experiments.report.curves import accuracy_figures
@@ -21,12 +22,15 @@ from dorylax.experiments.report.losses import losses_table
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
 from dorylax.experiments.report.servers import Loads, server_figure, server_tables
+from dorylax.experiments.report.simulated import simulated_section
 from dorylax.experiments.report.tables import comparison_table, markdown, pooled_table, results_table
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
-from dorylax.experiments.sweep import CONFIGS, Sweep
+from dorylax.experiments.simulated_analysis import analyse_simulated
+from dorylax.experiments.sweep import CONFIGS, Run, Sweep
 from dorylax.runs import metrics, servers
 from dorylax.runs.directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
+from dorylax.settings.strict_yaml import dump
 
 _HOST = ("machine", "cpu_count", "platform", "python", "dorylax", "jax", "jaxlib", "flax", "optax", "numpy")
 _TIMELINES = 4  # of variants in one figure; more are hard to compare
@@ -44,7 +48,15 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     """
     means: list[Section] = []
     sections: list[Section] = []
+    given, studies = studies, [part for study in studies for part in _parts(study)]
     for study in studies:
+        if study.sweep.simulated:
+            groups_of_simulations = analyse_simulated(study.sweep, study.outcomes)
+            for simulated in groups_of_simulations:
+                title = " ".join([study.sweep.name] * (len(studies) > 1) + [simulated.name]).strip()
+                alone = len(groups_of_simulations) * len(studies) == 1
+                sections.append(simulated_section(title, simulated, "" if alone else f"{len(sections)}-"))
+            continue
         done = [_history(study, one) for one in study.outcomes if one.status == "done"]
         groups = analyse(study.sweep, done)
         over = () if study.sweep.comparison is None else study.sweep.comparison.over
@@ -57,6 +69,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
             title = " ".join([study.sweep.name] * (len(studies) > 1) + [group.name]).strip()
             number = len(sections) if len(groups) * len(studies) > 1 else None
             sections.append(_section(title, group, study, number))
+    studies = given
     outcomes = [one for study in studies for one in study.outcomes]
     environment = next((one.environment for one in outcomes if one.environment), {})
     report = Report(
@@ -78,6 +91,14 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     return path
 
 
+def _parts(study: Study) -> list[Study]:
+    """A sweep that consists of others as these."""
+    if not study.sweep.parts:
+        return [study]
+    by_key = {outcome.run.key: outcome for outcome in study.outcomes}
+    return [Study(part, of_part(part, by_key), study.folder) for part in study.sweep.parts]
+
+
 def _draw(sections: Sequence[Section], images: Path) -> None:
     for section in sections:
         for figure in section.figures:
@@ -90,8 +111,16 @@ def _files(sweep: Sweep) -> list[tuple[str, str]]:
     first = sweep.runs[0]
     return [
         (f"The sweep: {sweep.name}.yaml", sweep.text),
-        (f"Its first run ({first.label}), with all defaults", first.config.to_yaml()),
+        (f"Its first run ({first.label}), with all defaults", dump(_nested(first))),
     ]
+
+
+def _nested(run: Run) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in run.dotted().items():
+        section, _, option = key.partition(".")
+        found.setdefault(section, {})[option] = value
+    return found
 
 
 def _argument(sweep: Sweep) -> str:
@@ -182,9 +211,9 @@ def _state(outcomes: Sequence[RunOutcome]) -> str:
         text += f", {counts['failed']} failed"
     if counts["open"]:
         text += f", {counts['open']} to do: what follows rests on those that are done"
-    virtual = all(
-        run.config.pipeline is not None and run.config.pipeline.clock == "virtual" for run in (o.run for o in outcomes)
-    )
+    if all(one.run.simulation is not None for one in outcomes):
+        return text + ". Nothing was trained: times and costs are simulated, and the same wherever it runs."
+    virtual = all(one.run.virtual for one in outcomes)
     return text + (". Times are virtual: simulated, and the same wherever it runs." if virtual else ".")
 
 

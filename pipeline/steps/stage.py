@@ -33,6 +33,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
             if source.source == "rows" and len(chunks) > 1:
                 value = cut(value, source.axis, source.factor, first, last)
             operands.append(value)
+        cost = stage_cost(step, last - first)
         task = TensorTask(
             TaskKey(visit.epoch, visit.number, step.index, place),
             server.shard.server,
@@ -43,8 +44,11 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
             step.targets,
             last - first,
             size,
-            *stage_cost(step, last - first),
+            cost.flops,
+            cost.bytes_in,
+            cost.bytes_out,
             ahead=visit.ahead,
+            row_bytes_in=cost.row_bytes_in,
         )
         calls.append(_call(server, step, visit, task))
     parts = await all_of(calls)

@@ -28,7 +28,7 @@ class BackendEntry(NamedTuple):
     on_ray: bool = False
 
 
-_SANDBOXES = ("workers", "streaming")
+_SANDBOXES = ("workers",)
 _PROCESSES = (*_SANDBOXES, "transport", "latency", "latency_sigma", "bandwidth", "cold_start")
 
 BACKENDS: Mapping[BackendName, BackendEntry] = {

@@ -9,9 +9,10 @@ import numpy as np
 
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
+from dorylax.cost.time_model import Late
 from dorylax.cost.warm_pool import WarmPool
 from dorylax.serverless.rows import padded_operands
-from dorylax.serverless.task import TensorResult, TensorTask
+from dorylax.serverless.task import TensorResult, TensorTask, parts_of
 
 
 @final
@@ -24,6 +25,7 @@ class InlineBackend:
         slots: how many tasks of one graph server run at a time.
         num_servers: how many graph servers there are.
         times: how long a task takes in virtual time; None on the real clock.
+        streaming: in virtual time, whether functions compute on the first half of the rows while the second arrives.
     """
 
     def __init__(
@@ -34,10 +36,11 @@ class InlineBackend:
         slots: int,
         num_servers: int,
         times: TimeModel | None,
+        streaming: bool = False,
     ) -> None:
         self._functions, self._clock = functions, clock
         self._workers = [clock.workers(f"tensor {server}", slots) for server in range(num_servers)]
-        self._times = times
+        self._times, self._streaming = times, streaming
 
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         """See `Backend`; nothing fails here but the stage itself."""
@@ -48,11 +51,14 @@ class InlineBackend:
         if (times := self._times) is not None:
             if times.machines is not None:
                 environments = times.machines.environments(task.server)
+            _, (*_, last) = parts_of(task, streaming=self._streaming)
+            share = last / task.count if last < task.count else 0.0
             seconds = times.tensor_task(
                 order,
                 flops=task.flops,
                 bytes_in=task.bytes_in,
                 bytes_out=task.bytes_out,
+                late=Late(share * task.row_bytes_in, share * task.flops),
                 server=task.server,
                 cold=environments is not None and environments.begin(self._clock.now()),
             )

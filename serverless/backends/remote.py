@@ -26,6 +26,7 @@ from dorylax.serverless.task import (
     TaskThrottledError,
     TensorResult,
     TensorTask,
+    parts_of,
 )
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import WireError
@@ -165,7 +166,7 @@ class RemoteBackend:
         """Offers what the task reads, and expects what it writes."""
         graph = self._graph[task.server]
         parameters = self._parameters[task.key.interval % len(self._parameters)]
-        size, parts = _calls(task, streaming=self._streaming)
+        size, parts = parts_of(task, streaming=self._streaming)
         loop = asyncio.get_running_loop()
         exchange = _Exchange(graph, parameters, size, parts, loop)
         first = 0
@@ -277,14 +278,6 @@ class _Exchange:
 
 def _chosen(task: TensorTask, kind: str) -> list[Any]:
     return [value for value, source in zip(task.operands, task.sources, strict=True) if source.source == kind]
-
-
-def _calls(task: TensorTask, *, streaming: bool) -> tuple[int, tuple[int, ...]]:
-    """Rows of each call of the stage, and the real ones of each part; with streaming, two calls of half the size."""
-    if not streaming:
-        return task.size, (task.count,)
-    half = task.size - task.size // 2
-    return half, (half, task.count - half) if task.count > half else (task.count,)
 
 
 def _named(task: TensorTask) -> str:

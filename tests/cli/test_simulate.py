@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
+
+from dorylax.simulation.comparisons import COMPARISONS, Comparison
+from dorylax.simulation.scenario import GraphSizes
 
 TEXT = """
 graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}
@@ -48,7 +52,8 @@ def test_json_and_timeline(dorylax, scenario: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--scenario", "paper/tables34", "--backend", "cpu"), "paper/tables34 has all backends and no timeline"),
+        (("--scenario", "paper/tables34", "--backend", "cpu"), "paper/tables34 has its own backends and no timeline"),
+        (("--scenario", "paper/burst-instances", "--trace", "t"), "paper/burst-instances has its own backends"),
         (("--scenario", "x.yaml", "--trace", "t", "--backend", "cpu", "--backend", "gpu"), "--trace is of one run"),
         (("--scenario", "nowhere.yaml"), "nowhere.yaml"),
     ],
@@ -58,3 +63,24 @@ def test_what_cannot_be_is_one_line(dorylax, options: tuple[str, ...], problem: 
     assert (code, out) == (2, "")
     assert problem in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons(dorylax, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a small graph."""
+    small = GraphSizes(20_000, 100_000, 30, 5)
+    scenarios = [dataclasses.replace(one, graph=small) for one in COMPARISONS[name].scenarios()[:1]]
+    monkeypatch.setattr(Comparison, "scenarios", lambda _: scenarios)
+    code, out, err = dorylax("simulate", "--scenario", name, "--epochs", "1", "--json")
+    assert (code, err) == (0, "")
+    content = json.loads(out)
+    (row,) = content["rows"]
+    assert (content["schema"], row["row"]) == (1, "gcn-reddit-small")
+    one, other = (row[side.name] for side in (COMPARISONS[name].one, COMPARISONS[name].other))
+    if content["measure"] == "epoch_seconds":
+        assert row["ratio"] == pytest.approx(one["epoch_seconds"] / other["epoch_seconds"])
+    code, out, err = dorylax("simulate", "--scenario", name, "--epochs", "1")
+    assert (code, err) == (0, "")
+    (line,) = (line for line in out.splitlines() if "gcn-reddit-small" in line)
+    cells = [cell.strip() for cell in line.split("│")[1:-1]]
+    assert cells[-2:] == [f"{row['ratio']:.2f}", f"{content['published']:g}"]

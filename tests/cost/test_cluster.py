@@ -18,6 +18,7 @@ from dorylax.cost import (
     clusters,
     find_cluster,
 )
+from dorylax.cost.cluster_file import changed
 
 FULL = """
 name: mine
@@ -161,3 +162,32 @@ def test_unknown_clusters_are_refused():
     for missing in ("nowhere.yaml", Path("folder") / "nowhere"):
         with pytest.raises(ClusterError, match=r"cannot read .*nowhere.*: No such file or directory"):
             find_cluster(missing)
+
+
+def test_a_cluster_with_other_values():
+    base = clusters()["gcn-amazon"]
+    found = changed(base, {"graph_server": "r5.2xlarge", "functions": 7, "function.variation.sigma": 0.5, "latency": 1})
+    assert found.graph_server == INSTANCES["r5.2xlarge"]
+    assert (found.functions, found.latency, found.function.variation.sigma) == (7, 1.0, 0.5)
+    assert found.function.memory_mb == base.function.memory_mb
+    assert found.parameter_server == base.parameter_server
+    cheap = changed(base, {"parameter_server.price": 0, "graph_server.name": "c5.xlarge", "graph_server.threads": 3})
+    assert cheap.parameter_server == replace(base.parameter_server, price=0.0)
+    assert cheap.graph_server == replace(INSTANCES["c5.xlarge"], threads=3)
+    assert changed(base, {}) == base
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"function.memory": 3}, "function.memory is not a key of a cluster: .*memory_mb"),
+        ({"functions": "many"}, "functions must be a whole number, got 'many'"),
+        ({"function.memory_mb": 3}, "function.memory_mb must be in 128 "),
+        ({"graph_server": "c5", "graph_server.price": 1}, "graph_server.price is given with what it is a part of"),
+        ({"graph_server.price": 1, "graph_server": "c5"}, "graph_server is given with one of its parts"),
+        ({"graph_server": "c55"}, "graph_server must be c5.xlarge, "),
+    ],
+)
+def test_a_change_that_cannot_be(changes, message):
+    with pytest.raises(ClusterError, match=f"^{message}"):
+        changed(clusters()["gcn-amazon"], changes)

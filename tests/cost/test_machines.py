@@ -12,6 +12,7 @@ from support.calm import calm
 from dorylax.clock import VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Machines, TimeModel, Variation
 from dorylax.cost.machines import memory, network
+from dorylax.cost.time_model import Late
 
 CROWDED = replace(calm(DEFAULT_CLUSTER), contention=True)
 SERVER = CROWDED.graph_server
@@ -76,6 +77,8 @@ TASKS = {
     "graph": lambda times: times.graph_task((1,), flops=3e9, bytes=2e8),
     "tensor": lambda times: times.tensor_task((1,), flops=4e9, bytes_in=1e7, bytes_out=3e6),
     "cold": lambda times: times.tensor_task((1,), flops=4e9, bytes_in=1e7, bytes_out=3e6, cold=True),
+    "streaming": lambda times: times.tensor_task((1,), flops=4e9, bytes_in=1e7, bytes_out=3e6, late=Late(5e6, 2e9)),
+    "late": lambda times: times.tensor_task((1,), flops=2e6, bytes_in=1e7, bytes_out=3e6, late=Late(5e6, 1e6)),
     "message": lambda times: times.message((1,), bytes=2e7),
     "to a parameter server": lambda times: times.message((1,), bytes=2e7, receiver=("parameter", 0)),
 }
@@ -87,6 +90,8 @@ def test_alone_a_task_takes_the_sum_of_its_parts():
         "graph": SERVER.overhead + 3e9 / (1.6 * SERVER.flops) + 2e8 / (1.6 * SERVER.memory_bandwidth),
         "tensor": function,
         "cold": function + FUNCTION.cold_start,
+        "streaming": function - 0.05,  # to fetch what comes late, while it computes for longer
+        "late": FUNCTION.overhead + 1.3e7 / 100e6 + 1e6 / (FUNCTION.flops * FUNCTION.virtual_cpus),
         "message": CROWDED.latency + 2e7 / SERVER.network_bandwidth,
         "to a parameter server": CROWDED.latency + 2e7 / CROWDED.parameter_server.network_bandwidth,
     }

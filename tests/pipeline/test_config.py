@@ -53,6 +53,21 @@ def test_what_spares_shipping_is_done_where_tensors_are_shipped() -> None:
     assert PipelineConfig(clock="virtual", mode="async").passes == PASSES
 
 
+@pytest.mark.parametrize("name", ["fuse", "rematerialise"])
+def test_a_pass_can_be_switched_off(name: str) -> None:
+    left = tuple(one for one in PASSES if one != name)
+    assert PipelineConfig(clock="virtual", **{name: False}).passes == left
+    assert name not in PipelineConfig(**{name: False}).passes
+
+
+def test_streaming_needs_calls_that_something_travels_to() -> None:
+    streaming = TensorConfig(streaming=True)
+    with pytest.raises(ConfigError, match=r"^tensor\.streaming = true needs tensor\.backend=local .*clock=virtual"):
+        PipelineConfig(tensor=streaming)
+    assert PipelineConfig(clock="virtual", tensor=streaming).tensor.streaming
+    assert PipelineConfig(tensor=TensorConfig(backend="local", streaming=True)).tensor.streaming
+
+
 def test_a_path_becomes_text() -> None:
     assert PipelineConfig(partition=Path("parts/four")) == PipelineConfig(partition="parts/four")
 

@@ -90,18 +90,22 @@ MODES = st.one_of(
     servers=st.integers(1, 3),
     intervals=st.integers(1, 3),
     parameter_servers=st.integers(1, 2),
-    autotune=st.booleans(),
+    tensor=st.fixed_dictionaries({"autotune": st.booleans(), "streaming": st.booleans()}),
+    passes=st.fixed_dictionaries({"fuse": st.booleans(), "rematerialise": st.booleans()}),
     seed=st.integers(0, 99),
 )
-def test_it_is_the_run_with_numbers(*, model, mode, cluster, servers, intervals, parameter_servers, autotune, seed):
+def test_it_is_the_run_with_numbers(
+    *, model, mode, cluster, servers, intervals, parameter_servers, tensor, passes, seed
+):
     config = PipelineConfig(
         clock="virtual",
         servers=servers,
         intervals=intervals,
         parameter_servers=parameter_servers,
         edge_chunk=EDGE_CHUNK,
-        tensor=TensorConfig(autotune=autotune),
+        tensor=TensorConfig(**tensor),
         **mode,
+        **passes,
     )
     data = messy_data(32, 120)
     with rented(CLUSTERS[cluster]):

@@ -33,7 +33,6 @@ def test_what_is_written_can_be_read_back() -> None:
         ({"backend": "local", "bandwidth": "1G"}, "tensor.bandwidth must be a number > 0 \\(bytes per second\\), got '1G'"),
         ({"autotune": 1}, "tensor.autotune must be true or false, got 1"),
         ({"workers": 2}, "tensor.workers = 2 needs tensor.backend=local or emulator or aws or ray; got inline: change one"),
-        ({"streaming": True}, "tensor.streaming = true needs tensor.backend=local or emulator"),
         ({"backend": "local", "host": "10.0.0.1"}, "tensor.host = 10.0.0.1 needs tensor.backend=aws; got local"),
         ({"backend": "aws", "host": "10.0.0.1", "transport": "tcp"}, "tensor.transport = tcp needs"),
         ({"backend": "aws", "host": "0.0.0.0"}, "tensor.host must be one address, .* got 0.0.0.0"),

@@ -113,3 +113,24 @@ def test_seeds_and_nothing_else_decide():
 
     assert found() == found()
     assert found().epochs != found(train__seed=1).epochs
+
+
+def test_streaming_fetches_while_functions_compute():
+    """Half of the rows at most, for as long as there is something to compute; with contention, too."""
+    made = scenario(model__dropout=0.0)
+    cluster = calm(made.cluster)
+    cluster = dataclasses.replace(cluster, function=dataclasses.replace(cluster.function, flops=1e8))
+    for contention in (False, True):
+        rented = dataclasses.replace(cluster, contention=contention)
+        plain, streaming = (
+            simulate(dataclasses.replace(scenario(model__dropout=0.0, tensor__streaming=on), cluster=rented), epochs=2)
+            for on in (False, True)
+        )
+        assert streaming.epoch < plain.epoch
+        assert streaming.bill.requests == plain.bill.requests
+        assert streaming.bill.gb_seconds < plain.bill.gb_seconds
+
+
+def test_fewer_calls_where_stages_are_fused():
+    fused, apart = (simulate(scenario(model__dropout=0.0, pipeline__fuse=on), epochs=2) for on in (True, False))
+    assert apart.bill.requests > fused.bill.requests

@@ -1,0 +1,118 @@
+"""Scenarios by name that compare a way of training with another, beside the ratio that the Dorylus paper published."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, final
+
+from dorylax.simulation.burst import simulate_burst
+from dorylax.simulation.naive import simulate_naive
+from dorylax.simulation.paper import TABLES_3_4, dollars_of_paper
+from dorylax.simulation.result import Simulated
+from dorylax.simulation.run import simulate
+from dorylax.simulation.scenario import Scenario
+
+_ROWS = ("gcn-reddit-small", "gcn-amazon")
+"""Of tables 3 and 4. The paper does not say on which graph its ratios were measured."""
+
+OnEpoch = Callable[[int], None] | None
+
+
+class Simulate(Protocol):
+    """Simulates a scenario."""
+
+    def __call__(self, scenario: Scenario, *, epochs: int, on_epoch: OnEpoch) -> Simulated:
+        """See `simulate`."""
+        ...
+
+
+class Side(NamedTuple):
+    """What is compared.
+
+    Attributes:
+        name: in the output.
+        simulate: what comes of a scenario on servers and functions.
+    """
+
+    name: str
+    simulate: Simulate
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Two ways of training.
+
+    Attributes:
+        title: in the output.
+        one, other: what is compared with what.
+        measure: of the ratio: seconds of an epoch, or dollars of the run, which are the paper's: without parameter servers.
+        published: the ratio.
+    """
+
+    title: str
+    one: Side
+    other: Side
+    measure: Literal["epoch_seconds", "dollars"]
+    published: float
+
+    def scenarios(self) -> list[Scenario]:
+        """On what both are simulated: servers and functions."""
+        return [row.scenario() for row in TABLES_3_4 if row.name in _ROWS]
+
+    def ratio(self, one: Simulated, other: Simulated) -> float:
+        """Of what both came to."""
+        if self.measure == "epoch_seconds":
+            return one.epoch / other.epoch
+        return dollars_of_paper(one) / dollars_of_paper(other)
+
+
+def _on_functions(scenario: Scenario, *, epochs: int, on_epoch: OnEpoch) -> Simulated:
+    return simulate(scenario, epochs=epochs, on_epoch=on_epoch)
+
+
+def _on_cpu(scenario: Scenario, *, epochs: int, on_epoch: OnEpoch) -> Simulated:
+    return simulate(scenario.on("cpu"), epochs=epochs, on_epoch=on_epoch)
+
+
+COMPARISONS: Mapping[str, Comparison] = {
+    "paper/naive-serverless": Comparison(
+        "naive serverless training: functions do everything",
+        Side("naive", simulate_naive),
+        Side("CPU servers", _on_cpu),
+        "epoch_seconds",
+        21.0,
+    ),
+    "paper/burst-instances": Comparison(
+        "burst parallelism by instances: more servers in place of functions",
+        Side("instances", simulate_burst),
+        Side("functions", _on_functions),
+        "dollars",
+        2.2,
+    ),
+}
+"""By the name that `dorylax simulate --scenario` takes."""
+
+
+def content(comparison: Comparison, rows: Sequence[tuple[str, Simulated, Simulated]]) -> dict[str, Any]:
+    """As JSON values.
+
+    Args:
+        comparison: it.
+        rows: of each scenario its name, and what both ways came to.
+    """
+    return {
+        "title": comparison.title,
+        "measure": comparison.measure,
+        "published": comparison.published,
+        "rows": [
+            {
+                "row": name,
+                "ratio": comparison.ratio(one, other),
+                comparison.one.name: one.to_dict(),
+                comparison.other.name: other.to_dict(),
+            }
+            for name, one, other in rows
+        ],
+    }

@@ -1,0 +1,200 @@
+"""Scenarios as settings: what a sweep of simulations may vary besides the keys of a configuration.
+
+`graph.*` describes a graph of which only sizes are known, in place of `data.*`; `cluster.*` changes the cluster that
+`pipeline.cluster` names, by the keys of its description (docs/clock.md); `simulation.*` says how a run is simulated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, final
+
+from pydantic import Field, model_validator
+
+from dorylax.config import RunConfig
+from dorylax.cost import ClusterError, find_cluster
+from dorylax.cost.cluster_file import changed
+from dorylax.near_matches import did_you_mean
+from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.section import Count, Section, Text
+from dorylax.simulation.paper import GRAPHS
+from dorylax.simulation.scenario import Backend, GraphSizes, Scenario
+
+_CLUSTER = "cluster."
+
+
+@final
+class GraphConfig(Section):
+    """A graph that nobody has.
+
+    Raises:
+        ConfigError: a value out of range, an unknown name, or sizes that are missing; names the key.
+    """
+
+    section: ClassVar[str] = "graph"
+
+    name: Text | None = Field(
+        default=None, description="one of the graphs of the Dorylus paper, whose sizes hold where none is given"
+    )
+    vertices: Count | None = Field(default=None, description="V")
+    edges: Count | None = Field(default=None, description="E, directed")
+    features: Count | None = Field(default=None, description="of a vertex")
+    classes: Count | None = Field(default=None, description="of the labels")
+    degree_spread: float | None = Field(
+        default=None, description="standard deviation of the logarithm of the degrees; null: 1"
+    )
+    cut_share: float | None = Field(
+        default=None, description="share of the edges that lead from one server to another; null: 1 − 1/servers"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> GraphConfig:
+        self.sizes()
+        return self
+
+    def sizes(self) -> GraphSizes:
+        """What it says, with what the name fills in.
+
+        Raises:
+            ConfigError: see the class.
+        """
+        if self.name is not None and self.name not in GRAPHS:
+            raise ConfigError.of("graph.name", f"= {self.name} is no known graph: {did_you_mean(self.name, GRAPHS)}")
+        known = {} if self.name is None else dataclasses.asdict(GRAPHS[self.name])
+        values = known | {name: value for name, value in self.to_dict().items() if name != "name" and value is not None}
+        for name in ("vertices", "edges", "features", "classes"):
+            if name not in values:
+                raise ConfigError.of(f"graph.{name}", "is missing: give it, or a graph.name")
+        try:
+            return GraphSizes(**values)
+        except ValueError as error:
+            raise ConfigError(f"graph: {error}", "graph") from None
+
+
+@final
+class SimulationConfig(Section):
+    """How a run is simulated."""
+
+    section: ClassVar[str] = "simulation"
+
+    backend: Backend = Field(
+        default="functions",
+        description="functions: servers and functions; cpu: the same servers alone; gpu: as many servers with a GPU",
+    )
+    contention: bool = Field(default=True, description="tasks slow each other down, whatever the cluster says")
+    epochs: Count = Field(
+        default=3, description="how many epochs are simulated at most; the others are as the later ones"
+    )
+
+
+SECTIONS: Mapping[str, type[Section]] = {one.section: one for one in (GraphConfig, SimulationConfig)}
+
+
+def is_of_simulation(key: str) -> bool:
+    """Whether a key, dotted or of a section, belongs to simulations and not to configurations."""
+    return key.partition(".")[0] in (*SECTIONS, "cluster")
+
+
+def check_value(key: str, value: Any) -> None:
+    """Checks a value of `graph` or `simulation` by itself; what changes a cluster is checked on the cluster.
+
+    Raises:
+        ConfigError: an unknown key, or a value of the wrong type or out of bounds.
+    """
+    section, _, option = key.partition(".")
+    if section == "cluster":
+        if not option:
+            raise ConfigError("cluster is a section and must hold keys such as cluster.functions", key)
+        if isinstance(value, list | dict):
+            raise ConfigError.of(key, f"must be a number or text, got {shown(value)}")
+    elif option not in SECTIONS[section].options():
+        raise SECTIONS[section].unknown(option)
+    else:
+        SECTIONS[section].check(option, value)
+
+
+def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested or dotted keys → dotted keys.
+
+    Raises:
+        ConfigError: a key that is given twice.
+    """
+    flat: dict[str, Any] = {}
+    for key, value in mapping.items():
+        nested = isinstance(value, Mapping)
+        for dotted, entry in (
+            flatten({f"{key}.{name}": one for name, one in value.items()}) if nested else {key: value}
+        ).items():
+            if dotted in flat:
+                raise ConfigError(f"{dotted} is given twice")
+            flat[dotted] = entry
+    return flat
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Simulation:
+    """What makes a scenario of a configuration.
+
+    Attributes:
+        graph: in place of the data set; None: that one.
+        how: the section `simulation`.
+        cluster: what is other than in the cluster that the configuration names: by dotted key of its description.
+    """
+
+    graph: GraphConfig | None
+    how: SimulationConfig
+    cluster: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Simulation:
+        """Makes one of dotted keys, all of simulations.
+
+        Raises:
+            ConfigError: a key is unknown, or a value is wrong.
+        """
+        parts: dict[str, dict[str, Any]] = {name: {} for name in (*SECTIONS, "cluster")}
+        for key, value in given.items():
+            check_value(key, value)
+            section, _, option = key.partition(".")
+            parts[section][option] = value
+        graph = GraphConfig(**parts["graph"]) if any(value is not None for value in parts["graph"].values()) else None
+        changes = {key: value for key, value in parts["cluster"].items() if value is not None}
+        return cls(graph, SimulationConfig(**parts["simulation"]), changes)
+
+    def dotted(self) -> dict[str, Any]:
+        """All that it says, by dotted key."""
+        sections = [self.how] if self.graph is None else [self.graph, self.how]
+        found = {part.key(name): value for part in sections for name, value in part.to_dict().items()}
+        return found | {f"{_CLUSTER}{key}": value for key, value in self.cluster.items()}
+
+    def identity(self) -> dict[str, Any]:
+        """What tells it from others: `dotted`, without what is as by default, so that keys can be added."""
+        usual = {f"simulation.{name}": field.default for name, field in SimulationConfig.options().items()}
+        return {
+            key: value
+            for key, value in self.dotted().items()
+            if value is not None and (key not in usual or value != usual[key])
+        }
+
+    def scenario(self, name: str, config: RunConfig) -> Scenario:
+        """The scenario of a configuration, whose pipeline is on the virtual clock.
+
+        Raises:
+            ConfigError: the cluster cannot be changed so; names the key.
+        """
+        assert config.pipeline is not None
+        base = dataclasses.replace(find_cluster(config.pipeline.cluster), contention=self.how.contention)
+        graph = None if self.graph is None else self.graph.sizes()
+        made = Scenario(name, "functions", config, graph, base).on(self.how.backend)
+        try:
+            cluster = changed(made.cluster, self.cluster)
+        except ClusterError as error:
+            raise ConfigError.of(f"{_CLUSTER}{error.key}", error.problem) from None
+        if made.backend != "functions" and cluster.functions:
+            raise ConfigError.of(
+                "cluster.functions",
+                f"= {shown(cluster.functions)} needs simulation.backend=functions, got {made.backend}",
+            )
+        return dataclasses.replace(made, cluster=cluster)

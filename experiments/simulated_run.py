@@ -1,0 +1,105 @@
+"""Running a run that is simulated: its directory holds one file, simulated.json, written once it is done.
+
+The file has what describes the run, all that `dorylax simulate --json` says of it, how long that took, and on what.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dorylax.durable import make_folder, named, write_json
+from dorylax.experiments.measures import of_result
+from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.sweep import Run
+from dorylax.runs.digest import DigestError, sealed, unsealed
+from dorylax.runs.directory import SCHEMA, RunDirectoryError
+from dorylax.runs.environment import environment
+from dorylax.runs.result import EpochRecord
+
+if TYPE_CHECKING:
+    from dorylax.observers.base import Observer
+
+_FILE = "simulated.json"
+
+
+def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
+    """Simulates a run.
+
+    Args:
+        run: it; it has a simulation.
+        path: its directory; None to leave nothing.
+        observer: told of epochs.
+
+    Raises:
+        ConfigError, ScenarioError, SplitError, ShardSummaryError, ValueError, OSError: as `simulate`; the file system
+            refuses the directory.
+    """
+    from dorylax.simulation.run import simulate  # loads JAX
+
+    assert run.simulation is not None
+    begun = time.perf_counter()
+    scenario = run.simulation.scenario(run.name, run.config)
+    epochs = min(run.simulation.how.epochs, run.config.train.epochs)
+    observer.started(epochs, 0)
+    found = simulate(scenario, epochs=epochs, on_epoch=lambda done: observer.epoch(_record(done - 1, math.nan)))
+    content = {
+        "schema": SCHEMA,
+        "run": run.key,
+        "settings": run.dotted(),
+        "found": found.to_dict(),
+        "wall_seconds": time.perf_counter() - begun,
+        "environment": environment(),
+    }
+    if path is not None:
+        make_folder(path)
+        write_json(path / _FILE, sealed(content))
+    return _done(run, content)
+
+
+def inspect_simulated(run: Run, path: Path) -> RunOutcome | None:
+    """What is known of a run from its directory; None where it is not done.
+
+    Raises:
+        RunDirectoryError: its file is damaged, or another run's.
+    """
+    file = path / _FILE
+    try:
+        with named(file):
+            text = file.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        content = unsealed(json.loads(text), without=0)
+        if content["schema"] > SCHEMA:
+            raise RunDirectoryError(
+                f"{file} has schema {content['schema']}, this version of dorylax reads up to {SCHEMA}: update it"
+            )
+        if content["run"] != run.key:
+            raise RunDirectoryError(f"{path} holds another run than its name says: delete it")
+        return _done(run, content)
+    except (DigestError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunDirectoryError(f"{file} is damaged ({error}): delete it, and the run is simulated again") from None
+
+
+def history(summary: Mapping[str, Any]) -> Sequence[EpochRecord]:
+    """The epochs that were simulated, of which only the seconds are known.
+
+    Args:
+        summary: of the outcome.
+    """
+    return [_record(epoch, seconds) for epoch, seconds in enumerate(summary["found"]["simulated_epochs"])]
+
+
+def _record(epoch: int, seconds: float) -> EpochRecord:
+    return EpochRecord(epoch, math.nan, None, None, None, seconds)
+
+
+def _done(run: Run, content: Mapping[str, Any]) -> RunOutcome:
+    found = content["found"]
+    summary = {**of_result(found), "found": found, "timings": {"wall": content["wall_seconds"]}}
+    return RunOutcome(run, "done", summary, environment=dict(content["environment"]))

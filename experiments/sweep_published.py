@@ -1,0 +1,71 @@
+"""The part `published` of a sweep file: numbers of others, each with the runs that it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dorylax.config import ConfigError
+from dorylax.experiments.measures import PUBLISHED, RATIO
+from dorylax.experiments.sweep import Axis, Published, Run, within
+from dorylax.near_matches import did_you_mean
+from dorylax.settings.errors import shown
+from dorylax.settings.strict_yaml import Document
+
+_EXAMPLE = "`{source: …, points: [{at: {pipeline.mode: pipe}, dollars: 0.7}]}`"
+
+
+def published_of(
+    document: Document, axes: Sequence[Axis], runs: Sequence[Run], *, compared: bool, simulate: bool
+) -> Published:
+    """Reads it.
+
+    Args:
+        document: the sweep.
+        axes: what varies.
+        runs: of the sweep.
+        compared: whether it has a baseline.
+        simulate: whether its runs are simulated.
+
+    Raises:
+        ConfigError: it is of another form, a key does not vary, or a point is of no run; with file and line.
+    """
+    content, place = document.value["published"], document.where("published")
+    if not simulate:
+        raise ConfigError(f"{place}: published numbers are shown beside simulated ones: add `simulate: true`")
+    if not isinstance(content, dict) or content.keys() != {"source", "points"}:
+        raise ConfigError(f"{place}: published must hold source and points, as in {_EXAMPLE}, got {shown(content)}")
+    source, points = content["source"], content["points"]
+    if not isinstance(source, str) or not source:
+        raise ConfigError(f"{document.where('published', 'source')}: source must be text, got {shown(source)}")
+    if not isinstance(points, list) or not points:
+        raise ConfigError(f"{document.where('published', 'points')}: points must be a list, got {shown(points)}")
+    keys = [key for axis in axes for key in axis.keys]
+    found = []
+    for index, point in enumerate(points):
+        at, numbers = _point(document, index, point, keys, compared=compared)
+        if not any(within(at, run.setting) for run in runs):
+            raise ConfigError(f"{document.where('published', 'points', index)}: no run is at {shown(at)}")
+        found.append((at, numbers))
+    return Published(source, tuple(found))
+
+
+def _point(
+    document: Document, index: int, point: Any, keys: Sequence[str], *, compared: bool
+) -> tuple[dict[str, Any], dict[str, float]]:
+    inside = ("published", "points", index)
+    if not isinstance(point, dict) or not isinstance(point.get("at"), dict) or len(point) < 2:
+        raise ConfigError(f"{document.where(*inside)}: a point is as in {_EXAMPLE}, got {shown(point)}")
+    for key in point["at"]:
+        if key not in keys:
+            raise ConfigError(f"{document.where(*inside, 'at', key)}: {key} does not vary: {did_you_mean(key, keys)}")
+    numbers = {name: number for name, number in point.items() if name != "at"}
+    for name, number in numbers.items():
+        place = document.where(*inside, name)
+        if name not in PUBLISHED:
+            raise ConfigError(f"{place}: {name} is nothing that a simulation gives: {did_you_mean(name, PUBLISHED)}")
+        if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+            raise ConfigError(f"{place}: {name} must be a number ≥ 0, got {shown(number)}")
+        if name.endswith(RATIO) and not compared:
+            raise ConfigError(f"{place}: {name} is relative to a baseline: add `compare: {{baseline: …}}`")
+    return dict(point["at"]), {name: float(number) for name, number in numbers.items()}

@@ -1,0 +1,85 @@
+"""The part of a report about simulated runs."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from dorylax.experiments.folder import read_study
+from dorylax.experiments.report import write_report
+from dorylax.experiments.run import main
+
+TEXT = """\
+description: Two parts.
+simulate: true
+base:
+  graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}
+  model.hidden_features: 8
+  pipeline.servers: 2
+  pipeline.intervals: 3
+  simulation.epochs: 2
+parts:
+  modes:
+    grid: {pipeline.mode: [pipe, no-pipe]}
+    compare: {baseline: {pipeline.mode: pipe}}
+    published:
+      source: the Journal of Modes
+      points:
+        - {at: {pipeline.mode: no-pipe}, epoch_seconds_ratio: 1.90625, dollars_graph_servers: 0.4375}
+        - {at: {pipeline.mode: pipe}, dollars_graph_servers: 0.28125}
+  backends:
+    grid: {simulation.backend: [functions, cpu]}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep that is done, with its report. Not to be changed."""
+    path = tmp_path_factory.mktemp("simulated")
+    (path / "s.yaml").write_text(TEXT)
+    assert main(["--sweep", str(path / "s.yaml"), "--out", str(path / "out"), "--jobs", "1"]) == 0
+    return path / "out"
+
+
+def test_parts_are_sections_with_what_was_asked_and_no_accuracy(folder: Path) -> None:
+    text = (folder / "report.md").read_text()
+    assert "3 of 3 runs done. Nothing was trained" in text
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["modes", "backends", "Run it again"]
+    assert "- no-pipe has " in text
+    assert "accuracy" not in text.lower()
+    assert "loss" not in text
+    header = next(line for line in text.splitlines() if line.startswith("| variant | an epoch, ×"))
+    row = next(line for line in text.splitlines() if line.startswith("| no-pipe | ") and "1.91×" in line)
+    assert dict(zip(header.split(" | "), row.split(" | "), strict=True))["published"] == "1.91×"
+    assert "| $0.44 |" in text
+    assert "Published: the Journal of Modes." in text
+    assert text.count("Relative to pipe") == 2  # a table, a figure
+
+
+def test_figures_show_published_points_beside_ours(folder: Path) -> None:
+    names = {path.name for path in (folder / "figures").iterdir()}
+    assert names == {f"0-{name}.{suffix}" for name in ("ratios", "published") for suffix in ("svg", "png")}
+    for path in (folder / "figures").glob("*.svg"):
+        ET.parse(path)
+        assert "published: the Journal of Modes" in path.read_text()
+    html = (folder / "report.html").read_text()
+    assert "simulation:" in html  # the first run, with all defaults
+    assert "graph:" in html
+
+
+def test_the_same_bytes_every_time(folder: Path, tmp_path: Path) -> None:
+    write_report([read_study(folder)], tmp_path)
+    for path in ("report.html", "report.md", "figures/0-ratios.svg", "figures/0-published.png"):
+        assert (tmp_path / path).read_bytes() == (folder / path).read_bytes()
+
+
+def test_a_report_while_runs_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(TEXT)
+    words = ["--sweep", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    assert main([*words, "--only", "pipeline.mode=no-pipe"]) == 0
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "1 of 1 runs done" in text
+    assert "Relative to" not in text
