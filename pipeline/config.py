@@ -136,6 +136,14 @@ class PipelineConfig(Section):
         description="threads per server for graph tasks; null: its share of the cores, on the virtual clock the cluster's",
     )
     edge_chunk: Count = Field(default=65536, description="edges that an edge stage computes at once")
+    reorder: bool = Field(
+        default=True,
+        description="products move across sums over neighbours to where fewer bytes are gathered; false: as the model has it",
+    )
+    hoist: bool = Field(
+        default=True,
+        description="what graph operators make of data alone is computed once; false: in every epoch",
+    )
     fuse: bool = Field(
         default=True,
         description="stages of one level are one task: forward and backward arithmetic of the last layer in one call; those "
@@ -209,7 +217,7 @@ class PipelineConfig(Section):
         """
         from dorylax.program.passes import PASSES  # late: settings are read without JAX
 
-        left_out = {name for name in ("fuse", "rematerialise") if not getattr(self, name)}
+        left_out = {name for name in ("reorder", "hoist", "fuse", "rematerialise") if not getattr(self, name)}
         if not ships:
             left_out |= {"rematerialise", "sink", "cut"}
         return tuple(name for name in PASSES if name not in left_out)

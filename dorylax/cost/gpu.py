@@ -39,7 +39,7 @@ class Gpu:
 V100 = Gpu(
     memory=16e9,  # NVIDIA's data sheet
     flops=15.7e12 / 3,  # assumption: a third of the peak of its data sheet, as of CPUs
-    memory_bandwidth=900e9 / 2,  # assumption: half of the bandwidth of its data sheet, along edges
+    memory_bandwidth=75e9,  # along edges; fitted to the Dorylus paper (docs/simulation.md): a twelfth of its data sheet's
     pcie_bandwidth=12e9,  # assumption: three quarters of the 15.75 GB/s of PCIe 3.0 x16
     launch=20e-6,  # assumption: two kernels of 10 µs
 )
@@ -48,7 +48,7 @@ V100 = Gpu(
 K80 = Gpu(
     memory=12e9,  # of one of its two processors, NVIDIA's data sheet, as the next two
     flops=8.73e12 / 2 / 3,  # assumption: a third of the peak, as of V100
-    memory_bandwidth=480e9 / 2 / 2,  # assumption: half of the bandwidth, as of V100
+    memory_bandwidth=480e9 / 2 / 12,  # assumption: a twelfth of the bandwidth, as of V100
     pcie_bandwidth=12e9,  # assumption: as of V100
     launch=20e-6,  # assumption: likewise
 )

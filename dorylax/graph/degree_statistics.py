@@ -31,8 +31,8 @@ class DegreeStatistics:
         num_vertices: V.
         num_edges: E, directed edges.
         spread: standard deviation of the logarithm of the degrees, ≥ 0.
-        cut_share: of the edges, the share that leads from one server to another, 0 to 1; None: that of servers that are
-            chosen at random, 1 - 1/P.
+        cut_ratio: edges that lead from one of P servers to another, over those of vertices that are dealt at random, of
+            which 1 - 1/P do; 0 to 1.
 
     Raises:
         ValueError: a number out of range.
@@ -41,7 +41,7 @@ class DegreeStatistics:
     num_vertices: int
     num_edges: int
     spread: float = 1.0
-    cut_share: float | None = None
+    cut_ratio: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("num_vertices", "num_edges"):
@@ -49,8 +49,8 @@ class DegreeStatistics:
                 raise ValueError(f"{name} must be ≥ 1, got {getattr(self, name)}")
         if not self.spread >= 0:
             raise ValueError(f"spread must be ≥ 0, got {self.spread}")
-        if self.cut_share is not None and not 0 <= self.cut_share <= 1:
-            raise ValueError(f"cut_share must be in 0 … 1, got {self.cut_share}")
+        if not 0 <= self.cut_ratio <= 1:
+            raise ValueError(f"cut_ratio must be in 0 … 1, got {self.cut_ratio}")
 
     def shards(self, servers: int, intervals: int) -> list[ShardSummary]:
         """What each server holds.
@@ -68,7 +68,7 @@ class DegreeStatistics:
             )
         rows = even_bounds(self.num_vertices, servers)
         edges = even_bounds(self.num_edges, servers)
-        cut = (1 - 1 / servers if self.cut_share is None else self.cut_share) if servers > 1 else 0.0
+        cut = self.cut_ratio * (1 - 1 / servers)
         return [self._shard(server, intervals, rows=rows, edges=edges, cut=cut) for server in range(servers)]
 
     def _shard(self, server: int, intervals: int, *, rows: np.ndarray, edges: np.ndarray, cut: float) -> ShardSummary:

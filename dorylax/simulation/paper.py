@@ -17,16 +17,31 @@ GRAPHS: Mapping[str, GraphSizes] = {
     "amazon": GraphSizes(9_200_000, 313_900_000, 300, 25),
     "friendster": GraphSizes(65_600_000, 3_600_000_000, 32, 50),
 }
+CUT_RATIO = 0.2
+"""Fitted (docs/simulation.md): its partitions cut so many edges, over vertices dealt at random."""
+
 # Section 7: widths of hidden layers. Epochs to target are not published: as many as make what happens once small.
 _HIDDEN = {"reddit-small": 128, "reddit-large": 128, "amazon": 64, "friendster": 48}
 _EPOCHS = 100
-# Its system with S = 0, without what dorylax adds to it.
+# Its system without what dorylax adds to it: layers as its programs have them, the features gathered in every epoch, an
+# interval's gather by one thread, and functions that compute while rows arrive.
+SYSTEM: dict[str, Any] = {
+    "pipeline.reorder": False,
+    "pipeline.hoist": False,
+    "pipeline.edge_chunk": 10**9,
+    "tensor.streaming": True,
+}
+# With S = 0.
 _ASYNC: dict[str, Any] = {
     "pipeline.mode": "async",
     "pipeline.staleness": 0,
     "pipeline.freshness": 0.0,
     "pipeline.predict_weights": "none",
     "pipeline.oscillation_limit": 1.0,
+}
+_MODELS: Mapping[str, dict[str, Any]] = {
+    "gcn": {"model.name": "dorylax.simulation.paper_models:GatherFirstGCN"},
+    "gat": {"model.name": "gat", "model.heads": 1, "model.dropout": 0.0, "model.attention_dropout": 0.0},
 }
 
 
@@ -71,19 +86,17 @@ class Row:
         """On servers and functions; `Scenario.on` gives the other two. Every server has an interval for each function."""
         cluster = clusters()[self.name]
         settings: dict[str, Any] = {
-            "model.name": self.model,
             "model.hidden_features": _HIDDEN[self.graph],
-            "model.dropout": 0.0,
             "train.epochs": _EPOCHS,
             "pipeline.servers": self.servers,
             "pipeline.parameter_servers": self.parameter_servers,
             "pipeline.intervals": cluster.functions,
             "pipeline.cluster": self.name,
+            **SYSTEM,
+            **_MODELS[self.model],
             **({"pipeline.mode": "pipe"} if self.synchronous else _ASYNC),
         }
-        if self.model == "gat":
-            settings |= {"model.heads": 1, "model.attention_dropout": 0.0}
-        return Scenario.of(self.name, settings, graph=GRAPHS[self.graph])
+        return Scenario.of(self.name, settings, graph=dataclasses.replace(GRAPHS[self.graph], cut_ratio=CUT_RATIO))
 
 
 def _row(model: str, graph: str, servers: int, parameters: int, *cells: tuple[float, float], **options: Any) -> Row:

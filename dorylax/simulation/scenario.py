@@ -38,7 +38,7 @@ class GraphSizes:
         vertices, edges: V, and directed edges E.
         features: of a vertex.
         classes: of the labels.
-        degree_spread, cut_share: as `DegreeStatistics.spread` and `cut_share`.
+        degree_spread, cut_ratio: as `DegreeStatistics.spread` and `cut_ratio`.
 
     Raises:
         ValueError: a number out of range.
@@ -49,7 +49,7 @@ class GraphSizes:
     features: int
     classes: int
     degree_spread: float = 1.0
-    cut_share: float | None = None
+    cut_ratio: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("features", "classes"):
@@ -60,7 +60,7 @@ class GraphSizes:
     @property
     def degrees(self) -> DegreeStatistics:
         """What is known of its edges."""
-        return DegreeStatistics(self.vertices, self.edges, self.degree_spread, self.cut_share)
+        return DegreeStatistics(self.vertices, self.edges, self.degree_spread, self.cut_ratio)
 
 
 @final

@@ -44,8 +44,9 @@ class GraphConfig(Section):
     degree_spread: float | None = Field(
         default=None, description="standard deviation of the logarithm of the degrees; null: 1"
     )
-    cut_share: float | None = Field(
-        default=None, description="share of the edges that lead from one server to another; null: 1 − 1/servers"
+    cut_ratio: float | None = Field(
+        default=None,
+        description="edges between servers, over those of vertices dealt at random, 1 − 1/servers of all; null: 1",
     )
 
     @model_validator(mode="after")

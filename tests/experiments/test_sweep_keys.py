@@ -71,7 +71,7 @@ def test_a_run_that_trains_has_the_key_that_it_always_had() -> None:
         (BASE + "grid: {simulation.backend: [cpu, tpu]}\n", "s.yaml:7: simulation.backend must be one of functions"),
         (BASE + "grid: {graph.name: [x]}\n", "s.yaml:7: graph.name is in base and in grid: take it out of one"),
         (BASE + "grid: {cluster.functons: [3]}\n", "s.yaml:7: cluster.functons is not a key of a cluster"),
-        (BASE + "grid: {graph.features: [3]}\nzip: {graph.cut_share: [3]}\n", "s.yaml:3: graph: cut_share must be"),
+        (BASE + "grid: {graph.features: [3]}\nzip: {graph.cut_ratio: [3]}\n", "s.yaml:3: graph: cut_ratio must be"),
         (BASE + "grid: {data.name: [cora]}\n", "s.yaml:7: data.name names a data set, and graph describes another"),
         (BASE + "grid: {pipeline.clock: [real]}\n", "s.yaml:7: pipeline.clock must be virtual in a simulation"),
         (BASE + "grid: {simulation.epochs: [3, 3]}\n", "s.yaml:7: simulation.epochs lists 3 twice"),

@@ -78,7 +78,7 @@ def test_more_spread_means_fewer_ghosts():
         ({"num_vertices": 0}, "num_vertices must be ≥ 1, got 0"),
         ({"num_edges": 0}, "num_edges must be ≥ 1, got 0"),
         ({"spread": -1.0}, "spread must be ≥ 0, got -1.0"),
-        ({"cut_share": 1.5}, "cut_share must be in 0 … 1, got 1.5"),
+        ({"cut_ratio": 1.5}, "cut_ratio must be in 0 … 1, got 1.5"),
     ],
 )
 def test_what_cannot_be_is_refused(options, problem):

@@ -10,7 +10,7 @@ from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
 
 TEXT = """
 name: mine
-graph: {vertices: 1000, edges: 20000, features: 30, classes: 4, cut_share: 0.25}
+graph: {vertices: 1000, edges: 20000, features: 30, classes: 4, cut_ratio: 0.25}
 model: {name: gcn, hidden_features: 8}
 train: {epochs: 50}
 pipeline: {servers: 3, intervals: 4, cluster: gcn-amazon}
@@ -22,7 +22,7 @@ def test_a_file_says_what_runs_on_what(tmp_path):
     path.write_text(TEXT)
     found = Scenario.load(path)
     assert (found.name, found.backend) == ("mine", "functions")
-    assert found.graph == GraphSizes(1000, 20_000, 30, 4, cut_share=0.25)
+    assert found.graph == GraphSizes(1000, 20_000, 30, 4, cut_ratio=0.25)
     assert (found.pipeline.servers, found.pipeline.clock, found.config.train.epochs) == (3, "virtual", 50)
     assert found.config.model.hidden_features == 8
     assert found.cluster == dataclasses.replace(find_cluster("gcn-amazon"), contention=True)
@@ -53,8 +53,8 @@ def test_backends_differ_in_servers_and_functions_alone():
         ("vertices: 1000", "vertices: many", "mine.yaml:3: graph.vertices must be a whole number, got 'many'"),
         ("vertices: 1000, ", "", "mine.yaml:3: graph.vertices is missing"),
         ("features: 30", "features: 0", "mine.yaml:3: graph: features must be ≥ 1, got 0"),
-        ("cut_share: 0.25", "cut: 0.25", "mine.yaml:3: graph.cut is not a key of a graph: "),
-        ("cut_share: 0.25", "cut_share: true", "mine.yaml:3: graph.cut_share must be a number, got True"),
+        ("cut_ratio: 0.25", "cut: 0.25", "mine.yaml:3: graph.cut is not a key of a graph: "),
+        ("cut_ratio: 0.25", "cut_ratio: true", "mine.yaml:3: graph.cut_ratio must be a number, got True"),
         ("name: mine", "name: 3", "mine.yaml:2: name must be text, got 3"),
         ("name: mine", "contention: 3", "mine.yaml:2: contention must be true or false, got 3"),
         ("servers: 3", "servers: 0", "mine.yaml:6: pipeline.servers must be ≥ 1, got 0"),

@@ -57,7 +57,7 @@ def test_graphs_by_name_and_clusters_with_other_values():
     [
         ({"graph.name": "amazn"}, r"graph\.name = amazn is no known graph: did you mean amazon\?"),
         ({"graph.vertices": 10}, r"graph\.edges is missing: give it, or a graph\.name"),
-        ({"graph.name": "amazon", "graph.cut_share": 2.0}, r"graph: cut_share must be in 0 … 1, got 2\.0"),
+        ({"graph.name": "amazon", "graph.cut_ratio": 2.0}, r"graph: cut_ratio must be in 0 … 1, got 2\.0"),
         ({"graph.size": 10}, r"unknown key 'graph\.size'"),
         ({"simulation.backend": "lambda"}, r"simulation\.backend must be one of functions, cpu, gpu, got 'lambda'"),
         ({"simulation.epochs": 0}, r"simulation\.epochs must be ≥ 1, got 0"),
