@@ -14,12 +14,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from harness.command_line import parsed, parser_of, write_json
-from harness.measure import peak_bytes
-
 from dorylax.simulation.paper import TABLES_3_4
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario
+from harness.command_line import parsed, parser_of, write_json
+from harness.measure import peak_bytes
 
 _TINY = Scenario.of(
     "tiny", {"pipeline.servers": 2, "pipeline.intervals": 2}, graph=GraphSizes(1000, 10_000, features=8, classes=4)

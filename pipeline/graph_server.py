@@ -356,9 +356,7 @@ class GraphServer:
         self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
         return result.values
 
-    async def send(
-        self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], *, num_bytes: int
-    ) -> None:
+    async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], *, num_bytes: int) -> None:
         """Sends a message to a peer while the interval goes on.
 
         Args:

@@ -92,9 +92,7 @@ class Passing:
 
     __slots__ = ("_event", "_missing", "_order", "_over", "_parts", "_uses", "_waker")
 
-    def __init__(
-        self, duration: Duration, order: tuple[int, ...], waker: Waker, over: Callable[[], object]
-    ) -> None:
+    def __init__(self, duration: Duration, order: tuple[int, ...], waker: Waker, over: Callable[[], object]) -> None:
         self._parts = iter(duration if isinstance(duration, tuple) else (duration,))
         self._order, self._waker, self._over = order, waker, over
         self._event: Cancellable | None = None

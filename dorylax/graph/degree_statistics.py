@@ -184,7 +184,7 @@ class DegreeStatistics:
             others = rng.random((of_peer, intervals)) < -np.expm1(-rate / intervals)[:, None]
             places = np.arange(intervals)
             at = np.minimum(one, intervals - 1)[:, None]
-            found.append(((places == at) | (others & (places > at))))
+            found.append((places == at) | (others & (places > at)))
         mask = np.concatenate(found)
         offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
         return Adjacency(offsets, np.nonzero(mask)[1].astype(np.int32))

@@ -77,7 +77,7 @@ PLAIN = {"pipeline__mode": "async", "pipeline__staleness": 0, "pipeline__freshne
 @pytest.mark.parametrize(
     ("model", "options"), [("gcn", {}), ("gat", {"model__heads": 1}), ("sage", {"model__aggregation": "max"})]
 )
-def test_an_epoch_takes_what_it_does_on_the_graph(graph, shards, model, options, mode, backend):
+def test_an_epoch_takes_what_it_does_on_the_graph(*, graph, shards, model, options, mode, backend):
     sizes = GraphSizes(VERTICES, graph.num_edges, 64, 10, SPREAD)
     made = scenario(model, sizes, model__hidden_features=16, **options, **mode).on(backend)
     by_sizes = seconds(made, sizes.degrees.shards(SERVERS, INTERVALS))
