@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dorylax.graph import Graph
@@ -56,6 +56,7 @@ def test_shards_fit_together(*, vertices, degree, spread, cut, servers, interval
     servers=st.integers(1, 4),
     intervals=st.integers(1, 5),
 )
+@example(vertices=3000, degree=20, spread=1.0, cut=None, servers=3, intervals=4)
 def test_merges_fit_together(*, vertices, degree, spread, cut, servers, intervals):
     """Sums that a server sends are those that their owner receives, each stands for as many there as here."""
     shards = DegreeStatistics(vertices, vertices * degree, spread, cut).shards(servers, intervals)
