@@ -15,9 +15,12 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from dorylax.graph.merge import Merge
 from dorylax.graph.shard_summary import AnyShard
 from dorylax.hollow import hollow, is_hollow, taken
+from dorylax.ops import row_operators
 from dorylax.ops.primitives.structure import Direction
+from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.asynchrony.base import BlocksRead, Reception
 from dorylax.pipeline.guard import Guard
 from dorylax.pipeline.stamps import NEVER, Stamps
@@ -132,7 +135,7 @@ class MergeBuffer:
 
     def __init__(self, shard: AnyShard, shape: Sequence[int], dtype: Any, make: Make = np.zeros) -> None:
         self._merge = shard.merge()
-        self._bounds, self._num_rows = shard.bounds, shard.last - shard.first
+        self._num_rows = shard.last - shard.first
         self.rows = make((self._merge.size, *shape), dtype)
         self._own = len(shard.bounds) - 1
         first = int(self._merge.starts[-1])
@@ -142,8 +145,8 @@ class MergeBuffer:
         # The same memory: a block for each interval of the server, and one for each row received.
         self.own_epochs, self.received_epochs = np.split(self.stamps.epochs, [self._own])
         self.times = np.zeros(len(self.received_epochs), np.int64)  # rows received since they had to be exact
-        self._shipped = np.full(len(shard.ghosts["in"]), NEVER, np.int64)
         contributors = self._merge.contributors
+        self._shipped = np.full(contributors.num_rows, NEVER, np.int64)
         ghosts = np.repeat(np.arange(len(self._shipped)), np.diff(contributors.offsets))
         self._touched = [ghosts[contributors.neighbours == interval] for interval in range(self._own)]
         self.guard = Guard()
@@ -208,6 +211,7 @@ class MergeBuffer:
         """The sums for these ghosts, `[M, …]`, of the server's own intervals in order; to be called while reading."""
         if is_hollow(self.rows):
             return hollow((len(ghosts), *self.rows.shape[1:]), self.rows.dtype)
+        assert isinstance(self._merge, Merge)
         rows = self._merge.rows
         at = self._num_rows + ghosts
         counts = np.diff(rows.offsets)[at]
@@ -220,23 +224,32 @@ class MergeBuffer:
         """The epoch of what was last sent of each ghost, int64 `[G]`."""
         return self._shipped
 
-    def reads(self, first: int, last: int) -> Reads:
-        """What summing the entries of rows `first:last` amounts to; to be called while reading."""
-        return reads(self._counts(first, last), self.stamps.epochs)
+    def reads(self, interval: int) -> Reads:
+        """What the sums for one of the server's own intervals amount to; to be called while reading."""
+        return reads(self._merge.counts(interval), self.stamps.epochs)
 
     def blocks_read(self, interval: int) -> BlocksRead:
         """What the sums for one of the server's own intervals are made of."""
-        counts = self._counts(self._bounds[interval], self._bounds[interval + 1])
-        return BlocksRead(counts, interval, np.arange(len(counts)) < self._own)
+        counts = self._merge.counts(interval)
+        return BlocksRead(counts, interval, np.arange(len(counts)) < self._own, self._merge.blocks)
 
-    def _counts(self, first: int, last: int) -> np.ndarray:
-        """How many entries of each block of `stamps` rows `first:last` are summed from, int64 `[B]`."""
-        offsets = self._merge.rows.offsets
-        entries = self._merge.rows.neighbours[offsets[first] : offsets[last]]
-        blocks = np.searchsorted(self._merge.starts, entries, side="right") - 1
-        received = entries >= self._first_received
-        blocks[received] = self._own + entries[received] - self._first_received
-        return np.bincount(blocks, minlength=len(self.stamps.epochs))
+    def entries(self, interval: int) -> int:
+        """How many rows the sums for one of the server's own intervals are made of."""
+        return int(self._merge.counts(interval).sum())
+
+    def own_sums(self, interval: int, out: np.ndarray) -> None:
+        """Adds up what the sums for one of the server's own intervals are made of; to be called while reading.
+
+        Args:
+            interval: its number on the server.
+            out: a row for each of its vertices; nothing happens if it is hollow.
+        """
+        if is_hollow(out):
+            return
+        assert isinstance(self._merge, Merge)
+        rows, (first, last) = self._merge.rows, self._merge.bounds[interval : interval + 2]
+        mine = RowRange(rows.offsets[first : last + 1], rows.neighbours, None, first)
+        row_operators.run("dorylax_gather_sum", {"direction": "in"}, [self.rows], mine, out=[out])
 
 
 @final

@@ -32,7 +32,7 @@ from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction
 from dorylax.pipeline.stamps import Quorum, Stamps
-from dorylax.pipeline.transport import Address, Waiting, payload_bytes
+from dorylax.pipeline.transport import Address, Waiting
 from dorylax.pipeline.visit import Visit
 from dorylax.runs.servers import GraphServerMetrics
 from dorylax.serverless.controller import Autotuner, Controller
@@ -315,8 +315,8 @@ class GraphServer:
         return self._block_counts[key]
 
     def owners_of(self, ghosts: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """For each peer that owns some of these ghosts over in-edges: who, its first ghost, and which of them are its."""
-        bounds = self.shard.ghost_bounds["in"]
+        """For each peer that owns some of these ghosts of `merge`: who, its first ghost, and which of them are its."""
+        bounds = self.shard.merge().ghost_bounds
         owners = self._owners[np.searchsorted(bounds, ghosts, side="right") - 1]
         for peer in np.unique(owners).tolist():
             yield peer, int(bounds[np.searchsorted(self._owners, peer)]), owners == peer
@@ -356,20 +356,18 @@ class GraphServer:
         self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
         return result.values
 
-    async def send(
-        self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], waiting: Waiting = "sender"
-    ) -> None:
+    async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], *, num_bytes: int) -> None:
         """Sends a message to a peer while the interval goes on.
 
         Args:
-            visit: of which it is part.
+            visit: of which it is part. It ends with the acknowledgement of all that it has sent, so it is urgent for the
+                sender.
             peer: the server.
             message: what is sent.
             order: as of `Transport.request`.
-            waiting: for whom it is urgent. A visit ends with the acknowledgement of all that it has sent, so what it sends
-                a peer last is urgent for the sender.
+            num_bytes: of its rows.
         """
-        await self._send(visit, peer, lambda: message, payload_bytes(message.rows), order, waiting=waiting)
+        await self._send(visit, peer, lambda: message, num_bytes, order, waiting="sender")
 
     async def _send(
         self,

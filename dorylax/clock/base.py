@@ -113,6 +113,26 @@ class Clock(ABC):
             ValueError: `seconds` is negative or not finite.
         """
 
+    def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
+        """Calls something later, on the loop; what it raises stops the run. Closing the clock before gives it up.
+
+        Args:
+            seconds: how much later; as of `sleep`.
+            order: likewise.
+            call: what to call.
+            name: of what waits, in errors.
+
+        Raises:
+            ValueError: `seconds` is negative or not finite.
+            RuntimeError: the clock is closed.
+        """
+
+        async def wait() -> None:
+            await self.sleep(seconds, order)
+            call()
+
+        self.spawn(wait(), name=name)
+
     @abstractmethod
     def workers(self, name: str, slots: int) -> Workers:
         """New workers; `close` ends them.

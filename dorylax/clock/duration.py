@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple, Protocol, final
 
 
 class Shared(Protocol):
     """Something that several tasks use at the same time: a network, the memory of a server, its cores."""
 
-    def use(self, amount: float, kind: int, order: tuple[int, ...]) -> asyncio.Future[None]:
+    def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Hashable:
         """Begins to use it.
 
         Args:
             amount: of which unit, whoever has made it says; > 0.
             kind: which kind of use this is; each has a speed of its own.
             order: who goes first where two are done at the same time.
+            served: called when the amount is served.
 
         Returns:
-            Done when the amount is served; cancelling it gives the rest up.
+            What `give_up` takes.
         """
+        ...
+
+    def give_up(self, use: Hashable) -> None:
+        """Gives up the rest of a use; nothing happens if it is served."""
         ...
 
 
@@ -59,27 +63,62 @@ def check_seconds(seconds: float) -> None:
         raise ValueError(f"seconds must be finite and ≥ 0, got {seconds}")
 
 
-async def passing(
-    duration: Duration, order: tuple[int, ...], wake_in: Callable[[float, tuple[int, ...]], asyncio.Future[None]]
-) -> None:
-    """Waits for as long as something takes.
+class Waker(Protocol):
+    """Where time comes from: the loop of a clock."""
+
+    def happen_in(self, seconds: float, order: tuple[int, ...], happen: Callable[[], object]) -> Cancellable:
+        """Calls `happen` so many seconds from now, unless what it returns is cancelled before."""
+        ...
+
+
+class Cancellable(Protocol):
+    """What may be cancelled."""
+
+    def cancel(self) -> object:
+        """Cancels it."""
+        ...
+
+
+@final
+class Passing:
+    """Something that takes its time, part by part.
 
     Args:
         duration: checked.
         order: of the events at the ends of its parts.
-        wake_in: gives a future that is done so many seconds from now.
+        waker: tells when seconds are over.
+        over: called when the last part is over.
     """
-    if not isinstance(duration, tuple):
-        await wake_in(duration, order)
-        return
-    for part in duration:
-        if not isinstance(part, tuple):
-            await wake_in(part, order)
-            continue
-        uses = [use.of.use(use.amount, use.kind, order) for use in part]
-        try:
-            for use in uses:
-                await use
-        finally:
-            for use in uses:
-                use.cancel()  # those that are done stay so
+
+    __slots__ = ("_event", "_missing", "_order", "_over", "_parts", "_uses", "_waker")
+
+    def __init__(self, duration: Duration, order: tuple[int, ...], waker: Waker, over: Callable[[], object]) -> None:
+        self._parts = iter(duration if isinstance(duration, tuple) else (duration,))
+        self._order, self._waker, self._over = order, waker, over
+        self._event: Cancellable | None = None
+        self._uses: Sequence[tuple[Shared, Hashable]] = ()
+        self._missing = 0
+        self._go_on()
+
+    def give_up(self) -> None:
+        """Uses nothing any more, and is never over."""
+        if self._event is not None:
+            self._event.cancel()
+        for of, use in self._uses:
+            of.give_up(use)
+
+    def _go_on(self) -> None:
+        part = next(self._parts, None)
+        if part is None:
+            self._over()
+        elif isinstance(part, tuple):
+            self._missing = len(part)
+            order, served = self._order, self._served
+            self._uses = [(of, of.use(amount, kind, order, served)) for of, amount, kind in part]
+        else:
+            self._event = self._waker.happen_in(part, self._order, self._go_on)
+
+    def _served(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._go_on()

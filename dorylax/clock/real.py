@@ -43,6 +43,13 @@ class RealClock(Clock):
         check_seconds(seconds)
         await asyncio.sleep(seconds)
 
+    def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
+        """As `Clock.after`; at once without a task."""
+        if seconds == 0.0 and not self._loop.is_closed():
+            self._loop.call_soon(call)
+        else:
+            super().after(seconds, order, call, name=name)
+
     def workers(self, name: str, slots: int) -> Workers:
         """As `Clock.workers`."""
         threads = Threads(name, slots, self.now, self._initializer)

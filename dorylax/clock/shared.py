@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
+from collections.abc import Callable, Hashable
 from typing import final
 
 from dorylax.clock.sharing import Job, Sharing, Speeds
-from dorylax.clock.virtual_loop import VirtualLoop
+from dorylax.clock.virtual_loop import Event, VirtualLoop
 
 
 @final
@@ -23,25 +22,33 @@ class VirtualShared:
     def __init__(self, loop: VirtualLoop, speeds: Speeds, kinds: int) -> None:
         self._loop = loop
         self._sharing = Sharing(speeds, kinds)
-        self._waiting: dict[Job, asyncio.Future[None]] = {}
-        self._next: asyncio.Future[None] | None = None
+        self._waiting: dict[Hashable, Callable[[], None]] = {}
+        self._next: Event | None = None
+        self._changing = False
 
-    def use(self, amount: float, kind: int, order: tuple[int, ...]) -> asyncio.Future[None]:
+    def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Job:
         """See `Shared`."""
         job = self._sharing.add(self._loop.time(), amount, kind, order)
-        served: asyncio.Future[None] = self._loop.create_future()
         self._waiting[job] = served
-        served.add_done_callback(partial(self._done, job))
-        self._expect()
-        return served
+        self._changed()
+        return job
 
-    def _done(self, job: Job, served: asyncio.Future[None]) -> None:
-        if served.cancelled() and self._waiting.pop(job, None) is not None:
-            self._sharing.remove(self._loop.time(), job)
-            self._expect()
+    def give_up(self, use: Hashable) -> None:
+        """See `Shared`."""
+        if self._waiting.pop(use, None) is not None:
+            assert isinstance(use, Job)
+            self._sharing.remove(self._loop.time(), use)
+            self._changed()
+
+    def _changed(self) -> None:
+        """Speeds have changed, perhaps not for the last time at this moment: who is served next is asked when it is over."""
+        if not self._changing:
+            self._changing = True
+            self._loop.before_next(self._expect)
 
     def _expect(self) -> None:
-        """Waits for the end of whatever is served next, now that speeds have changed."""
+        """Waits for the end of whatever is served next."""
+        self._changing = False
         if self._next is not None:
             self._next.cancel()
             self._next = None
@@ -51,6 +58,5 @@ class VirtualShared:
     def _serve(self) -> None:
         self._next = None
         served = self._waiting.pop(self._sharing.finish())
-        self._expect()
-        if not served.done():  # else it was cancelled just now
-            served.set_result(None)
+        self._changed()
+        served()

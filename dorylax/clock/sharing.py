@@ -39,7 +39,8 @@ class Sharing:
     def __init__(self, speeds: Speeds, kinds: int = 1) -> None:
         self._speeds_of = speeds
         self._counts = [0] * kinds
-        self._speeds: Sequence[float] = [0.0] * kinds
+        self._speeds: Sequence[float] | None = None  # of the counts; None: to be asked for
+        self._found: tuple[float, Order, int] | None = None  # what is done next, if no job has come or gone since
         self._way = [0.0] * kinds  # units that a job of the kind has been served that was there all along
         # A heap of each kind, by the way that the job's kind will have come at its end.
         self._jobs: list[list[tuple[float, Order, int, Job]]] = [[] for _ in range(kinds)]
@@ -89,25 +90,37 @@ class Sharing:
         return job
 
     def _next(self) -> tuple[float, Order, int] | None:
-        found = []
+        if self._found is not None:
+            return self._found
+        speeds = self._speeds_now()
         for kind, jobs in enumerate(self._jobs):
             while jobs and jobs[0][3].gone:
                 heapq.heappop(jobs)
             if jobs:
                 way, order, *_ = jobs[0]
                 left = max(0.0, way - self._way[kind])
-                found.append((self._now + left / self._speeds[kind], order, kind))
-        return min(found, default=None)
+                found = (self._now + left / speeds[kind], order, kind)
+                if self._found is None or found < self._found:
+                    self._found = found
+        return self._found
+
+    def _speeds_now(self) -> Sequence[float]:
+        if self._speeds is None:
+            self._speeds = self._speeds_of(self._counts)
+        return self._speeds
 
     def _pass_to(self, now: float) -> None:
+        if now == self._now:
+            return
         passed, self._now = now - self._now, now
+        speeds = self._speeds_now()
         for kind, count in enumerate(self._counts):
             if count:
-                self._way[kind] += passed * self._speeds[kind]
+                self._way[kind] += passed * speeds[kind]
 
     def _count(self, kind: int, change: int) -> None:
         self._counts[kind] += change
         if not self._counts[kind]:
             self._way[kind] = 0.0  # a long run would lose digits; and who begins anew knows nothing of before
             self._jobs[kind].clear()
-        self._speeds = self._speeds_of(self._counts)
+        self._speeds = self._found = None

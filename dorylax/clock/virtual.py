@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Literal, TypeVar, final
 
 from dorylax.clock.base import Clock, Timed, Workers, check_slots
-from dorylax.clock.duration import Duration, Shared, check_duration, passing
+from dorylax.clock.duration import Duration, Passing, Shared, check_duration
 from dorylax.clock.shared import VirtualShared
 from dorylax.clock.sharing import Speeds
 from dorylax.clock.task_loop import TaskLoop
@@ -57,7 +58,12 @@ class VirtualClock(Clock):
     async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:
         """As `Clock.sleep`."""
         check_duration(seconds)
-        await passing(seconds, order, self._loop.wake_in)
+        await _passed(self._loop, seconds, order)
+
+    def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:  # noqa: ARG002
+        """As `Clock.after`, without a task."""
+        check_duration(seconds)
+        Passing(seconds, order, self._loop, call)
 
     def shared(self, speeds: Speeds, kinds: int = 1) -> Shared:
         """Something that tasks share from now on.
@@ -85,6 +91,17 @@ class VirtualClock(Clock):
         self._tasks.close(end_workers=lambda: None)
 
 
+async def _passed(loop: VirtualLoop, duration: Duration, order: tuple[int, ...]) -> None:
+    """Waits for as long as something takes."""
+    over: asyncio.Future[None] = loop.create_future()
+    passing = Passing(duration, order, loop, partial(over.set_result, None))
+    try:
+        await over
+    except BaseException:
+        passing.give_up()
+        raise
+
+
 @final
 class _VirtualWorkers(Workers):
     """Counts free workers. The work is done at its virtual start."""
@@ -102,7 +119,7 @@ class _VirtualWorkers(Workers):
         try:
             start = self._loop.time()
             value = work()
-            await passing(seconds, order, self._loop.wake_in)
+            await _passed(self._loop, seconds, order)
         finally:
             self._give_back()
         return Timed(value, start, self._loop.time())

@@ -13,12 +13,32 @@ import selectors
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
-from typing import Any, TypeVarTuple, final
+from typing import Any, NoReturn, TypeVarTuple, final
 
 from dorylax.clock.base import DeadlockError
 
 Ts = TypeVarTuple("Ts")
-Cancellable = asyncio.Future[None] | asyncio.TimerHandle
+
+
+@final
+class Event:
+    """Something that happens unless it is cancelled."""
+
+    __slots__ = ("_cancelled",)
+
+    def __init__(self) -> None:
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """It is not to happen."""
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        """Whether it is not to happen."""
+        return self._cancelled
+
+
+Cancellable = asyncio.TimerHandle | Event
 
 
 @final
@@ -30,34 +50,35 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self, start: float) -> None:
-        super().__init__(_JumpingSelector(self._next_event))
+        super().__init__(_JumpingSelector(self._next_events))
         self._now = start
         # When, which goes first at that time (order, then sequence), whose it is, what happens.
         self._events: list[tuple[float, tuple[int, ...], int, Cancellable, Callable[[], object]]] = []
         self._sequence = 0
+        self._before: list[Callable[[], object]] = []
+        self._woken = False  # whether something is ready to run since the last event, or the loop is to stop
 
     def time(self) -> float:
         """Virtual seconds: exactly the time of the event that happened last."""
         return self._now
 
-    def wake_at(self, when: float, order: tuple[int, ...]) -> asyncio.Future[None]:
-        """A future that is done at `when`, in seconds; cancelling it removes the event."""
-        future: asyncio.Future[None] = self.create_future()
-        self._add(when, order, future, partial(future.set_result, None))
-        return future
+    def happen_at(self, when: float, order: tuple[int, ...], happen: Callable[[], object]) -> Event:
+        """Calls `happen` at `when`, in seconds, unless the event is cancelled. What it raises ends the run."""
+        event = Event()
+        self._add(when, order, event, happen)
+        return event
 
-    def wake_in(self, seconds: float, order: tuple[int, ...]) -> asyncio.Future[None]:
-        """As `wake_at`, so many seconds from now."""
-        return self.wake_at(self._now + seconds, order)
+    def happen_in(self, seconds: float, order: tuple[int, ...], happen: Callable[[], object]) -> Event:
+        """As `happen_at`, so many seconds from now."""
+        return self.happen_at(self._now + seconds, order, happen)
 
-    def happen_at(self, when: float, order: tuple[int, ...], happen: Callable[[], object]) -> asyncio.Future[None]:
-        """Calls `happen` at `when`, in seconds; cancelling the future, which is never done, removes the event."""
-        future: asyncio.Future[None] = self.create_future()
-        self._add(when, order, future, happen)
-        return future
+    def before_next(self, call: Callable[[], object]) -> None:
+        """Calls something once all that this moment brings has happened, before the next event, in the order of asking."""
+        self._before.append(call)
 
     def jump(self, to: float) -> None:
         """Moves the time to `to`; see `VirtualClock.jump`."""
+        self._end_moment()
         due = min((when for when, _, _, whose, _ in self._events if not whose.cancelled()), default=to)
         if not self._now <= to <= due:
             raise ValueError(f"time can move from {self._now} to {due} at most, got {to}")
@@ -71,17 +92,44 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._add(when, (), handle, partial(self.call_soon, callback, *args, context=context))
         return handle
 
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """As asyncio's, which futures and tasks use too."""
+        self._woken = True
+        return super().call_soon(callback, *args, context=context)
+
+    def stop(self) -> None:
+        """As asyncio's."""
+        self._woken = True
+        super().stop()
+
     def _add(self, when: float, order: tuple[int, ...], whose: Cancellable, happen: Callable[[], object]) -> None:
         self._sequence += 1
         heapq.heappush(self._events, (when, order, self._sequence, whose, happen))
 
-    def _next_event(self) -> None:
-        while self._events:
-            when, _, _, whose, happen = heapq.heappop(self._events)
-            if not whose.cancelled():
-                self._now = max(self._now, when)
-                happen()
-                return
+    def _end_moment(self) -> None:
+        if before := self._before:
+            self._before = []
+            for call in before:
+                call()
+
+    def _next_events(self) -> None:
+        """Lets events happen until something is ready to run; going round the loop costs more than most of them."""
+        events = self._events
+        self._woken = False
+        while not self._woken:
+            self._end_moment()
+            while events:
+                when, _, _, whose, happen = heapq.heappop(events)
+                if not whose.cancelled():
+                    self._now = max(self._now, when)
+                    happen()
+                    break
+            else:
+                self._deadlock()
+
+    def _deadlock(self) -> NoReturn:
         raise DeadlockError(task.get_name() for task in asyncio.all_tasks(self))
 
 

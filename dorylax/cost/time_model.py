@@ -61,6 +61,8 @@ class TimeModel:
         self.cluster = cluster
         self.seed = seed
         self.machines = machines
+        # Of each graph server what a thread of it uses to compute and to read, and how fast it does so alone.
+        self._alone: dict[int, tuple[tuple[tuple[Shared, ...], float], tuple[tuple[Shared, ...], float]]] = {}
 
     def graph_task(self, key: tuple[int, ...], *, flops: Amount, bytes: Amount, server: int = 0) -> Duration:
         """What one thread of a graph server needs, or its GPU.
@@ -81,11 +83,16 @@ class TimeModel:
             return (gpu.launch + flops / gpu.flops + bytes / gpu.memory_bandwidth) * factor
         if machines is None:
             return (server_type.overhead + flops / server_type.flops + bytes / server_type.memory_bandwidth) * factor
-        place: Place = ("graph", server)
-        parts = (
-            Taken((machines.cores(place),), flops, server_type.flops * server_type.lift(1)),
-            Taken((machines.memory(place),), bytes, server_type.memory_bandwidth * server_type.lift(1)),
-        )
+        found = self._alone.get(server)
+        if found is None:
+            place: Place = ("graph", server)
+            lift = server_type.lift(1)
+            found = self._alone[server] = (
+                ((machines.cores(place),), server_type.flops * lift),
+                ((machines.memory(place),), server_type.memory_bandwidth * lift),
+            )
+        (cores, flops_alone), (memory, bytes_alone) = found
+        parts = (Taken(cores, flops, flops_alone), Taken(memory, bytes, bytes_alone))
         return _duration(server_type.overhead, parts, factor)
 
     def tensor_task(
@@ -228,7 +235,8 @@ def _duration(first: float, parts: Sequence[float | Taken | Meanwhile], factor: 
         elif part.amount:
             of, amount, speed, kind = part
             alone += amount / speed
-            later.append(tuple([Use(one, float(amount), kind) for one in of]))
+            amount = float(amount)
+            later.append(tuple([Use(one, amount, kind) for one in of]))
     seconds = max(0.0, first + (factor - 1) * alone)
     return (seconds, *later) if later else seconds
 

@@ -4,22 +4,30 @@ A graph is taken for symmetric, its servers and intervals for alike. Of the edge
 servers, to each of them equally often; so do the edges of an interval to the intervals of each. Whose edge it is, the degree
 decides: of a block of n vertices with degrees d, m edges touch Σ (1 - exp(-m d / Σ d)) different ones. Degrees are
 lognormal. Intervals of real graphs are communities (`partition.layout`), whose edges touch fewer.
+
+Which intervals contribute to the sum of a ghost decides when it is sent, so where sums are pushed, a sample of the ghosts
+stands for all, each with a degree and contributors of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import final
 
 import numpy as np
 
+from dorylax.graph.compressed import Adjacency
+from dorylax.graph.merge import MergeSummary
 from dorylax.graph.partition.simple import even_bounds
 from dorylax.graph.shard_summary import ShardSummary
 
 _QUANTILES = 4096
 """So many degrees stand for all."""
+_SAMPLE = 256
+"""So many ghosts, or a few more, stand for all that a server has of a peer."""
 
 
 @final
@@ -97,17 +105,89 @@ class DegreeStatistics:
         reads = np.broadcast_to(np.array([*own, *others], np.int64), (intervals, len(own) + len(others)))
         ghost_bounds = np.concatenate([[0], np.cumsum(ghosts)])
         offsets = _linear(last - first, num_edges)
+        edge_bounds = tuple(int(offsets[bound]) for bound in bounds)
+
+        def sources(interval: int) -> np.ndarray:
+            return _linear(int(reads[interval].sum()), edge_bounds[interval + 1] - edge_bounds[interval])
+
+        def merge() -> MergeSummary:
+            of_rows = {peer: [needed[size] for size in sizes] for peer in peers}
+            return self._merge(server, reads, ghosts, of_rows, of_server)
+
         return ShardSummary(
             server=server,
             rows=(first, last),
             edges=(int(edges[server]), int(edges[server + 1])),
             bounds=bounds,
-            edge_bounds=tuple(int(offsets[bound]) for bound in bounds),
+            edge_bounds=edge_bounds,
             offsets={"in": offsets, "out": offsets},
             ghost_bounds={"in": ghost_bounds, "out": ghost_bounds},
             sends={"in": sends, "out": sends},
             reads={"in": reads, "out": reads},
+            sources=sources,
+            merge=merge,
         )
+
+    def _merge(
+        self,
+        server: int,
+        reads: np.ndarray,
+        ghosts: np.ndarray,
+        wanted: Mapping[int, Sequence[int]],
+        edges: float,
+    ) -> MergeSummary:
+        """How partial sums of a server become sums per source.
+
+        Args:
+            server: s.
+            reads: of `ShardSummary`.
+            ghosts: how many it has of each interval of the graph.
+            wanted: by peer: how many rows of each own interval the peer has as ghosts, and sends sums for.
+            edges: between the server and one peer.
+        """
+        intervals = len(reads)
+        chosen = [_sample(count, intervals) for count in ghosts.tolist()]
+        received = {peer: [_sample(count, intervals) for count in counts] for peer, counts in wanted.items()}
+        starts = np.concatenate([[0], np.cumsum(reads.sum(axis=1))])
+        ends = int(starts[-1]) + np.cumsum([0, *(sum(map(len, found)) for found in received.values())])
+        places = zip(received, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+        weights = np.concatenate([one for found in received.values() for one in found] or [np.zeros(0, np.int64)])
+        reader = np.array([i for found in received.values() for i, one in enumerate(found) for _ in one], np.int64)
+        entries = np.where(reader == np.arange(intervals)[:, None], weights, 0)
+        return MergeSummary(
+            starts=starts,
+            received=tuple(place for place in places if place[1] < place[2]),
+            size=int(ends[-1]),
+            ghost_bounds=np.concatenate([[0], np.cumsum([len(one) for one in chosen])]),
+            contributors=self._contributors(server, chosen, intervals, edges),
+            ghosts=np.concatenate(chosen),
+            # An own row is an entry of each own interval that reads it.
+            entries=np.concatenate([reads[:, :intervals].T, entries], axis=1),
+        )
+
+    def _contributors(self, server: int, chosen: Sequence[np.ndarray], intervals: int, edges: float) -> Adjacency:
+        """Which intervals of a server have edges from each of some ghosts.
+
+        A ghost has a Poisson number of edges, at least one, to intervals that are chosen at random.
+        """
+        rng = np.random.default_rng(server)
+        found = []
+        for first in range(0, len(chosen), intervals):
+            of_peer = sum(map(len, chosen[first : first + intervals]))
+            rows = int(self.num_vertices * intervals / len(chosen))
+            mean = edges * _degrees(self.spread) / rows
+            shares = np.cumsum(-np.expm1(-mean))
+            quantiles = (rng.permutation(of_peer) + 0.5) / max(1, of_peer)
+            rate = mean[np.searchsorted(shares, quantiles * shares[-1])]  # of each ghost, edges if it need have none
+            # The first that has an edge, where one must; whether those after it have some is up to each.
+            one = np.floor(-np.log1p(rng.random(of_peer) * np.expm1(-rate)) * intervals / rate)
+            others = rng.random((of_peer, intervals)) < -np.expm1(-rate / intervals)[:, None]
+            places = np.arange(intervals)
+            at = np.minimum(one, intervals - 1)[:, None]
+            found.append((places == at) | (others & (places > at)))
+        mask = np.concatenate(found)
+        offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+        return Adjacency(offsets, np.nonzero(mask)[1].astype(np.int32))
 
     def _touched(self, vertices: int, edges: float) -> int:
         """How many different ones of so many vertices so many edges touch."""
@@ -120,6 +200,12 @@ def _touched(vertices: int, edges: float, spread: float) -> int:
     return min(vertices, round(vertices * float(np.mean(-np.expm1(-edges * shares)))))
 
 
+def _sample(count: int, intervals: int) -> np.ndarray:
+    """Of the ghosts that belong to one of so many intervals, how many each of a sample stands for."""
+    size = min(count, -(-_SAMPLE // intervals))
+    return np.diff(even_bounds(count, size)) if size else np.zeros(0, np.int64)
+
+
 @functools.lru_cache(maxsize=16)
 def _degrees(spread: float) -> np.ndarray:
     """Degrees in multiples of their mean, at evenly spaced quantiles."""
@@ -130,7 +216,7 @@ def _degrees(spread: float) -> np.ndarray:
     return np.asarray(found)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=16)
 def _linear(rows: int, edges: int) -> np.ndarray:
     """Offsets of rows with equal degrees; one array for all servers of a size."""
-    return np.arange(rows + 1, dtype=np.int64) * edges // rows
+    return np.arange(rows + 1, dtype=np.int64) * edges // max(1, rows)

@@ -12,42 +12,17 @@ the intervals of the server and sent to the owner, who adds up all that it has a
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal, final
 
 import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import Adjacency
+from dorylax.graph.merge import Merge
 from dorylax.graph.transpose import transpose
 
 Direction = Literal["in", "out"]
 Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
-
-
-@final
-@dataclasses.dataclass(frozen=True, eq=False)
-class Merge:
-    """How the partial sums of a server's intervals, and those it receives, become sums per source.
-
-    They lie in one array of `size` rows: those of interval i at `starts[i]:starts[i+1]`, in the order of
-    `Shard.unique_sources(i)`, then those of each peer.
-
-    Attributes:
-        starts: int64 `[k+1]`.
-        received: `(peer, first, last)`: the peer's sums lie at `first:last`, in the order of its ghosts of this server's
-            rows; peers ascending, only those that have some.
-        size: rows of the array.
-        rows: entries of the array that make up each local row, `[n + G_in]` rows, int32: for own rows those of own
-            intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
-        contributors: own intervals that have an edge from each ghost, ascending, `[G_in]` rows.
-    """
-
-    starts: np.ndarray
-    received: tuple[tuple[int, int, int], ...]
-    size: int
-    rows: Adjacency
-    contributors: Adjacency
 
 
 @final
@@ -176,8 +151,10 @@ class Shard:
             starts=starts,
             received=received,
             size=len(ids),
-            rows=Adjacency(offsets, places),
+            ghost_bounds=self.ghost_bounds["in"],
             contributors=Adjacency(of_ghosts - of_ghosts[0], owners.astype(np.int32)),
+            rows=Adjacency(offsets, places),
+            bounds=self.bounds,
         )
 
 

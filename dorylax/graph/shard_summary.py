@@ -7,14 +7,16 @@ something.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NoReturn, final
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import final
 
 import numpy as np
 
 from dorylax.errors import DorylaxError
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.shard import Direction, Merge, Sends, Shard
+from dorylax.graph.merge import AnyMerge
+from dorylax.graph.shard import Direction, Sends, Shard
 from dorylax.hollow import hollow
 
 Counts = Sequence[Sequence[tuple[int, int]]]
@@ -41,6 +43,8 @@ class ShardSummary:
         sends: by direction.
         reads: by direction and own interval, how many different rows of each block it reads: int64 `[k, B]`, see
             `Shard.block_counts`.
+        sources: gives, of an interval, where the edges of each of its sources begin, int64 `[U+1]`.
+        merge: see `Shard.merge`.
     """
 
     def __init__(
@@ -55,6 +59,8 @@ class ShardSummary:
         ghost_bounds: Mapping[Direction, np.ndarray],
         sends: Mapping[Direction, Counts],
         reads: Mapping[Direction, np.ndarray],
+        sources: Callable[[int], np.ndarray],
+        merge: Callable[[], AnyMerge],
     ) -> None:
         self.server = server
         self.first, self.last = rows
@@ -68,11 +74,14 @@ class ShardSummary:
             for direction, found in sends.items()
         }
         self._reads = dict(reads)
+        self._sources = sources
+        self._make_merge = merge
 
     @classmethod
     def of(cls, shard: Shard) -> ShardSummary:
         """Counts a shard."""
         intervals = range(shard.num_intervals)
+        sources, merge = [shard.transposed(interval).offsets for interval in intervals], shard.merge()
         return cls(
             server=shard.server,
             rows=(shard.first, shard.last),
@@ -89,6 +98,8 @@ class ShardSummary:
                 direction: np.stack([shard.block_counts(direction, interval) for interval in intervals])
                 for direction in _DIRECTIONS
             },
+            sources=sources.__getitem__,
+            merge=lambda: merge,
         )
 
     @property
@@ -115,24 +126,17 @@ class ShardSummary:
         bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
         return _adjacency(bounds - bounds[0])
 
-    def transposed(self, interval: int) -> NoReturn:
-        """Not known.
+    def transposed(self, interval: int) -> Adjacency:
+        """See `Shard`."""
+        return _adjacency(self._sources(interval))
 
-        Raises:
-            ShardSummaryError: always.
-        """
-        raise ShardSummaryError(
-            f"interval {interval}: which edges share a source is not in a summary, and this model sums over out-edges what "
-            "in-edges hold (attention, maxima): give the graph itself"
-        )
+    @cached_property
+    def _merge(self) -> AnyMerge:
+        return self._make_merge()
 
-    def merge(self) -> Merge:
-        """Not known.
-
-        Raises:
-            ShardSummaryError: always.
-        """
-        self.transposed(0)
+    def merge(self) -> AnyMerge:
+        """See `Shard`."""
+        return self._merge
 
 
 AnyShard = Shard | ShardSummary

@@ -26,6 +26,7 @@ from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
 from dorylax.runs.servers import GraphServerMetrics, ServerMetrics
+from dorylax.simulation.collection import rarely_collected
 from dorylax.simulation.result import Simulated, Task, Utilisation
 from dorylax.simulation.scenario import Scenario, ScenarioError
 from dorylax.trainer.from_config import build_model, prepare_data
@@ -58,20 +59,21 @@ def simulate(
     made, shape = pipeline_of(scenario)
     check_gpu_memory(made, shape)
     tally = Tally(trace)
-    run = made.start(made.parts.params, None, made.parts.state, trace=tally.add)
-    try:
-        prepare = run.seconds
-        calls, seconds, metrics = [_calls(run)], list[float](), list[ServerMetrics]()
-        tally.clear()
-        for epoch in range(min(epochs, config.train.epochs)):
-            found = run.run_epoch()
-            seconds.append(found.seconds - (prepare if epoch == 0 else 0.0))
-            calls.append(_calls(run))
-            metrics += found.servers
-            if on_epoch is not None:
-                on_epoch(epoch + 1)
-    finally:
-        run.close()
+    with rarely_collected():
+        run = made.start(made.parts.params, None, made.parts.state, trace=tally.add)
+        try:
+            prepare = run.seconds
+            calls, seconds, metrics = [_calls(run)], list[float](), list[ServerMetrics]()
+            tally.clear()
+            for epoch in range(min(epochs, config.train.epochs)):
+                found = run.run_epoch()
+                seconds.append(found.seconds - (prepare if epoch == 0 else 0.0))
+                calls.append(_calls(run))
+                metrics += found.servers
+                if on_epoch is not None:
+                    on_epoch(epoch + 1)
+        finally:
+            run.close()
     return Simulated(
         name=scenario.name,
         backend=scenario.backend,

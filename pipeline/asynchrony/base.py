@@ -16,11 +16,13 @@ class BlocksRead(NamedTuple):
         counts: int64 `[B]`, how many different rows of each block.
         own: which block holds what it has written itself.
         local: bool `[B]`, which blocks are of intervals of its own server.
+        blocks: int64 `[B]`, how many blocks each stands for, where one may stand for several; None: for itself.
     """
 
     counts: np.ndarray
     own: int
     local: np.ndarray
+    blocks: np.ndarray | None = None
 
 
 @runtime_checkable

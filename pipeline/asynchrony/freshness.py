@@ -34,6 +34,6 @@ class FreshShare:
         counted = (read.counts > 0) & (read.local | (not self._local))
         counted[read.own] = False
         blocks = np.flatnonzero(counted)
-        weights = np.ones(len(blocks), np.int64)
+        weights = np.ones(len(blocks), np.int64) if read.blocks is None else read.blocks[blocks]
         needed = math.ceil(self._share * int(weights.sum()))
         return Quorum(blocks, weights, needed) if needed else None

@@ -75,6 +75,9 @@ async def operate(
     found: list[Reads] = []
 
     def guarded(place: int, work: Callable[[], None]) -> Callable[[], None]:
+        if place and server.context.hollow:
+            return work  # nobody reads anything
+
         def run_piece() -> None:
             with contextlib.ExitStack() as stack:
                 for buffer in buffers:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dorylax.hollow import is_hollow, taken
-from dorylax.ops import row_operators
+from dorylax.hollow import taken
 from dorylax.pipeline.buffers import Reads
 from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.messages import SumsMessage
@@ -48,18 +47,14 @@ async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
     """Adds up what all in-edges from the interval's vertices hold."""
     merge, (first, last) = server.merges[step.index], server.bounds(visit)
     await server.wait_for(merge.stamps, visit, lambda: merge.blocks_read(visit.interval))
-    rows = row_range(server.shard.merge().rows, first, last)
     (result,) = results_for(step, last - first, 0, server.context.sizes.vertices, empty=server.context.empty)
 
     def work() -> Reads:
         with merge.guard.reading():
-            found = merge.reads(first, last)
-            if not is_hollow(result):
-                out = [result[: last - first]]
-                row_operators.run("dorylax_gather_sum", {"direction": "in"}, [merge.rows], rows, out=out)
-            return found
+            merge.own_sums(visit.interval, result[: last - first])
+            return merge.reads(visit.interval)
 
-    entries = int(rows.offsets[-1] - rows.offsets[0])
+    entries = merge.entries(visit.interval)
     width = int(np.prod(result.shape[1:], dtype=int))
     job = Job(step, visit, _READ, entries * width, entries * (width * result.itemsize + 4), step.label)
     server.recorder.read(server.shard.server, visit, (await server.compute(job, work)).value)
@@ -69,14 +64,16 @@ async def _collect(server: GraphServer, step: Step, visit: Visit) -> None:
 
 async def _send(server: GraphServer, step: Step, visit: Visit, ghosts: np.ndarray, epochs: np.ndarray) -> None:
     """Sends sums for ghosts to their owners."""
-    merge = server.merges[step.index]
+    merge, parts = server.merges[step.index], server.shard.merge()
+    row_bytes = merge.rows[:1].nbytes
 
     def work() -> np.ndarray:
         with merge.guard.reading():
             return merge.ghost_sums(ghosts)
 
-    job = Job(step, visit, _SEND, 0, 2 * len(ghosts) * merge.rows[:1].nbytes, "∇SC")
+    job = Job(step, visit, _SEND, 0, 2 * parts.stand_for(ghosts) * row_bytes, "∇SC")
     sums = (await server.compute(job, work)).value
     for peer, start, mine in server.owners_of(ghosts):
         message = SumsMessage(step.index, ghosts[mine] - start, epochs[mine], taken(sums, np.flatnonzero(mine)))
-        await server.send(visit, peer, message, (visit.epoch, visit.number, step.index, peer))
+        order = (visit.epoch, visit.number, step.index, peer)
+        await server.send(visit, peer, message, order, num_bytes=parts.stand_for(ghosts[mine]) * row_bytes)

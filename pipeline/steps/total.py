@@ -12,6 +12,7 @@ from dorylax.jax_internals import variables
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.messages import PartsMessage
 from dorylax.pipeline.plan import Step
+from dorylax.pipeline.transport import payload_bytes
 from dorylax.pipeline.visit import Visit
 
 
@@ -36,5 +37,7 @@ async def _send(server: GraphServer, step: Step, visit: Visit) -> None:
         if parts.stamps.epochs[places].min() < visit.epoch:
             return  # another interval of this server is the last
     message = PartsMessage(step.index, places, visit.epoch, parts.read(places))
+    num_bytes = payload_bytes(message.rows)
     for peer in server.peers:
-        await server.send(visit, peer, message, (visit.epoch, visit.number, step.index, peer))
+        order = (visit.epoch, visit.number, step.index, peer)
+        await server.send(visit, peer, message, order, num_bytes=num_bytes)

@@ -163,4 +163,6 @@ class HostTransport(Transport, Protocol):
 
 def payload_bytes(payload: Any) -> int:
     """Bytes of the arrays in a pytree."""
+    if payload is None:
+        return 0
     return sum(int(getattr(leaf, "nbytes", 0)) for leaf in jax.tree.leaves(payload))

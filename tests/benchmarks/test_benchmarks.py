@@ -32,6 +32,7 @@ PRINTS = {
     "cluster": r"(?s)by Program.cost\(\) .*tiny on 4 servers: .* GiB, the largest .*weak async +2 ",
     "controller": r"8, throttled +200 ",
     "faults": r"all +\d",
+    "friendster": r"tiny on functions: 2 epochs .* peak memory \d.*\nsimulated seconds of epochs: \d",
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",
     "gather": r"16 .* backward +\S+ \(",
     "generate": r"tiny +1,000 vertices +10,000 edges",

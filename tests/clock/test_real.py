@@ -67,3 +67,18 @@ def test_ctrl_c_from_the_terminal(notebook):
         loop.run_until_complete(cell()) if notebook else clock.run(pressed())
     clock.run(clock.sleep(0.0, ()))
     clock.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02])
+def test_what_is_called_later_is_called_on_the_loop(seconds):
+    happened = []
+    with RealClock() as clock:
+
+        async def main():
+            loop = asyncio.get_running_loop()
+            clock.after(seconds, (), lambda: happened.append(asyncio.get_running_loop() is loop), name="any")
+            assert not happened
+            await clock.sleep(0.1, ())
+
+        clock.run(main())
+    assert happened == [True]

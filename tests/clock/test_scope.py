@@ -88,3 +88,19 @@ def test_what_asks_it_for_a_task_once_it_is_abandoned_gets_one_that_never_begins
 
         clock.run(all_of_it())
     assert begun == []
+
+
+def test_what_was_to_be_called_is_given_up_with_the_rest():
+    happened = []
+    with VirtualClock() as clock:
+        scope = ClockScope(clock)
+
+        async def main():
+            scope.after(1.0, (), lambda: happened.append(1), name="before")
+            scope.after(3.0, (), lambda: happened.append(3), name="after")
+            await clock.sleep(2.0, ())
+            await scope.abandon()
+            await clock.sleep(2.0, ())
+
+        clock.run(main())
+    assert happened == [1]

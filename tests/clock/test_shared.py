@@ -95,3 +95,23 @@ def test_times_do_not_depend_on_what_shares_nothing(amounts, others):
 def test_nothing_is_shared_on_the_real_clock():
     with RealClock() as clock, pytest.raises(TypeError, match="only the virtual clock"):
         clock.run(clock.sleep((1.0,), ()))
+
+
+def test_whoever_comes_at_one_moment_is_reckoned_with_once():
+    """Hundreds of messages leave a server at once: speeds are asked for when all have come."""
+    asked = []
+
+    def speeds(counts):
+        asked.append(tuple(counts))
+        return equally(counts)
+
+    with VirtualClock() as clock:
+        network = clock.shared(speeds)
+
+        async def main():
+            await asyncio.gather(*(clock.sleep(((Use(network, 8.0),),), (k,)) for k in range(100)))
+
+        clock.run(main())
+        assert clock.now() == 100.0
+    assert asked[0] == (100,)
+    assert len(asked) <= 100

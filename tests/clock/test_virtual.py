@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.clock import DeadlockError, VirtualClock
+from dorylax.clock import DeadlockError, Use, VirtualClock
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -244,3 +244,52 @@ def test_the_same_sequence_of_events_whatever_the_seeds_of_hashes():
     ]
     assert printed[0][0] == printed[1][0]
     assert printed[0][1] != printed[1][1]  # the seeds did something
+
+
+def test_what_is_called_later_goes_by_order_and_needs_no_task():
+    happened = []
+    with VirtualClock() as clock:
+        memory = clock.shared(lambda counts: [4.0 / max(1, counts[0])])
+
+        async def main():
+            for k, seconds in ((2, 3.0), (0, 3.0), (3, (1.0, (Use(memory, 4.0),))), (1, (2.0, 1.0))):
+                clock.after(seconds, (k,), lambda k=k: happened.append((k, clock.now())), name="any")
+            assert len(asyncio.all_tasks()) == 1
+            await clock.sleep(3.0, (9,))
+
+        clock.run(main())
+    assert happened == [(3, 2.0), (0, 3.0), (1, 3.0), (2, 3.0)]
+
+
+def test_an_error_of_what_is_called_later_ends_the_run():
+    def fail():
+        raise LookupError("nobody there")
+
+    with VirtualClock() as clock:
+
+        async def main():
+            clock.after(1.0, (), fail, name="any")
+            await clock.sleep(5.0, ())
+
+        with pytest.raises(LookupError, match="nobody there"):
+            clock.run(main())
+        assert clock.now() == 1.0
+        clock.run(clock.sleep(1.0, ()))  # it goes on
+        assert clock.now() == 2.0
+
+
+def test_closing_gives_up_what_was_to_be_called():
+    happened = []
+    with VirtualClock() as clock:
+
+        async def main():
+            clock.after(1.0, (), lambda: happened.append(1), name="any")
+
+        clock.run(main())
+    assert not happened
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), (0.0, -1.0)])
+def test_nothing_is_called_before_now(seconds):
+    with VirtualClock() as clock, pytest.raises(ValueError, match="seconds must be finite and ≥ 0"):
+        clock.after(seconds, (), lambda: None, name="any")

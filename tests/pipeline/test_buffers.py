@@ -165,10 +165,11 @@ def test_merged_sums_are_those_of_all_edges(servers: int) -> None:
         )
         for server, shard in enumerate(network.pieces):
             np.testing.assert_array_equal(network.total(server), expected[shard.first : shard.last])
-            rows = shard.last - shard.first
-            found = network.buffers[server].reads(0, rows)
-            assert len(found.rows) <= 1  # all of the same epoch
-            assert found.oldest == (epoch if found.rows else 0)
+            for interval in range(3):
+                found = network.buffers[server].reads(interval)
+                assert len(found.rows) <= 1  # all of the same epoch
+                assert found.oldest == (epoch if found.rows else 0)
+                assert sum(found.rows) == network.buffers[server].entries(interval)
 
 
 def test_what_is_merged_is_as_new_as_its_stamps_say() -> None:

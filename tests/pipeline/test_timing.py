@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from support.pipelines import compiled_once, make_pipeline, messy_data
+from support.pipelines import MODELS, compiled_once, make_pipeline, messy_data
 
 from dorylax.cost import INSTANCES, Cluster, clusters
-from dorylax.graph.shard_summary import ShardSummary, ShardSummaryError
+from dorylax.graph.shard_summary import ShardSummary
 from dorylax.pipeline import config as config_module
 from dorylax.pipeline import setup, timing
 from dorylax.pipeline.config import PipelineConfig
@@ -116,9 +116,9 @@ def test_it_is_the_run_with_numbers(
     assert times._replace(losses=[]) == numbers._replace(losses=[])
 
 
-@pytest.mark.parametrize("model", ["gcn", "BatchNorm"])
+@pytest.mark.parametrize("model", ["BatchNorm", *MODELS])
 @pytest.mark.parametrize("mode", [{"mode": "pipe"}, {"mode": "async"}])
-def test_counts_of_rows_are_all_it_needs(model, mode):
+def test_counts_are_all_it_needs(model, mode):
     config = PipelineConfig(clock="virtual", servers=3, intervals=2, edge_chunk=EDGE_CHUNK, **mode)
     data = messy_data(32, 120)
     whole, parts = make_pipeline(model, data, config)
@@ -126,14 +126,6 @@ def test_counts_of_rows_are_all_it_needs(model, mode):
     with rented(CLUSTERS["contention"]):
         found = [told(timed_pipeline(parts, data, shards, config)) for shards in (whole.pieces, summaries)]
     assert found[0]._replace(losses=[]) == found[1]._replace(losses=[])
-
-
-def test_pushed_sums_need_the_graph():
-    config = PipelineConfig(clock="virtual", servers=3, intervals=2, edge_chunk=EDGE_CHUNK)
-    whole, parts = make_pipeline("gat", messy_data(32, 120), config)
-    summaries = [ShardSummary.of(shard) for shard in whole.pieces]
-    with pytest.raises(ShardSummaryError, match="give the graph itself"):
-        told(timed_pipeline(parts, messy_data(32, 120), summaries, config))
 
 
 @contextlib.contextmanager

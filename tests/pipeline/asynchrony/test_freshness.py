@@ -40,3 +40,11 @@ def test_a_share_is_the_number_that_was_written(share: float) -> None:
 
 def test_who_reads_nobody_elses_rows_waits_for_nothing() -> None:
     assert FreshShare(1.0).quorum(BlocksRead(np.array([0, 0, 9]), 2, np.ones(3, bool))) is None
+
+
+def test_blocks_may_stand_for_several():
+    blocks = np.array([1, 1, 1, 40, 1, 7, 2])
+    quorum = FreshShare(0.5).quorum(READ._replace(blocks=blocks))
+    assert quorum is not None
+    assert (quorum.blocks.tolist(), quorum.weights.tolist()) == ([0, 3, 4, 6], [1, 40, 1, 2])
+    assert quorum.needed == 22

@@ -114,8 +114,9 @@ class Recording:
         epochs[blocks] = np.where(counts > 0, buffer.stamps.epochs, NEVER)
         self._note(self.schedule.rows, self._published[number], job, epochs)
 
-    def reads_sums(self, merge: MergeBuffer, first: int, last: int) -> None:
+    def reads_sums(self, merge: MergeBuffer, interval: int) -> None:
         server, job = self._here
+        first, last = server.shard.bounds[interval : interval + 2]
         found, parts = np.full((last - first, self._num_intervals), NEVER), server.shard.merge()
         for row in range(first, last):
             for entry in parts.rows.neighbours[parts.rows.offsets[row] : parts.rows.offsets[row + 1]].tolist():
@@ -180,9 +181,9 @@ class Recording:
             self.reads_rows(buffer, counts)
             return read_rows(buffer, counts)
 
-        def reads_sums(merge: MergeBuffer, first: int, last: int) -> Reads:
-            self.reads_sums(merge, first, last)
-            return read_sums(merge, first, last)
+        def reads_sums(merge: MergeBuffer, interval: int) -> Reads:
+            self.reads_sums(merge, interval)
+            return read_sums(merge, interval)
 
         def dues(merge: MergeBuffer, interval: int) -> tuple[np.ndarray, np.ndarray]:
             ghosts, stamps = due(merge, interval)

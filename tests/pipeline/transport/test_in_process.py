@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -80,3 +81,73 @@ def test_a_post_goes_its_way_while_its_sender_goes_on() -> None:
         clock.run(sender())
     assert echo.asked == [("ask", HERE, 2.0)]
     assert told == [(4.0, 0.0, None)]
+
+
+class Slow(Echo):
+    """Waits before it answers."""
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        await self.clock.sleep(10.0, ())
+        return await super().handle(kind, payload, sender)
+
+
+class Deaf:
+    """Cannot answer."""
+
+    async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
+        raise ValueError(f"cannot answer {kind!r}")
+
+
+def post(transport: Transport, then: Any) -> None:
+    transport.post(HERE, THERE, "ask", 1, num_bytes=1, order=(7,), waiting="nobody", then=then)
+
+
+def test_a_receiver_may_wait_while_it_handles_a_post() -> None:
+    told = []
+    with VirtualClock() as clock:
+        transport = InProcessTransport(clock, lambda *_: 2.0)
+        transport.register(THERE, Slow(clock))
+
+        async def sender() -> None:
+            post(transport, lambda *what: told.append((clock.now(), *what)))
+            await clock.sleep(20.0, ())
+
+        clock.run(sender())
+    assert told == [(14.0, 0.0, None)]
+
+
+@pytest.mark.parametrize("kind", ["virtual", "real"])
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_post_that_is_not_answered_ends_the_run(kind: str, registered: bool) -> None:
+    told = []
+    with VirtualClock() if kind == "virtual" else RealClock() as clock:
+        transport = InProcessTransport(clock, (lambda *_: 2.0) if kind == "virtual" else None)
+        if registered:
+            transport.register(THERE, Deaf())
+
+        async def sender() -> None:
+            post(transport, lambda ago, error: told.append((ago, str(error))))
+            await clock.sleep(20.0, ())
+
+        problem = "cannot answer 'ask'" if registered else "nobody is registered as parameter server 1"
+        with pytest.raises(ValueError if registered else LookupError, match=problem):
+            clock.run(sender())
+    ((ago, text),) = told
+    assert ago == 0.0
+    assert problem in text
+
+
+def test_a_post_arrives_where_messages_take_the_time_that_they_take() -> None:
+    told = []
+    with RealClock() as clock:
+        transport, echo = InProcessTransport(clock, None), Echo(clock)
+        transport.register(THERE, echo)
+
+        async def sender() -> None:
+            done = asyncio.Event()
+            post(transport, lambda *what: (told.append(what), done.set()))
+            await done.wait()
+
+        clock.run(sender())
+    assert told == [(0.0, None)]
+    assert len(echo.asked) == 1
