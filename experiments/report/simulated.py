@@ -17,32 +17,33 @@ from dorylax.experiments.report.page import Section
 from dorylax.experiments.report.tables import NONE, TextTable
 from dorylax.experiments.simulated_analysis import SimulatedGroup, SimulatedVariant
 
-_DRAWN = ("epoch_seconds", "dollars", "value")
 _LOG = 20.0
 """Axes whose numbers differ by more than this factor are logarithmic."""
 _BELOW = 0.24
 """Rows by which a published point lies below ours."""
 
 
-def simulated_section(title: str, group: SimulatedGroup, prefix: str) -> Section:
+def simulated_section(title: str, group: SimulatedGroup, prefix: str, asked: str = "") -> Section:
     """What a group has come to.
 
     Args:
         title: of the section.
         group: of simulated runs.
         prefix: of the names of its figures.
+        asked: what a part of a sweep is for; may be empty.
     """
     tables = [("What runs take and cost", _results(group))]
     figures: list[NamedFigure] = []
     base = group.baseline
     if base is not None and any(one.ratios for one in group.variants):
         tables.insert(0, (f"Relative to {base.name}", _relative(group)))
-        panels = [_ratio_panel(name, group) for name in _DRAWN]
+        time = "seconds" if f"seconds{RATIO}" in group.published else "epoch_seconds"
+        panels = [_ratio_panel(name, group) for name in (time, "dollars", "value")]
         figures.append(_figure(f"{prefix}ratios", f"Relative to {base.name}", panels, group))
     absolute = [_panel(name, group) for name in group.published if name in MEASURES]
     if absolute and any(one.runs for one in group.variants):
         figures.append(_figure(f"{prefix}published", f"Beside {group.source}", absolute, group))
-    return Section(title, group.sentences, tables, figures)
+    return Section(title, [*[asked] * bool(asked), *group.sentences], tables, figures)
 
 
 def _results(group: SimulatedGroup) -> TextTable:

@@ -55,7 +55,8 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
             for simulated in groups_of_simulations:
                 title = " ".join([study.sweep.name] * (len(studies) > 1) + [simulated.name]).strip()
                 alone = len(groups_of_simulations) * len(studies) == 1
-                sections.append(simulated_section(title, simulated, "" if alone else f"{len(sections)}-"))
+                asked = study.sweep.description if study not in given else ""
+                sections.append(simulated_section(title, simulated, "" if alone else f"{len(sections)}-", asked))
             continue
         done = [_history(study, one) for one in study.outcomes if one.status == "done"]
         groups = analyse(study.sweep, done)

@@ -23,6 +23,7 @@ base:
   simulation.epochs: 2
 parts:
   modes:
+    description: Which mode is best?
     grid: {pipeline.mode: [pipe, no-pipe]}
     compare: {baseline: {pipeline.mode: pipe}}
     published:
@@ -48,7 +49,7 @@ def test_parts_are_sections_with_what_was_asked_and_no_accuracy(folder: Path) ->
     text = (folder / "report.md").read_text()
     assert "3 of 3 runs done. Nothing was trained" in text
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["modes", "backends", "Run it again"]
-    assert "- no-pipe has " in text
+    assert "- Which mode is best?\n- no-pipe has " in text
     assert "accuracy" not in text.lower()
     assert "loss" not in text
     header = next(line for line in text.splitlines() if line.startswith("| variant | an epoch, ×"))
