@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import final
 
 from dorylax.cost import Calls
-from dorylax.graph.abstract import AbstractData
-from dorylax.graph.cutting import Cutting
-from dorylax.graph.data_shape import DataShape, abstract_data
-from dorylax.graph.dataset import Dataset
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.memory.hosts import Cut, Program, graph_server
 from dorylax.memory.phases import CODE
@@ -21,21 +19,37 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.run import PipelineRun
-from dorylax.pipeline.setup import check_counts, layout_for
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
 from dorylax.runs.servers import GraphServerMetrics, ServerMetrics
+from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated, Task, Utilisation
 from dorylax.simulation.scenario import Scenario, ScenarioError
-from dorylax.trainer.from_config import build_model, prepare_data
+from dorylax.trainer.from_config import build_model
 from dorylax.trainer.step.objective import Objective
 
+_OBJECTS = 100_000
+"""New objects between two looks for circles; Python's 700 double the time of a simulation."""
 
+
+@contextlib.contextmanager
+def _rarer_collections() -> Iterator[None]:
+    """Has Python look for circles of objects less often: messages and tasks make many objects, JAX looks too each time."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(_OBJECTS, before[0]) if before[0] else 0, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@_rarer_collections()
 def simulate(
     scenario: Scenario,
     *,
     epochs: int = 4,
+    inputs: Inputs | None = None,
     trace: Trace | None = None,
     on_epoch: Callable[[int], None] | None = None,
 ) -> Simulated:
@@ -44,6 +58,7 @@ def simulate(
     Args:
         scenario: the run.
         epochs: how many to simulate, ≥ 1; no more than the run has.
+        inputs: of earlier simulations, where they may have something in common; None: of none.
         trace: called with the span of every task.
         on_epoch: called after each epoch with how many there have been.
 
@@ -55,7 +70,7 @@ def simulate(
         ValueError, OSError: the data set cannot be loaded.
     """
     config, pipeline = scenario.config, scenario.pipeline
-    data, shape, shards = _data(scenario)
+    data, shape, shards = (Inputs() if inputs is None else inputs).of(scenario)
     made = timed_pipeline(
         take_apart(build_model(config, data), data.graph),
         data,
@@ -180,16 +195,3 @@ def _utilisation(scenario: Scenario, metrics: Sequence[ServerMetrics], seconds: 
 
 def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
-
-
-def _data(scenario: Scenario) -> tuple[Dataset | AbstractData, DataShape, Sequence[AnyShard]]:
-    """The data set, or its shapes; its sizes; and what servers hold of it."""
-    pipeline, graph = scenario.pipeline, scenario.graph
-    if graph is not None:
-        check_counts(pipeline, graph.vertices)
-        shape = DataShape(graph.vertices, graph.edges, graph.features, graph.classes)
-        return abstract_data(shape), shape, graph.degrees.shards(pipeline.servers, pipeline.intervals)
-    data = prepare_data(scenario.config.data)
-    check_counts(pipeline, data.graph.num_vertices)
-    layout = layout_for(data.graph, pipeline, scenario.config.train.seed)
-    return data, DataShape.of(data), list(Cutting(data.graph, layout))
