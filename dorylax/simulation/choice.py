@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dorylax.observers.progress import dollars, duration
+
 
 class Price(NamedTuple):
     """What a run takes.
@@ -16,6 +18,52 @@ class Price(NamedTuple):
 
     seconds: float
     dollars: float
+
+
+class Wishes(NamedTuple):
+    """What to choose by.
+
+    Attributes:
+        budget: US dollars at most; None: as many as it takes.
+        deadline: seconds at most; None: as long as it takes.
+    """
+
+    budget: float | None = None
+    deadline: float | None = None
+
+    def __str__(self) -> str:
+        """What is chosen, in words."""
+        which = "the best by value"
+        if (self.budget is None) != (self.deadline is None):
+            which = "the cheapest" if self.budget is None else "the fastest"
+        return f"{which} {self.within}".rstrip()
+
+    @property
+    def within(self) -> str:
+        """The limits, in words; empty where there are none."""
+        limits = [] if self.budget is None else [dollars(self.budget)]
+        limits += [] if self.deadline is None else [duration(self.deadline)]
+        return f"within {' and '.join(limits)}" if limits else ""
+
+    def allow(self, price: Price) -> bool:
+        """Whether it is within both."""
+        seconds, amount = price
+        return (self.budget is None or amount <= self.budget) and (self.deadline is None or seconds <= self.deadline)
+
+    def rank(self, price: Price) -> tuple[float, float]:
+        """What to choose has the least: seconds within a budget, dollars within a deadline, else T·C: the most value."""
+        seconds, amount = price
+        if (self.budget is None) == (self.deadline is None):
+            return seconds * amount, seconds
+        return (amount, seconds) if self.budget is None else (seconds, amount)
+
+    def beyond(self, price: Price) -> float:
+        """By which factor it is beyond the budget or the deadline, whichever is larger."""
+        seconds, amount = price
+        return max(
+            0.0 if self.budget is None else amount / self.budget,
+            0.0 if self.deadline is None else seconds / self.deadline,
+        )
 
 
 def front(prices: Sequence[Price]) -> list[int]:
@@ -31,44 +79,16 @@ def front(prices: Sequence[Price]) -> list[int]:
     return found
 
 
-def pick(prices: Sequence[Price], budget: float | None = None, deadline: float | None = None) -> int | None:
+def pick(prices: Sequence[Price], wishes: Wishes) -> int | None:
     """What to choose: the fastest within a budget, the cheapest within a deadline, else the best by value, 1/(T·C).
-
-    Args:
-        prices: of all that there is.
-        budget: US dollars at most; None: as many as it takes.
-        deadline: seconds at most; None: as long as it takes.
 
     Returns:
         Its place, the first of equals; None where nothing is within both.
     """
-    within = [
-        place
-        for place, price in enumerate(prices)
-        if (budget is None or price.dollars <= budget) and (deadline is None or price.seconds <= deadline)
-    ]
-
-    def rank(place: int) -> tuple[float, float]:
-        seconds, dollars = prices[place]
-        if (budget is None) == (deadline is None):
-            return seconds * dollars, seconds
-        return (dollars, seconds) if budget is None else (seconds, dollars)
-
-    return min(within, key=rank, default=None)
+    allowed = (place for place, price in enumerate(prices) if wishes.allow(price))
+    return min(allowed, key=lambda place: wishes.rank(prices[place]), default=None)
 
 
-def nearest(prices: Sequence[Price], budget: float | None = None, deadline: float | None = None) -> int | None:
-    """What is beyond the budget or the deadline by the smallest factor; None where there is nothing at all.
-
-    Args:
-        prices: as of `pick`, which has found nothing.
-        budget: likewise.
-        deadline: likewise.
-    """
-
-    def beyond(place: int) -> tuple[float, Price]:
-        seconds, dollars = price = prices[place]
-        factors = [have / limit for have, limit in ((dollars, budget), (seconds, deadline)) if limit is not None]
-        return max(factors, default=0.0), price
-
-    return min(range(len(prices)), key=beyond, default=None)
+def nearest(prices: Sequence[Price], wishes: Wishes) -> int | None:
+    """What is beyond budget and deadline by the smallest factor; None where there is nothing at all."""
+    return min(range(len(prices)), key=lambda place: (wishes.beyond(prices[place]), prices[place]), default=None)

@@ -15,7 +15,9 @@ from dorylax.graph.data_shape import DataShape
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.memory.hosts import Cut, Program, graph_server
 from dorylax.memory.phases import CODE
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.parameters.oscillation import WINDOW
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.run import PipelineRun
@@ -48,7 +50,8 @@ def _rarer_collections() -> Iterator[None]:
 def simulate(
     scenario: Scenario,
     *,
-    epochs: int = 4,
+    epochs: int | None = None,
+    settled: bool = False,
     inputs: Inputs | None = None,
     trace: Trace | None = None,
     on_epoch: Callable[[int], None] | None = None,
@@ -57,7 +60,9 @@ def simulate(
 
     Args:
         scenario: the run.
-        epochs: how many to simulate, ≥ 1; no more than the run has.
+        epochs: how many to simulate, ≥ 1; no more than the run has. None: two more than it takes to settle.
+        settled: whether gradients are taken to have been watched already when training begins, so that intervals run ahead
+            at once where they may (`pipeline.oscillation_limit`); the run then takes a little less, and settles earlier.
         inputs: of earlier simulations, where they may have something in common; None: of none.
         trace: called with the span of every task.
         on_epoch: called after each epoch with how many there have been.
@@ -70,6 +75,9 @@ def simulate(
         ValueError, OSError: the data set cannot be loaded.
     """
     config, pipeline = scenario.config, scenario.pipeline
+    if settled and pipeline.watched_limit is not None:
+        pipeline = pipeline.model_copy(update={"oscillation_limit": 1.0})
+    first = settling(pipeline)
     data, shape, shards = (Inputs() if inputs is None else inputs).of(scenario)
     made = timed_pipeline(
         take_apart(build_model(config, data), data.graph),
@@ -87,7 +95,7 @@ def simulate(
         prepare = run.seconds
         calls, seconds, metrics = [_calls(run)], list[float](), list[ServerMetrics]()
         tally.clear()
-        for epoch in range(min(epochs, config.train.epochs)):
+        for epoch in range(min(first + 2 if epochs is None else epochs, config.train.epochs)):
             found = run.run_epoch()
             seconds.append(found.seconds - (prepare if epoch == 0 else 0.0))
             calls.append(_calls(run))
@@ -105,11 +113,22 @@ def simulate(
         intervals=pipeline.intervals,
         prepare=prepare,
         epochs=tuple(seconds),
+        settling=first,
         calls=(calls[0], *(_less(after, before) for before, after in pairwise(calls))),
         total_epochs=config.train.epochs,
         tasks=tally.tasks(),
         utilisation=_utilisation(scenario, metrics, sum(seconds)),
     )
+
+
+def settling(pipeline: PipelineConfig) -> int:
+    """How many of the first epochs differ from later ones.
+
+    In the first functions start cold. Intervals that may run ahead are all in the same epoch at first, and spread in as many
+    epochs as they may be apart; if gradients are watched, not before enough of these have been seen.
+    """
+    watched = 0 if pipeline.watched_limit is None else WINDOW + 1
+    return max(1, watched) + (pipeline.staleness or 0)
 
 
 @final

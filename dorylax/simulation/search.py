@@ -9,21 +9,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 from dorylax.columns import column
+from dorylax.observers.progress import dollars, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation import choice
-from dorylax.simulation.choice import Price
+from dorylax.simulation.choice import Price, Wishes
 from dorylax.simulation.grid import Grid, Point, Value
 from dorylax.simulation.result import Simulated
 from dorylax.simulation.scenario import Scenario, ScenarioError
-from dorylax.simulation.side_by_side import outcomes
+from dorylax.simulation.side_by_side import Task, outcomes
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
 POINTS = 100
 """Of a grid at most, unless more are asked for."""
-EPOCHS = 2
-"""To be simulated of each: with a cold start, and without."""
+_EPOCHS = range(2, 9)
+"""How many epochs of a point are simulated once it has settled."""
+_INTERVALS = 1000
+"""Of all servers and all these epochs together: late functions are rare, and of few intervals an epoch has some or none."""
 
 COLUMNS: Mapping[str, type] = {
     "backend": str,
@@ -34,6 +37,7 @@ COLUMNS: Mapping[str, type] = {
     "parameter_servers": int,
     "mode": str,
     "staleness": int,
+    "simulated_epochs": int,
     "seconds": float,
     "epoch_seconds": float,
     "dollars": float,
@@ -119,21 +123,20 @@ class Search:
             deadline: seconds at most.
 
         Raises:
-            ScenarioError: nothing is within both; it names what is nearest.
+            ScenarioError: nothing is within both, and it names what is nearest; or nothing can be simulated.
         """
-        place = choice.pick(self.prices, budget, deadline)
-        if place is not None:
+        wishes = Wishes(budget, deadline)
+        if (place := choice.pick(self.prices, wishes)) is not None:
             return self.known[place][0]
-        near = choice.nearest(self.prices, budget, deadline)
-        if near is None:
+        if (near := choice.nearest(self.prices, wishes)) is None:
             reason = next((f": {one.reason}" for one in self.tried), "")
             raise ScenarioError(f"no point of the what-if can be simulated{reason}")
-        limits = [f"{budget:.4g} dollars"] * (budget is not None) + [f"{deadline:.4g} s"] * (deadline is not None)
-        seconds, dollars = self.prices[near]
-        label = self.known[near][0].label(self.grid.axes)
-        raise ScenarioError(
-            f"nothing is within {' and '.join(limits)}: nearest are {label}, {seconds:.4g} s and {dollars:.4g} dollars"
-        )
+        raise ScenarioError(f"nothing is {wishes.within}: the nearest is {self.priced(self.known[near][0])}")
+
+    def priced(self, point: Point) -> str:
+        """A point that is known, what it takes and costs, in words."""
+        found = self.at(point)
+        return f"{point.label(self.grid.axes)}: {duration(found.seconds)} and {dollars(found.bill.total)}"
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each point that was tried: what it is, and what was found; None for what is not known."""
@@ -152,7 +155,7 @@ def what_if(
     scenario: Scenario,
     grid: str | Mapping[str, Sequence[Value]] | Grid,
     *,
-    epochs: int = EPOCHS,
+    epochs: int | None = None,
     points: int = POINTS,
     jobs: int = 1,
     on_tried: Callable[[Tried], None] | None = None,
@@ -160,13 +163,14 @@ def what_if(
     """Simulates a scenario at all points of a grid.
 
     Points that cannot be, because a GPU's memory does not suffice or the graph has too few vertices, are in the result with
-    the reason. All points have as many epochs (`train.epochs`), whether or not staleness or the mode would need others.
+    the reason. All points have as many epochs (`train.epochs`), whether or not staleness or the mode would need others, and
+    intervals run ahead from the beginning where they may (`simulate` with `settled`).
     Ctrl-C ends the search: the result is what there is.
 
     Args:
         scenario: what all points are in all that the grid does not say.
         grid: see `Grid.parse` for text, else values by axis.
-        epochs: how many to simulate of each, ≥ 1; no more than the run has.
+        epochs: how many to simulate of each, ≥ 1; no more than the run has. None: `usual_epochs`.
         points: how many there may be.
         jobs: processes that simulate at a time, ≥ 1; the result is the same.
         on_tried: called after each point, as they end.
@@ -183,19 +187,19 @@ def what_if(
         )
     every = grid.points(scenario, points)
     tried: list[Tried | None] = [None] * len(every)
-    scenarios: dict[int, Scenario] = {}
+    tasks: dict[int, Task] = {}
     refused: ConfigError | None = None
     for place, point in enumerate(every):
         try:
-            scenarios[place] = point.of(scenario)
+            tasks[place] = Task(point.of(scenario), usual_epochs(point) if epochs is None else epochs)
         except ConfigError as error:
             refused, tried[place] = error, Tried(point, None, str(error))
-    if refused is not None and not scenarios:
+    if refused is not None and not tasks:
         raise refused
-    places = list(scenarios)
+    places = list(tasks)
     with (
         contextlib.suppress(KeyboardInterrupt),
-        contextlib.closing(outcomes(list(scenarios.values()), epochs, jobs)) as ended,
+        contextlib.closing(outcomes(list(tasks.values()), jobs)) as ended,
     ):
         for number, found in ended:
             place = places[number]
@@ -206,11 +210,18 @@ def what_if(
     return Search(scenario.name, grid, len(every), tuple(one for one in tried if one is not None))
 
 
+def usual_epochs(point: Point) -> int:
+    """How many epochs of a point are simulated unless somebody says it: few of many intervals, more of few."""
+    enough = -(-_INTERVALS // (point.servers * point.intervals))
+    return 1 + (point.staleness or 0) + min(max(enough, _EPOCHS[0]), _EPOCHS[-1])
+
+
 def _row(one: Tried, *, front: bool) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(COLUMNS) | one.point._asdict() | {"front": front, "reason": one.reason}
     if (found := one.found) is not None:
         bill, busy = found.bill, found.utilisation
         row |= {
+            "simulated_epochs": len(found.epochs),
             "seconds": found.seconds,
             "epoch_seconds": found.epoch,
             "dollars": bill.total,

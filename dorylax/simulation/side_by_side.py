@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from dorylax import spawning
 from dorylax.errors import DorylaxError
@@ -30,12 +30,23 @@ Outcome = Simulated | str
 """What a simulation has found, or why the scenario cannot be."""
 
 
-def outcomes(scenarios: Sequence[Scenario], epochs: int, jobs: int) -> Generator[tuple[int, Outcome], None, None]:
-    """Simulates scenarios; closed before its end, it leaves no process behind.
+class Task(NamedTuple):
+    """What is to be simulated.
+
+    Attributes:
+        scenario: the run.
+        epochs: how many of it.
+    """
+
+    scenario: Scenario
+    epochs: int
+
+
+def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome], None, None]:
+    """Simulates scenarios, settled; closed before its end, it leaves no process behind.
 
     Args:
-        scenarios: what to simulate.
-        epochs: see `simulate`.
+        tasks: what to simulate.
         jobs: processes at a time; 1: this one.
 
     Yields:
@@ -47,15 +58,15 @@ def outcomes(scenarios: Sequence[Scenario], epochs: int, jobs: int) -> Generator
     """
     inputs = Inputs()
     # Always one here: what is wrong with a model or a data set is told where its code and its frames are.
-    here = 1 if jobs > 1 else len(scenarios)
-    for place, scenario in enumerate(scenarios[:here]):
-        yield place, _outcome(scenario, epochs, inputs)
+    here = 1 if jobs > 1 else len(tasks)
+    for place, task in enumerate(tasks[:here]):
+        yield place, _outcome(task, inputs)
     del inputs
     workers = list[_Worker]()
-    todo = deque(enumerate(scenarios[here:], start=here))
+    todo = deque(enumerate(tasks[here:], start=here))
     try:
         while todo or any(worker.place is not None for worker in workers):
-            while todo and (worker := _idle(workers, jobs, epochs)) is not None:
+            while todo and (worker := _idle(workers, jobs)) is not None:
                 worker.give(*todo.popleft())
             busy = {worker.connection: worker for worker in workers if worker.place is not None}
             for connection in multiprocessing.connection.wait(list(busy)):
@@ -65,18 +76,18 @@ def outcomes(scenarios: Sequence[Scenario], epochs: int, jobs: int) -> Generator
             worker.end()
 
 
-def _outcome(scenario: Scenario, epochs: int, inputs: Inputs) -> Outcome:
+def _outcome(task: Task, inputs: Inputs) -> Outcome:
     try:
-        return simulate(scenario, epochs=epochs, inputs=inputs)
+        return simulate(task.scenario, epochs=task.epochs, settled=True, inputs=inputs)
     except (ConfigError, ScenarioError) as error:
         return str(error)
 
 
-def _idle(workers: list[_Worker], jobs: int, epochs: int) -> _Worker | None:
+def _idle(workers: list[_Worker], jobs: int) -> _Worker | None:
     found = next((worker for worker in workers if worker.place is None), None)
     if found is None and len(workers) < jobs:
         with spawning.spawning():
-            found = _Worker(epochs)
+            found = _Worker()
             workers.append(found)
     return found
 
@@ -85,19 +96,19 @@ def _idle(workers: list[_Worker], jobs: int, epochs: int) -> _Worker | None:
 class _Worker:
     """A process, and the place that it is at."""
 
-    def __init__(self, epochs: int) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
         self.place: int | None = None
-        arguments = (other, epochs, os.getpid())
+        arguments = (other, os.getpid())
         self._process: SpawnProcess = context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         other.close()
 
-    def give(self, place: int, scenario: Scenario) -> None:
+    def give(self, place: int, task: Task) -> None:
         self.place = place
         with contextlib.suppress(OSError):  # it has just died, which `taken` will find
-            self.connection.send(scenario)
+            self.connection.send(task)
 
     def taken(self) -> tuple[int, Outcome]:
         """What it has found."""
@@ -122,13 +133,13 @@ class _Worker:
 # In the process.
 
 
-def _serve(connection: Connection[Any, Any], epochs: int, parent: int) -> None:
+def _serve(connection: Connection[Any, Any], parent: int) -> None:
     spawning.serve(parent)
     inputs = Inputs()
     while True:
-        scenario = connection.recv()
+        task = connection.recv()
         try:
-            found: Outcome | Exception = _outcome(scenario, epochs, inputs)
+            found: Outcome | Exception = _outcome(task, inputs)
         except Exception as error:
             found = error
         connection.send(found)
