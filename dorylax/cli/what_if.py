@@ -16,7 +16,7 @@ from dorylax.machine import cores
 from dorylax.observers.progress import dollars, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import INTERRUPTED, CommandError
-from dorylax.terminal.output import print_error, print_json, print_table
+from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
     from dorylax.simulation.choice import Wishes
@@ -84,8 +84,9 @@ class WhatIf(NamedTuple):
             _show(search, picked, str(wishes))
         self._write(search, wishes, picked)
         if not search.complete:
-            print_error(f"interrupted: {len(search.tried)} of {search.points} points were simulated")
-            raise CommandError("interrupted", INTERRUPTED)
+            raise CommandError(
+                f"interrupted: {len(search.tried)} of {search.points} points were simulated", INTERRUPTED
+            )
         if nothing is not None:
             raise nothing
 

@@ -247,7 +247,8 @@ def _ladder(low: int, high: int) -> list[int]:
 
 
 def _steps(axis: str, word: str, low: int, high: int, number: int) -> list[int]:
-    if not 2 <= number <= (most := min(_MOST, high - low + 1)):
+    most = min(_MOST, high - low + 1)
+    if not 2 <= number <= most:
         raise ScenarioError(f"what-if {axis}={word} must be 2 to {most} numbers, got {number}")
     # By their factor small numbers would be equal: each is 1 more than the one before at least, and leaves room for others.
     found = [low]

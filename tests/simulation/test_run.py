@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 
 import pytest
 from support.calm import calm
@@ -113,3 +114,41 @@ def test_seeds_and_nothing_else_decide():
 
     assert found() == found()
     assert found().epochs != found(train__seed=1).epochs
+
+
+def test_a_run_settles_before_its_later_epochs_are_what_others_will_be():
+    def found(epochs: int | None, *, settled: bool = False, **settings) -> Simulated:
+        return simulate(scenario(pipeline__mode="async", **settings), epochs=epochs, settled=settled)
+
+    assert simulate(scenario()).settling == 1
+    assert len(simulate(scenario()).epochs) == 3
+    assert found(1, pipeline__staleness=0).settling == 1
+    watched = found(None, pipeline__staleness=1)
+    assert (watched.settling, len(watched.epochs)) == (6, 8)
+    assert watched.epoch == pytest.approx(sum(watched.epochs[6:]) / 2)
+    assert found(4, pipeline__staleness=1).epoch == watched.epochs[3]  # nothing better is known
+    once = found(4, settled=True, pipeline__staleness=2)
+    assert once == found(4, pipeline__staleness=2, pipeline__oscillation_limit=1.0)
+    assert once.settling == 3
+
+
+def test_stale_intervals_run_ahead_once_gradients_have_been_watched():
+    """So the epochs of S = 0 and S = 1 are the same before that: a run that ends there would say that staleness is vain."""
+    fresh, stale = (
+        simulate(scenario(pipeline__mode="async", pipeline__staleness=staleness, train__epochs=30), epochs=30).epochs
+        for staleness in (0, 1)
+    )
+    assert sum(stale[:5]) == pytest.approx(sum(fresh[:5]), rel=0.02)
+    assert sum(stale[6:]) < 0.95 * sum(fresh[6:])
+
+
+def test_collections_are_rarer_only_while_it_simulates():
+    before = gc.get_threshold()
+    seen = []
+    simulate(scenario(), epochs=1, on_epoch=lambda _: seen.append(gc.get_threshold()))
+    assert seen[0][0] > before[0]
+    assert seen[0][1:] == before[1:]
+    assert gc.get_threshold() == before
+    with pytest.raises(ConfigError):
+        simulate(scenario(GraphSizes(10, 20, 4, 2)))
+    assert gc.get_threshold() == before
