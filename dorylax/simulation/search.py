@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 POINTS = 100
 """Of a grid at most, unless more are asked for."""
-_EPOCHS = range(2, 9)
+_EPOCHS = range(1, 9)
 """How many epochs of a point are simulated once it has settled."""
 _INTERVALS = 1000
 """Of all servers and all these epochs together: late functions are rare, and of few intervals an epoch has some or none."""

@@ -27,8 +27,8 @@ def test_whatever_decides_shards_makes_new_ones():
         for changed in (
             {},
             {"pipeline.intervals": 4},
-            {"pipeline.partitioner": "hash"},
-            {"pipeline.partitioner": "hash", "pipeline.balance": "edges"},
+            {"pipeline.partitioner": "random"},
+            {"pipeline.partitioner": "random", "pipeline.balance": "edges"},
             {"train.seed": 1},
             {"data.split_seed": 1},
         )

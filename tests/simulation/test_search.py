@@ -42,7 +42,7 @@ def test_the_order_is_the_grids_whoever_simulates(search):
         scenario(), "servers=1..3,functions=2|4,backend=functions|cpu", epochs=2, jobs=2, on_tried=told.append
     )
     assert again == search
-    assert set(told) == set(search.tried)
+    assert sorted(told, key=search.tried.index) == list(search.tried)
     assert [one.point for one in search.tried] == Grid.parse(str(search.grid)).points(scenario(), 100)
 
 
@@ -98,7 +98,7 @@ def test_frames(search):
 
 
 def test_what_does_not_fit_is_listed_with_the_reason(monkeypatch):
-    gpu = dataclasses.replace(INSTANCES["p3.2xlarge"].gpu, memory=1e6)
+    gpu = dataclasses.replace(INSTANCES["p3.2xlarge"].gpu, memory=1e4)
     monkeypatch.setattr(scenarios, "GPU_SERVER", dataclasses.replace(INSTANCES["p3.2xlarge"], gpu=gpu))
     found = what_if(scenario(), "servers=2|1500,backend=cpu|gpu", epochs=1)
     reasons = {(one.point.servers, one.point.backend): one.reason for one in found.tried}
