@@ -113,7 +113,11 @@ class Search:
         Raises:
             KeyError: it is not known.
         """
-        return dict(self.known)[point]
+        return self._by_point[point]
+
+    @cached_property
+    def _by_point(self) -> Mapping[Point, Simulated]:
+        return dict(self.known)
 
     def pick(self, budget: float | None = None, deadline: float | None = None) -> Point:
         """The fastest within a budget, the cheapest within a deadline; with both or neither the best by value, 1/(T·C).
