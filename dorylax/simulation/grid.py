@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final, get_args
 
 from dorylax.cost import INSTANCES
@@ -178,7 +178,7 @@ class Grid:
         return ",".join(f"{axis}={'|'.join(map(str, values))}" for axis, values in self.axes.items())
 
 
-_MEANING = {
+_MEANING: Mapping[str, tuple[str, Callable[[Point], bool]]] = {
     "functions": ("backend=functions", lambda point: point.backend == "functions"),
     "graph_server": ("backend=functions or cpu", lambda point: point.backend != "gpu"),
     "staleness": ("mode=async", lambda point: point.mode == "async"),

@@ -134,8 +134,15 @@ def front_figure(search: Search, picked: Point | None, wishes: Wishes) -> NamedF
             axes.scatter([], [], s=44, color=colour, label=group)
         if picked is not None:
             found = search.at(picked)
-            place = (found.seconds, found.bill.total)
-            axes.scatter(*place, s=190, facecolors="none", edgecolors=theme.INK.light, linewidths=1.6, label="picked")
+            axes.scatter(
+                found.seconds,
+                found.bill.total,
+                s=190,
+                facecolors="none",
+                edgecolors=theme.INK.light,
+                linewidths=1.6,
+                label="picked",
+            )
         for limit, line in ((wishes.deadline, axes.axvline), (wishes.budget, axes.axhline)):
             if limit is not None:
                 line(limit, color=theme.INK.light, linewidth=1, linestyle=(0, (4, 3)))
