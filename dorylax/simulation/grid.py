@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final, get_args
 
 from dorylax.cost import INSTANCES
 from dorylax.near_matches import did_you_mean
-from dorylax.pipeline.config import Mode
+from dorylax.pipeline.config import ASYNC_DEFAULTS, Mode
 from dorylax.simulation.scenario import BACKENDS, GPU_SERVER, Backend, Scenario, ScenarioError
 
 Value = int | str
@@ -192,7 +192,8 @@ def _point(choice: Mapping[str, Any], base: Scenario) -> Point:
     functions = choice.get("functions", cluster.functions) if backend == "functions" else 0
     intervals = functions if "functions" in choice and functions else pipeline.intervals
     server = GPU_SERVER.name if backend == "gpu" else choice.get("graph_server", cluster.graph_server.name)
-    staleness = choice.get("staleness", pipeline.staleness) if mode == "async" else None
+    usual = ASYNC_DEFAULTS["staleness"] if pipeline.staleness is None else pipeline.staleness
+    staleness = choice.get("staleness", usual) if mode == "async" else None
     return Point(
         backend=backend,
         graph_server=server,

@@ -136,6 +136,16 @@ def test_axes_are_left_out_where_they_mean_nothing():
     assert [(one["mode"], one["staleness"]) for one in found] == [("pipe", None), ("async", 0), ("async", 1)]
 
 
+def test_what_follows_from_a_mode_is_part_of_the_point():
+    base = scenario()
+    _, stale = Grid.parse("mode=pipe|async").points(base, 2)
+    assert (stale.staleness, stale.of(base).pipeline.staleness) == (1, 1)
+    base = scenario(pipeline__mode="async", pipeline__staleness=3)
+    synchronous, stale = Grid.parse("mode=pipe|async").points(base, 2)
+    assert (stale.staleness, stale.of(base)) == (3, base)
+    assert (synchronous.staleness, synchronous.of(base).pipeline.staleness) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
