@@ -85,9 +85,9 @@ def _report(
 
 
 def _sentences(search: Search, picked: Point | None, wishes: Wishes) -> list[str]:
-    sentences = []
-    if picked is not None:
-        sentences.append(f"Picked as {wishes}: {search.priced(picked)}.")
+    sentences = [
+        f"Picked, {wishes}: {search.priced(picked)}." if picked is not None else f"Nothing is {wishes.within}."
+    ]
     fastest, cheapest = search.front[0], search.front[-1]
     if fastest == cheapest:
         sentences.append(f"Fastest and cheapest: {search.priced(fastest)}.")

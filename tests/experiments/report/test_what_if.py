@@ -36,7 +36,7 @@ def test_the_page_has_all_that_was_found(search: Search, tmp_path: Path) -> None
     picked = search.pick(deadline=60.0)
     assert "a &lt;small&gt; one" in html
     assert "dorylax &lt;again&gt;" in html
-    assert f"Picked as the cheapest within 1 min 00 s: {search.priced(picked)}." in text
+    assert f"Picked, the cheapest within 1 min 00 s: {search.priced(picked)}." in text
     assert f"{len(search.tried)} of {search.points} points simulated, 6 of which do not fit" in text
     assert "All points have as many epochs" in text
     for heading in ("The front", f"Picked: {picked.label(search.grid.axes)}", "All points", "What does not fit"):
@@ -51,6 +51,7 @@ def test_the_page_has_all_that_was_found(search: Search, tmp_path: Path) -> None
 def test_without_a_pick_it_says_what_there_is(search: Search, tmp_path: Path) -> None:
     html = write(search, tmp_path / "page.html", Wishes(1e-9), pick=False)
     assert "Picked" not in html
+    assert "Nothing is within $1.0e-09." in html
     assert "The front" in html
 
 
