@@ -251,9 +251,9 @@ def _steps(axis: str, word: str, low: int, high: int, number: int) -> list[int]:
     most = min(_MOST, high - low + 1)
     if not 2 <= number <= most:
         raise ScenarioError(f"what-if {axis}={word} must be 2 to {most} numbers, got {number}")
-    # By their factor small numbers would be equal: each is 1 more than the one before at least, and leaves room for others.
+    # By their factor small numbers would be equal: each is 1 more than the one before at least.
     found = [low]
     for left in range(number - 1, 0, -1):
-        ideal = found[-1] + 1 if found[-1] == 0 else round(found[-1] * (high / found[-1]) ** (1 / left))
-        found.append(min(max(ideal, found[-1] + 1), high - left + 1))
+        ideal = round(found[-1] * (high / found[-1]) ** (1 / left)) if found[-1] else 1
+        found.append(max(ideal, found[-1] + 1))
     return found

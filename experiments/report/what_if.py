@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from dorylax.durable import write_file
 from dorylax.experiments.report import theme
-from dorylax.experiments.report.figures import NamedFigure, legend, legend_below, one_axes
+from dorylax.experiments.report.figures import NamedFigure, folded_names, legend, legend_below, one_axes
 from dorylax.experiments.report.inside import breakdown_figure
 from dorylax.experiments.report.page import Report, Section, render
 from dorylax.experiments.report.tables import NONE, TextTable
@@ -69,11 +69,12 @@ def _report(
     if refused:
         rows = [[one.point.label(search.grid.axes), one.reason or ""] for one in refused]
         sections.append(Section("What does not fit", [], [("", TextTable(["point", "why"], rows, ""))], []))
+    values = "; ".join(f"{axis.replace('_', ' ')} {', '.join(map(str, of))}" for axis, of in search.grid.axes.items())
     state = f"{len(search.tried)} of {search.points} points simulated"
     state += f", {len(refused)} of which do not fit" if refused else ""
     return Report(
         title=f"What if: {search.name}",
-        description=f"{any_found.total_epochs} epochs at every point of {search.grid}.",
+        description=f"{any_found.total_epochs} epochs each with {values}.",
         state=f"{state}. Times are simulated, in virtual time; prices are those of {any_found.cluster.prices_as_of}.",
         failures=[],
         warnings=[],
@@ -195,7 +196,8 @@ def cost_figure(search: Search) -> NamedFigure:
     kinds = [place for place in range(len(_PARTS)) if any(bar[place] for bar in bars)]
 
     def draw(width: float) -> Figure:
-        figure = Figure((width, 0.3 * len(bars) + 1.0), layout="constrained")
+        names, lines = folded_names([point.label(search.grid.axes) for point in search.front], width)
+        figure = Figure((width, max(0.3, 0.17 * lines) * len(bars) + 1.0), layout="constrained")
         axes = figure.subplots()
         for row, bar in enumerate(bars):
             left = 0.0
@@ -205,11 +207,12 @@ def cost_figure(search: Search) -> NamedFigure:
             axes.annotate(f" {dollars(left)}", (left, row), va="center", fontsize=8.5)
         for place in kinds:
             axes.barh(0, 0, color=theme.series(1 + place), label=_PARTS[place])
-        axes.set_yticks(range(len(bars)), [point.label(search.grid.axes) for point in search.front])
+        axes.set_yticks(range(len(bars)), names)
         axes.invert_yaxis()
         axes.margins(x=0.12)
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="y", length=0)
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.set_xlabel("US dollars")
         legend_below(figure, *axes.get_legend_handles_labels(), width)
         return figure
