@@ -47,7 +47,7 @@ _POINTS = 100
     "--epochs",
     metavar="N",
     type=click.IntRange(min=1),
-    help="How many epochs to simulate at most.  [default: until it has settled, and two more]",
+    help="How many epochs to simulate at most.  [default: until the run has settled, and a few more]",
 )
 @click.option(
     "--trace", metavar="FILE.json", type=click.Path(path_type=Path), help="Also write a timeline for Perfetto."

@@ -16,7 +16,8 @@ from dorylax.simulation.choice import Price, Wishes
 from dorylax.simulation.grid import Grid, Point, Value
 from dorylax.simulation.result import Simulated
 from dorylax.simulation.scenario import Scenario, ScenarioError
-from dorylax.simulation.side_by_side import Task, outcomes
+from dorylax.simulation.side_by_side import outcomes
+from dorylax.simulation.task import Task
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

@@ -8,17 +8,14 @@ import multiprocessing.connection
 import os
 from collections import deque
 from collections.abc import Generator, Sequence
-from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any, NamedTuple, final
+from typing import final
 
 from dorylax import spawning
 from dorylax.errors import DorylaxError
-from dorylax.settings.errors import ConfigError
 from dorylax.simulation.inputs import Inputs
-from dorylax.simulation.result import Simulated
-from dorylax.simulation.run import simulate
-from dorylax.simulation.scenario import Scenario, ScenarioError
+from dorylax.simulation.task import Outcome, Task
+from dorylax.simulation.worker import serve
 
 
 @final
@@ -26,24 +23,8 @@ class SimulationError(DorylaxError, RuntimeError):
     """A process that simulated is gone."""
 
 
-Outcome = Simulated | str
-"""What a simulation has found, or why the scenario cannot be."""
-
-
-class Task(NamedTuple):
-    """What is to be simulated.
-
-    Attributes:
-        scenario: the run.
-        epochs: how many of it.
-    """
-
-    scenario: Scenario
-    epochs: int
-
-
 def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome], None, None]:
-    """Simulates scenarios, settled; closed before its end, it leaves no process behind.
+    """Simulates scenarios; closed before its end, it leaves no process behind.
 
     Args:
         tasks: what to simulate.
@@ -60,7 +41,7 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
     # Always one here: what is wrong with a model or a data set is told where its code and its frames are.
     here = 1 if jobs > 1 else len(tasks)
     for place, task in enumerate(tasks[:here]):
-        yield place, _outcome(task, inputs)
+        yield place, task.outcome(inputs)
     del inputs
     workers = list[_Worker]()
     todo = deque(enumerate(tasks[here:], start=here))
@@ -74,13 +55,6 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
     finally:
         for worker in workers:
             worker.end()
-
-
-def _outcome(task: Task, inputs: Inputs) -> Outcome:
-    try:
-        return simulate(task.scenario, epochs=task.epochs, settled=True, inputs=inputs)
-    except (ConfigError, ScenarioError) as error:
-        return str(error)
 
 
 def _idle(workers: list[_Worker], jobs: int) -> _Worker | None:
@@ -101,7 +75,7 @@ class _Worker:
         self.connection, other = context.Pipe()
         self.place: int | None = None
         arguments = (other, os.getpid())
-        self._process: SpawnProcess = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process: SpawnProcess = context.Process(target=serve, args=arguments, daemon=True)
         self._process.start()
         other.close()
 
@@ -128,18 +102,3 @@ class _Worker:
         self._process.kill()
         self._process.join()
         self.connection.close()
-
-
-# In the process.
-
-
-def _serve(connection: Connection[Any, Any], parent: int) -> None:
-    spawning.serve(parent)
-    inputs = Inputs()
-    while True:
-        task = connection.recv()
-        try:
-            found: Outcome | Exception = _outcome(task, inputs)
-        except Exception as error:
-            found = error
-        connection.send(found)

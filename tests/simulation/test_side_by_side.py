@@ -3,16 +3,20 @@ from __future__ import annotations
 import multiprocessing.resource_tracker
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from support.leftovers import children
+from support.processes import members, until
 
 from dorylax.graph.shard_summary import ShardSummaryError
 from dorylax.simulation import side_by_side
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario
-from dorylax.simulation.side_by_side import SimulationError, Task, outcomes
+from dorylax.simulation.side_by_side import SimulationError, outcomes
+from dorylax.simulation.task import Task
 
 SIZES = GraphSizes(2000, 40_000, 30, 4)
 
@@ -65,3 +69,18 @@ def test_a_process_that_dies_is_said(others, monkeypatch):
     monkeypatch.setattr(side_by_side, "_Worker", Killed)
     with pytest.raises(SimulationError, match=r"^a process that simulated was killed by SIGKILL, as the system does"):
         list(outcomes([task(), task()], 2))
+
+
+def test_processes_end_with_their_parent_even_while_they_start():
+    code = (
+        "from dorylax.simulation.scenario import GraphSizes, Scenario\n"
+        "from dorylax.simulation.side_by_side import outcomes\n"
+        "from dorylax.simulation.task import Task\n"
+        "task = Task(Scenario.of('any', {'train.epochs': 10**9}, graph=GraphSizes(2000, 40_000, 30, 4)), 1)\n"
+        "list(outcomes([task, task._replace(epochs=10**9), task._replace(epochs=10**9)], 2))\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    until(lambda: len(members(parent.pid)) >= 3)
+    parent.kill()
+    parent.wait()
+    until(lambda: not members(parent.pid))
