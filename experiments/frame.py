@@ -10,8 +10,9 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dorylax.columns import column
 from dorylax.config.schema import KEYS
 from dorylax.experiments.folder import Study, read_study
 from dorylax.experiments.outcome import RunOutcome
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
 _LEVELS = ("epochs", "runs")
 _KINDS: Mapping[str, type] = {"a whole number": int, "a number": float, "true or false": bool}  # all others are text
-_DTYPES: Mapping[type, tuple[str, str]] = {
-    int: ("int64", "Int64"),
-    float: ("float64", "float64"),  # NaN says that a value is missing, as NumPy and Matplotlib understand it
-    bool: ("bool", "boolean"),
-    str: ("string", "string"),
-}
-"""Without missing values, and with them."""
-
 _EPOCH: Mapping[str, type] = {
     "epoch": int,
     "loss": float,
@@ -89,7 +82,7 @@ def _runs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame:
     columns = _identities(members, keys)
     rows = [row(outcome) for _, outcome in members]
     for name, kind in {**results_of([outcome for _, outcome in members]), **TIMINGS}.items():
-        columns[name] = _column([one[name] for one in rows], kind)
+        columns[name] = column([one[name] for one in rows], kind)
     return pandas.DataFrame(columns)
 
 
@@ -101,9 +94,9 @@ def _epochs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame
     runs = pandas.DataFrame(_identities(done, keys))
     repeated = runs.loc[runs.index.repeat([len(history) for history in histories])].reset_index(drop=True)
     records = list(itertools.chain.from_iterable(histories))
-    columns = {name: _column([getattr(record, name) for record in records], kind) for name, kind in _EPOCH.items()}
+    columns = {name: column([getattr(record, name) for record in records], kind) for name, kind in _EPOCH.items()}
     times = [itertools.accumulate(record.seconds for record in history) for history in histories]
-    columns["time"] = _column(list(itertools.chain.from_iterable(times)), float)
+    columns["time"] = column(list(itertools.chain.from_iterable(times)), float)
     return pandas.concat([repeated, pandas.DataFrame(columns)], axis=1)
 
 
@@ -116,13 +109,13 @@ def _history(study: Study, outcome: RunOutcome) -> Sequence[EpochRecord]:
 def _identities(members: Sequence[_Member], keys: Sequence[str]) -> dict[str, pandas.Series]:
     """Columns with a value per run: which one it is, and its configuration."""
     columns = {
-        "sweep": _column([study.sweep.name for study, _ in members], str),
-        "run": _column([outcome.run.key for _, outcome in members], str),
+        "sweep": column([study.sweep.name for study, _ in members], str),
+        "run": column([outcome.run.key for _, outcome in members], str),
     }
     settings = [outcome.run.dotted() for _, outcome in members]
     for key in keys:
         values = [one.get(key) for one in settings]
-        columns[key] = _column(values, _kind(values) if key not in KEYS else _KINDS.get(type_words(KEYS[key]), str))
+        columns[key] = column(values, _kind(values) if key not in KEYS else _KINDS.get(type_words(KEYS[key]), str))
     return columns
 
 
@@ -130,11 +123,3 @@ def _kind(values: Sequence[Any]) -> type:
     """Of a key that only simulations have: what its values are."""
     kinds = {type(value) for value in values if value is not None}
     return next(iter(kinds)) if len(kinds) == 1 else float if kinds == {int, float} else str
-
-
-def _column(values: Sequence[Any], kind: type) -> pandas.Series:
-    """A column whose type depends only on its kind and on whether a value is missing."""
-    import pandas
-
-    whole, nullable = _DTYPES[kind]
-    return pandas.Series(values, dtype=nullable if None in values else whole)

@@ -138,7 +138,7 @@ class PipelineConfig(Section):
     edge_chunk: Count = Field(default=65536, description="edges that an edge stage computes at once")
     reorder: bool = Field(
         default=True,
-        description="products move across sums over neighbours to where fewer bytes are gathered; false: as the model has it",
+        description="products move across sums over neighbours to where fewer bytes are gathered; false: as the model says",
     )
     hoist: bool = Field(
         default=True,

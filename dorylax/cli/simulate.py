@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from dorylax.cli.what_if import WhatIf, refuse_alone
 from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
@@ -25,6 +26,7 @@ _TABLES_3_4 = "paper/tables34"
 _COMPARISONS = ("paper/naive-serverless", "paper/burst-instances")
 _BACKENDS = ("functions", "cpu", "gpu")
 _SHOWN_TASKS = 12
+_POINTS = 100
 
 
 @click.command()
@@ -43,13 +45,52 @@ _SHOWN_TASKS = 12
     help="Servers and functions, CPU servers alone, or GPU servers alone; repeatable. [default: functions]",
 )
 @click.option(
-    "--epochs", type=click.IntRange(min=1), default=3, show_default=True, help="How many epochs to simulate at most."
+    "--epochs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="How many epochs to simulate at most.  [default: until the run has settled, and a few more]",
 )
 @click.option(
     "--trace", metavar="FILE.json", type=click.Path(path_type=Path), help="Also write a timeline for Perfetto."
 )
+@click.option(
+    "--what-if",
+    "grid",
+    metavar="AXES",
+    help="Try all of these, such as servers=4..64,functions=10|40,backend=functions|cpu, and show the Pareto front of time "
+    "and dollars (docs/simulation.md).",
+)
+@click.option("--budget", metavar="USD", help="Of a what-if pick the fastest within it, such as 5usd.")
+@click.option(
+    "--deadline",
+    metavar="TIME",
+    help="Of a what-if pick the cheapest within it, such as 90min; with a budget too, the best by value.",
+)
+@click.option("--points", metavar="N", type=click.IntRange(min=1), help="Points of a what-if at most.  [default: 100]")
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Processes that simulate points of a what-if at a time.  [default: the cores, 4 at most]",
+)
+@click.option("--csv", metavar="FILE.csv", type=click.Path(path_type=Path), help="Write a what-if's points as a table.")
+@click.option("--report", metavar="FILE.html", type=click.Path(path_type=Path), help="Write a what-if's page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def simulate(*, name: str, backends: tuple[str, ...], epochs: int, trace: Path | None, as_json: bool) -> None:
+def simulate(
+    *,
+    name: str,
+    backends: tuple[str, ...],
+    epochs: int | None,
+    trace: Path | None,
+    grid: str | None,
+    budget: str | None,
+    deadline: str | None,
+    points: int | None,
+    jobs: int | None,
+    csv: Path | None,
+    report: Path | None,
+    as_json: bool,
+) -> None:
     """Say what a run would take and cost, before anything is rented.
 
     The engine runs in virtual time on values without numbers: nothing is computed, nothing is learnt. Epochs that are not
@@ -60,7 +101,23 @@ def simulate(*, name: str, backends: tuple[str, ...], epochs: int, trace: Path |
     if trace is not None and len(backends) > 1:
         raise ConfigError("--trace is of one run: give one --backend")
 
+    if grid is None:
+        options = (("--budget", budget), ("--deadline", deadline), ("--points", points), ("--jobs", jobs))
+        refuse_alone((*options, ("--csv", csv), ("--report", report)))
+    elif name == _TABLES_3_4:
+        raise ConfigError(f"{_TABLES_3_4} has its own clusters: give --what-if a scenario of yours")
+    elif backends or trace is not None:
+        raise ConfigError(
+            "--backend is an axis of --what-if: give it backend=functions|cpu"
+            if backends
+            else "--trace is of one run: leave out --what-if"
+        )
+
     check_process()
+
+    if grid is not None:
+        WhatIf(name, grid, epochs, points or _POINTS, jobs, budget, deadline, csv, report, as_json)()
+        return
 
     from dorylax.simulation.scenario import Scenario
 
@@ -80,10 +137,12 @@ def simulate(*, name: str, backends: tuple[str, ...], epochs: int, trace: Path |
         _show_tasks(one)
 
 
-def _simulated(scenario: Scenario, epochs: int, trace: Path | None = None) -> Simulated:
+def _simulated(scenario: Scenario, epochs: int | None, trace: Path | None = None) -> Simulated:
     from dorylax.pipeline.timeline import Lanes
+    from dorylax.simulation.run import settling
     from dorylax.simulation.run import simulate as run
 
+    epochs = settling(scenario.pipeline) + 2 if epochs is None else epochs
     lanes, events = Lanes(), list[dict[str, Any]]()
     with _progress(f"{scenario.name} on {scenario.backend}", min(epochs, scenario.config.train.epochs)) as advance:
         found = run(
@@ -144,7 +203,7 @@ def _show_tasks(found: Simulated) -> None:
     print_table(table)
 
 
-def _tables_3_4(epochs: int, *, as_json: bool) -> None:
+def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
     """All cells beside those that were published."""
     from dorylax.graph.shard_summary import ShardSummaryError
     from dorylax.simulation.paper import TABLES_3_4

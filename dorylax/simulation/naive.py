@@ -45,7 +45,7 @@ def simulate_naive(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[i
         ScenarioError: the model sums over out-edges what in-edges hold, or the cluster has no functions.
         ConfigError, SplitError, ShardSummaryError, ValueError, OSError: as `simulate`.
     """
-    made, _ = pipeline_of(scenario)
+    made, _ = pipeline_of(scenario, scenario.pipeline)
     if not scenario.cluster.functions:
         raise ScenarioError(f"{scenario.name} has no functions, which would do everything: give cluster.functions")
     clock = VirtualClock()

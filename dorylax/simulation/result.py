@@ -45,8 +45,9 @@ class Utilisation(NamedTuple):
 class Simulated:
     """A run of which some epochs were simulated.
 
-    The first epoch differs from others: functions start cold, ghosts are filled. Those that were not simulated are taken to
-    be as the mean of all but the first that were, or as the first where it is the only one.
+    The first epochs differ from others: functions start cold, ghosts are filled, and where intervals may run ahead they
+    spread over several epochs. Those that were not simulated are taken to be as the mean of the others that were, or as the
+    last where there are none.
 
     Attributes:
         name, backend: of the scenario.
@@ -54,6 +55,7 @@ class Simulated:
         servers, parameter_servers, intervals: how many; intervals of each server.
         prepare: seconds before the first epoch, for what is computed once.
         epochs: seconds of each epoch that was simulated.
+        settling: how many first epochs differ from later ones, ≥ 1.
         calls: of functions before the first epoch, and in each epoch.
         total_epochs: of the whole run.
         tasks: what was done, what took longest first.
@@ -68,6 +70,7 @@ class Simulated:
     intervals: int
     prepare: float
     epochs: tuple[float, ...]
+    settling: int
     calls: tuple[Calls, ...]
     total_epochs: int
     tasks: tuple[Task, ...]
@@ -75,8 +78,8 @@ class Simulated:
 
     @property
     def epoch(self) -> float:
-        """Seconds of an epoch that is not the first."""
-        return _mean(self.epochs)
+        """Seconds of an epoch that is not one of the first."""
+        return self._later(self.epochs)
 
     @property
     def seconds(self) -> float:
@@ -93,8 +96,8 @@ class Simulated:
         requests = [one.requests for one in each]
         milliseconds = [one.milliseconds for one in each]
         calls = Calls(
-            prepared.requests + sum(requests[: len(known)]) + round(missing * _mean(requests)),
-            prepared.milliseconds + sum(milliseconds[: len(known)]) + round(missing * _mean(milliseconds)),
+            prepared.requests + sum(requests[: len(known)]) + round(missing * self._later(requests)),
+            prepared.milliseconds + sum(milliseconds[: len(known)]) + round(missing * self._later(milliseconds)),
         )
         return Bill.of(
             self.cluster,
@@ -108,6 +111,11 @@ class Simulated:
     def value(self) -> float | None:
         """1/(T·C) of the whole run, per second and dollar; None where it costs nothing."""
         return self.bill.value(self.seconds)
+
+    def _later(self, numbers: Sequence[float | int]) -> float:
+        """What is taken for epochs that were not simulated."""
+        later = numbers[self.settling :] or numbers[-1:]
+        return sum(later) / len(later)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -124,6 +132,7 @@ class Simulated:
             "functions": self.cluster.functions,
             "prepare_seconds": self.prepare,
             "simulated_epochs": list(self.epochs),
+            "settling_epochs": self.settling,
             "epoch_seconds": self.epoch,
             "epochs": self.total_epochs,
             "seconds": self.seconds,
@@ -137,8 +146,3 @@ class Simulated:
             "utilisation": self.utilisation._asdict(),
             "tasks": [task._asdict() for task in self.tasks],
         }
-
-
-def _mean(numbers: Sequence[float | int]) -> float:
-    later = numbers[1:] or numbers
-    return sum(later) / len(later)

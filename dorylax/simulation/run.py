@@ -9,34 +9,34 @@ from itertools import pairwise
 from typing import final
 
 from dorylax.cost import Calls
-from dorylax.graph.abstract import AbstractData
-from dorylax.graph.cutting import Cutting
-from dorylax.graph.data_shape import DataShape, abstract_data
-from dorylax.graph.dataset import Dataset
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.memory.hosts import Cut, Program, graph_server
 from dorylax.memory.phases import CODE
+from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.parameters.oscillation import WINDOW
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.run import PipelineRun
-from dorylax.pipeline.setup import check_counts, layout_for
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
 from dorylax.runs.servers import GraphServerMetrics, ServerMetrics
 from dorylax.simulation.collection import rarely_collected
+from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated, Task, Utilisation
 from dorylax.simulation.scenario import Scenario, ScenarioError
-from dorylax.trainer.from_config import build_model, prepare_data
+from dorylax.trainer.from_config import build_model
 from dorylax.trainer.step.objective import Objective
 
 
 def simulate(
     scenario: Scenario,
     *,
-    epochs: int = 4,
+    epochs: int | None = None,
+    settled: bool = False,
+    inputs: Inputs | None = None,
     trace: Trace | None = None,
     on_epoch: Callable[[int], None] | None = None,
 ) -> Simulated:
@@ -44,7 +44,10 @@ def simulate(
 
     Args:
         scenario: the run.
-        epochs: how many to simulate, ≥ 1; no more than the run has.
+        epochs: how many to simulate, ≥ 1; no more than the run has. None: two more than it takes to settle.
+        settled: whether gradients are taken to have been watched already when training begins, so that intervals run ahead
+            at once where they may (`pipeline.oscillation_limit`); the run then takes a little less, and settles earlier.
+        inputs: of earlier simulations, where they may have something in common; None: of none.
         trace: called with the span of every task.
         on_epoch: called after each epoch with how many there have been.
 
@@ -56,7 +59,10 @@ def simulate(
         ValueError, OSError: the data set cannot be loaded.
     """
     config, pipeline = scenario.config, scenario.pipeline
-    made, shape = pipeline_of(scenario)
+    if settled and pipeline.watched_limit is not None:
+        pipeline = pipeline.model_copy(update={"oscillation_limit": 1.0})
+    first = settling(pipeline)
+    made, shape = pipeline_of(scenario, pipeline, inputs)
     check_gpu_memory(made, shape)
     tally = Tally(trace)
     with rarely_collected():
@@ -65,7 +71,7 @@ def simulate(
             prepare = run.seconds
             calls, seconds, metrics = [_calls(run)], list[float](), list[ServerMetrics]()
             tally.clear()
-            for epoch in range(min(epochs, config.train.epochs)):
+            for epoch in range(min(first + 2 if epochs is None else epochs, config.train.epochs)):
                 found = run.run_epoch()
                 seconds.append(found.seconds - (prepare if epoch == 0 else 0.0))
                 calls.append(_calls(run))
@@ -83,6 +89,7 @@ def simulate(
         intervals=pipeline.intervals,
         prepare=prepare,
         epochs=tuple(seconds),
+        settling=first,
         calls=(calls[0], *(_less(after, before) for before, after in pairwise(calls))),
         total_epochs=config.train.epochs,
         tasks=tally.tasks(),
@@ -90,19 +97,37 @@ def simulate(
     )
 
 
-def pipeline_of(scenario: Scenario) -> tuple[Pipeline, DataShape]:
-    """The pipeline that is simulated, and the sizes of its data; errors as of `simulate`."""
-    data, shape, shards = _data(scenario)
+def pipeline_of(
+    scenario: Scenario, pipeline: PipelineConfig, inputs: Inputs | None = None
+) -> tuple[Pipeline, DataShape]:
+    """The pipeline that is simulated, and the sizes of its data.
+
+    Args:
+        scenario: the run.
+        pipeline: how it runs.
+        inputs: of earlier simulations, as of `simulate`, whose errors it raises.
+    """
+    data, shape, shards = (Inputs() if inputs is None else inputs).of(scenario)
     made = timed_pipeline(
         take_apart(build_model(scenario.config, data), data.graph),
         data,
         shards,
-        scenario.pipeline,
+        pipeline,
         cluster=scenario.cluster,
         loss=Objective.of(None, data).rows,
         seed=scenario.config.train.seed,
     )
     return made, shape
+
+
+def settling(pipeline: PipelineConfig) -> int:
+    """How many of the first epochs differ from later ones.
+
+    In the first functions start cold. Intervals that may run ahead are all in the same epoch at first, and spread in as many
+    epochs as they may be apart; if gradients are watched, not before enough of these have been seen.
+    """
+    watched = 0 if pipeline.watched_limit is None else WINDOW + 1
+    return max(1, watched) + (pipeline.staleness or 0)
 
 
 @final
@@ -188,16 +213,3 @@ def _utilisation(scenario: Scenario, metrics: Sequence[ServerMetrics], seconds: 
 
 def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
-
-
-def _data(scenario: Scenario) -> tuple[Dataset | AbstractData, DataShape, Sequence[AnyShard]]:
-    """The data set, or its shapes; its sizes; and what servers hold of it."""
-    pipeline, graph = scenario.pipeline, scenario.graph
-    if graph is not None:
-        check_counts(pipeline, graph.vertices)
-        shape = DataShape(graph.vertices, graph.edges, graph.features, graph.classes)
-        return abstract_data(shape), shape, graph.degrees.shards(pipeline.servers, pipeline.intervals)
-    data = prepare_data(scenario.config.data)
-    check_counts(pipeline, data.graph.num_vertices)
-    layout = layout_for(data.graph, pipeline, scenario.config.train.seed)
-    return data, DataShape.of(data), list(Cutting(data.graph, layout))

@@ -1,8 +1,7 @@
 """Runs of a sweep side by side, each in a process that lasts for many of them.
 
-Processes are spawned, never forked. One that dies takes its run along and nothing else: the run has failed, and the next
-gets a new process. Ctrl-C, SIGTERM and SIGHUP are this process's to hear; it asks the others to stop, which they do as a
-single run does, with a checkpoint.
+One that dies takes its run along and nothing else: the run has failed, and the next gets a new process. Ctrl-C, SIGTERM
+and SIGHUP are this process's to hear; it asks the others to stop, which they do as a single run does, with a checkpoint.
 """
 
 from __future__ import annotations
@@ -10,10 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import multiprocessing.connection
-import multiprocessing.resource_tracker
 import os
-import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -24,19 +20,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
+from dorylax import spawning
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, RunOptions, fail, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
-from dorylax.parent_death import end_with_parent
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, TrainResult
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
-"""What a terminal sends to all its processes."""
-_SAFE_PATH = "PYTHONSAFEPATH"
 _GRACE_SECONDS = 60.0
 """For a run that was asked to stop: it finishes its epoch and writes a checkpoint."""
 
@@ -77,8 +69,7 @@ class _Worker:
         arguments = (other, folder, options, os.getpid())
         self.process: SpawnProcess = context.Process(target=_serve, args=arguments, daemon=True)
         self.run: Run | None = None
-        with _without_script():
-            self.process.start()
+        self.process.start()
         other.close()
 
     def end(self) -> None:
@@ -141,7 +132,7 @@ class _Pool:
             idle.connection.close()
         worker = next((one for one in self._workers if one.run is None), None)
         if worker is None:
-            with _safe_path(), _signals_put_off():
+            with spawning.spawning():
                 worker = _Worker(self._folder, self._options)
                 self._workers.append(worker)
         worker.run = run
@@ -161,7 +152,7 @@ class _Pool:
                 worker.process.join()
                 self._workers.remove(worker)
                 worker.connection.close()
-                yield fail(self._folder, run, _death(worker.process.exitcode))
+                yield fail(self._folder, run, f"the process that ran it {spawning.death(worker.process.exitcode)}")
                 continue
             if isinstance(message, OSError):
                 raise message
@@ -173,77 +164,11 @@ class _Pool:
                 getattr(watcher, name)(run, *arguments)
 
 
-def _death(code: int | None) -> str:
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name
-        hint = ", as the system does where memory is short: try fewer --jobs" if name == "SIGKILL" else ""
-        return f"the process that ran it was killed by {name}{hint}"
-    return f"the process that ran it ended with exit code {code}"
-
-
-@contextlib.contextmanager
-def _safe_path() -> Iterator[None]:
-    """Processes that are started in it look for no module in the working directory, which may be a stranger's.
-
-    They begin with `python -c`, for which it would come before Python's own library. `multiprocessing` then gives them this
-    process's path.
-    """
-    before = os.environ.get(_SAFE_PATH)
-    os.environ[_SAFE_PATH] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_SAFE_PATH]
-        else:
-            os.environ[_SAFE_PATH] = before
-
-
-@contextlib.contextmanager
-def _signals_put_off() -> Iterator[None]:
-    """Ctrl-C and SIGTERM act at its end; what is started in it never hears the terminal, not even while it starts."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[int] = []
-    multiprocessing.resource_tracker.ensure_running()  # its start would unblock the signal
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _SIGNALS}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for first in came[:1]:
-            signal.raise_signal(first)
-
-
-@contextlib.contextmanager
-def _without_script() -> Iterator[None]:
-    """A process that is started in it does not execute the user's script again: nothing of it is needed there."""
-    main = sys.modules["__main__"]
-    kept = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
-    main.__spec__ = None
-    main.__file__ = None
-    try:
-        yield
-    finally:
-        for name in ("__spec__", "__file__"):
-            if name in kept:
-                setattr(main, name, kept[name])
-            else:
-                delattr(main, name)
-
-
 # In the process.
 
 
 def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, parent: int) -> None:
-    for number in _OF_TERMINALS:
-        signal.signal(number, signal.SIG_IGN)
-    end_with_parent()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    spawning.serve(parent)
     cache = DataCache()
     while (run := connection.recv()) is not None:
         try:
@@ -254,14 +179,6 @@ def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, 
             connection.send(error)
         else:
             connection.send(outcome)
-
-
-def _end_with(parent: int) -> None:
-    """Ends this process when its parent has died, however it did."""
-    sentinel = multiprocessing.parent_process()
-    if sentinel is not None and sentinel.pid == parent:
-        multiprocessing.connection.wait([sentinel.sentinel])
-        os._exit(1)
 
 
 @final

@@ -56,6 +56,15 @@ def test_json_and_timeline(dorylax, scenario: str, tmp_path: Path) -> None:
         (("--scenario", "paper/burst-instances", "--trace", "t"), "paper/burst-instances has its own backends"),
         (("--scenario", "x.yaml", "--trace", "t", "--backend", "cpu", "--backend", "gpu"), "--trace is of one run"),
         (("--scenario", "nowhere.yaml"), "nowhere.yaml"),
+        (("--scenario", "paper/tables34", "--what-if", "servers=2"), "paper/tables34 has its own clusters"),
+        (
+            ("--scenario", "x.yaml", "--what-if", "servers=2", "--trace", "t"),
+            "--trace is of one run: leave out --what-if",
+        ),
+        (("--scenario", "x.yaml", "--what-if", "servers=2", "--backend", "cpu"), "--backend is an axis of --what-if: "),
+        (("--scenario", "x.yaml", "--budget", "5usd"), "--budget needs --what-if"),
+        (("--scenario", "x.yaml", "--csv", "x.csv"), "--csv needs --what-if"),
+        (("--scenario", "x.yaml", "--jobs", "2"), "--jobs needs --what-if"),
     ],
 )
 def test_what_cannot_be_is_one_line(dorylax, options: tuple[str, ...], problem: str) -> None:

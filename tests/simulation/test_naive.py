@@ -28,7 +28,7 @@ def test_one_call_at_a_time_takes_the_sum_of_all():
     cluster = dataclasses.replace(made.cluster, functions=1, contention=False)
     made = dataclasses.replace(made, cluster=cluster)
     found = simulate_naive(made, epochs=2)
-    pipeline, _ = pipeline_of(made)
+    pipeline, _ = pipeline_of(made, made.pipeline)
     steps = pipeline.prepared.plan.epoch
     assert [one.requests for one in found.calls] == [len(pipeline.prepared.plan.once), len(steps), len(steps)]
     assert found.epochs[0] == pytest.approx(found.epochs[1])

@@ -164,24 +164,3 @@ def test_a_process_that_does_not_stop_is_made_to(
         timer.join()
     assert time.monotonic() - ended < 1
     assert children() == others
-
-
-def test_signals_are_put_off_while_a_process_starts() -> None:
-    done = []
-    with pytest.raises(KeyboardInterrupt), jobs._signals_put_off():  # noqa: PT012 (what comes after must be reached)
-        signal.raise_signal(signal.SIGINT)
-        done.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
-    assert done == [True]
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (-signal.SIGSEGV, "the process that ran it was killed by SIGSEGV"),
-        (1, "the process that ran it ended with exit code 1"),
-    ],
-)
-def test_what_killed_it_is_said(code: int, words: str) -> None:
-    assert jobs._death(code) == words

@@ -1,0 +1,233 @@
+"""`dorylax simulate --what-if`: a scenario at the points of a grid, as a table, files, and a page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from dorylax.durable import write_file
+from dorylax.machine import cores
+from dorylax.observers.progress import dollars, duration
+from dorylax.settings.errors import ConfigError
+from dorylax.terminal.failures import INTERRUPTED, CommandError
+from dorylax.terminal.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from dorylax.simulation.choice import Wishes
+    from dorylax.simulation.grid import Grid, Point
+    from dorylax.simulation.scenario import Scenario
+    from dorylax.simulation.search import Search, Tried
+
+_JOBS = 4
+"""Processes by default, at most: each takes half a gigabyte or more."""
+
+
+class WhatIf(NamedTuple):
+    """What the command line says.
+
+    Attributes:
+        scenario: the file.
+        grid: the text of `--what-if`.
+        epochs: to be simulated; None: as many as are usual.
+        points: that there may be.
+        jobs: processes; None: as many as are usual.
+        budget, deadline: texts; None where they are not given.
+        csv, page: files to be written; None: none.
+        as_json: whether JSON is printed, and not a table.
+    """
+
+    scenario: str
+    grid: str
+    epochs: int | None
+    points: int
+    jobs: int | None
+    budget: str | None
+    deadline: str | None
+    csv: Path | None
+    page: Path | None
+    as_json: bool
+
+    def __call__(self) -> None:
+        """Searches, prints and writes.
+
+        Raises:
+            ScenarioError, ConfigError: it cannot be; or nothing is within budget and deadline, which is said in the end.
+            CommandError: Ctrl-C; what there is was shown.
+        """
+        from dorylax.simulation import amounts
+        from dorylax.simulation.choice import Wishes
+        from dorylax.simulation.grid import Grid
+        from dorylax.simulation.scenario import Scenario, ScenarioError
+
+        wishes = Wishes(
+            None if self.budget is None else amounts.dollars(self.budget),
+            None if self.deadline is None else amounts.seconds(self.deadline),
+        )
+        grid = Grid.parse(self.grid)
+        _check_files(self.csv, self.page)
+        scenario = Scenario.load(self.scenario)
+        search = self._searched(scenario, grid)
+        picked, nothing = None, None
+        try:
+            picked = search.pick(*wishes)
+        except ScenarioError as error:
+            nothing = error
+        if self.as_json:
+            print_json(_content(search, wishes, picked))
+        else:
+            _show(search, picked, str(wishes))
+        self._write(search, wishes, picked)
+        if not search.complete:
+            raise CommandError(
+                f"interrupted: {len(search.tried)} of {search.points} points were simulated", INTERRUPTED
+            )
+        if nothing is not None:
+            raise nothing
+
+    def _searched(self, scenario: Scenario, grid: Grid) -> Search:
+        from dorylax.simulation.search import usual_epochs, what_if
+
+        every = grid.points(scenario, self.points)
+
+        def work(point: Point) -> int:
+            return point.work * (usual_epochs(point) if self.epochs is None else self.epochs)
+
+        with _bar() as bar:
+            task = bar.add_task(scenario.name, total=sum(map(work, every)), state=f"0/{len(every)} points")
+            done = 0
+
+            def tried(one: Tried) -> None:
+                nonlocal done
+                done += 1
+                bar.update(task, advance=work(one.point), state=f"{done}/{len(every)} points")
+
+            return what_if(
+                scenario,
+                grid,
+                epochs=self.epochs,
+                points=self.points,
+                jobs=min(cores(), _JOBS) if self.jobs is None else self.jobs,
+                on_tried=tried,
+            )
+
+    def _write(self, search: Search, wishes: Wishes, picked: Point | None) -> None:
+        if self.csv is not None:
+            from dorylax.experiments.table import to_csv
+            from dorylax.simulation.search import COLUMNS
+
+            write_file(self.csv, to_csv(list(COLUMNS), search.rows()))
+        if self.page is not None and search.known:
+            from dorylax.experiments.report.what_if import write_what_if
+
+            text = Path(self.scenario).read_text(encoding="utf-8")
+            files = [(f"The scenario: {Path(self.scenario).name}", text)]
+            write_what_if(search, self.page, picked=picked, wishes=wishes, command=self._command(), files=files)
+            if not self.as_json:
+                click.echo(f"report: {self.page}")
+
+    def _command(self) -> str:
+        words = ["dorylax", "simulate", "--scenario", self.scenario, "--what-if", self.grid]
+        words += [] if self.epochs is None else ["--epochs", str(self.epochs)]
+        words += ["--points", str(self.points)]
+        words += [] if self.budget is None else ["--budget", self.budget]
+        words += [] if self.deadline is None else ["--deadline", self.deadline]
+        return shlex.join([*words, "--report", str(self.page)])
+
+
+def _check_files(*paths: Path | None) -> None:
+    """Before anything runs: whether they can be written at all."""
+    for path in paths:
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            problem = "is a folder: give a file" if path.is_dir() else "is in no folder that exists: make it first"
+            raise ConfigError(f"{path} {problem}")
+
+
+def _bar() -> Progress:
+    """On terminals."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _content(search: Search, wishes: Wishes, picked: Point | None) -> dict[str, Any]:
+    places = {one.point: place for place, one in enumerate(search.tried)}
+    return {
+        "schema": 1,
+        "scenario": search.name,
+        "what_if": {axis: list(values) for axis, values in search.grid.axes.items()},
+        "complete": search.complete,
+        "num_points": search.points,
+        "points": search.rows(),
+        "front": [places[point] for point in search.front],
+        "budget_dollars": wishes.budget,
+        "deadline_seconds": wishes.deadline,
+        "picked": None if picked is None else {"place": places[picked], **search.at(picked).to_dict()},
+    }
+
+
+def _show(search: Search, picked: Point | None, why: str) -> None:
+    if not search.known:
+        _show_refused(search)
+        return
+    any_found = search.known[0][1]
+    table = Table(
+        title=f"{search.name}: {any_found.total_epochs} epochs at {len(search.known)} points, fastest first, prices of "
+        f"{any_found.cluster.prices_as_of}; ● on the Pareto front of time and dollars",
+        title_justify="left",
+        title_style="bold",
+    )
+    for axis in search.grid.axes:
+        table.add_column(axis.replace("_", " "), justify="right")
+    for column in ("time", "an epoch", "cost", "functions", "graph servers", "parameter servers", "value", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    front = set(search.front)
+    for point, found in sorted(search.known, key=lambda one: one[1].seconds):
+        bill = found.bill
+        parts = (bill.total, bill.function_time + bill.function_requests, bill.graph_servers, bill.parameter_servers)
+        table.add_row(
+            *(_cell(axis, getattr(point, axis)) for axis in search.grid.axes),
+            duration(found.seconds),
+            duration(found.epoch),
+            *(dollars(part) if part else "–" for part in parts),
+            "–" if found.value is None else f"{found.value:.3g}",
+            "●" * (point in front) + " picked" * (point == picked),
+            style="bold" if point in front else None,
+        )
+    print_table(table)
+    _show_refused(search)
+    if picked is not None:
+        click.echo(f"picked, {why}: {search.priced(picked)}")
+
+
+def _show_refused(search: Search) -> None:
+    for one in search.tried:
+        if one.reason is not None:
+            click.echo(f"does not fit: {one.point.label(search.grid.axes)}: {one.reason}")
+
+
+def _cell(axis: str, value: object) -> str:
+    return "–" if value is None or (axis == "functions" and not value) else str(value)
+
+
+def refuse_alone(given: Sequence[tuple[str, object]]) -> None:
+    """Refuses options that mean nothing without `--what-if`.
+
+    Raises:
+        ConfigError: one of them was given.
+    """
+    for option, value in given:
+        if value is not None:
+            raise ConfigError(f"{option} needs --what-if, which says what to choose from")

@@ -1,0 +1,151 @@
+"""`dorylax simulate --what-if` on small graphs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.processes import until
+
+from dorylax.simulation.search import COLUMNS
+
+TEXT = """
+graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}
+model: {name: gcn, hidden_features: 8}
+train: {epochs: 20}
+pipeline: {servers: 2, intervals: 3}
+"""
+GRID = "servers=1..3,functions=2|4,backend=functions|cpu"
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    path = tmp_path / "small.yaml"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def words(scenario: str, *more: str, grid: str = GRID) -> tuple[str, ...]:
+    return ("simulate", "--scenario", scenario, "--what-if", grid, "--epochs", "2", "--jobs", "1", *more)
+
+
+def test_table_files_and_page(dorylax, scenario: str, tmp_path: Path) -> None:
+    table, page = tmp_path / "points.csv", tmp_path / "page.html"
+    code, out, err = dorylax(*words(scenario, "--csv", str(table), "--report", str(page), "--deadline", "1h"))
+    assert (code, err) == (0, "")
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert lines[0].startswith("small: 20 epochs at 9 points, fastest first, prices of 2026-07; ● ")
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
+    assert len(rows) == 9
+    (picked,) = (line for line in lines if line.startswith("picked, "))
+    assert picked.startswith("picked, the cheapest within 1 h 00 min: 1 server, on cpu: ")
+    assert sum("●" in row[-1] for row in rows) >= 1
+    assert [row[:3] for row in rows if "picked" in row[-1]] == [["1", "–", "cpu"]]
+    assert lines[-1] == f"report: {page}"
+    with table.open() as stream:
+        entries = list(csv.DictReader(stream))
+    assert list(entries[0]) == list(COLUMNS)
+    assert [entry["servers"] for entry in entries] == ["1"] * 3 + ["2"] * 3 + ["3"] * 3
+    assert sum(entry["front"] == "true" for entry in entries) == sum("●" in row[-1] for row in rows)
+    html = page.read_text()
+    assert "What if: small" in html
+    assert "--what-if &#x27;servers=1..3,functions=2|4,backend=functions|cpu&#x27; --epochs 2" in html
+
+
+def test_json(dorylax, scenario: str) -> None:
+    code, out, err = dorylax(*words(scenario, "--json", "--budget", "$5", "--deadline", "90min"))
+    assert (code, err) == (0, "")
+    content = json.loads(out)
+    assert (content["schema"], content["scenario"], content["complete"], content["num_points"]) == (1, "small", True, 9)
+    assert content["what_if"] == {"servers": [1, 2, 3], "functions": [2, 4], "backend": ["functions", "cpu"]}
+    assert (content["budget_dollars"], content["deadline_seconds"]) == (5.0, 5400.0)
+    points, picked = content["points"], content["picked"]
+    assert [place for place, point in enumerate(points) if point["front"]] == sorted(content["front"])
+    assert points[picked["place"]]["value"] == max(point["value"] for point in points)
+    assert points[picked["place"]]["dollars"] == picked["dollars"]["total"]
+    assert picked["tasks"]
+
+
+def test_where_nothing_fits_one_line_names_the_nearest_after_the_table(dorylax, scenario: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    code, out, err = dorylax(*words(scenario, "--deadline", "0.001s", "--report", str(page)))
+    assert code == 2
+    assert "picked" not in out
+    assert sum(line.startswith("│") for line in out.splitlines()) == 9
+    assert err.startswith("error: nothing is within 1 ms: the nearest is ")
+    assert len(err.splitlines()) == 1
+    assert "Nothing is within 1 ms." in page.read_text()
+    assert "Picked" not in page.read_text()
+
+
+def test_what_does_not_fit_is_listed(dorylax, scenario: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    code, out, err = dorylax(*words(scenario, "--report", str(page), grid="servers=2|1500"))
+    assert (code, err) == (0, "")
+    assert "does not fit: 1500 servers: pipeline.intervals = 3 on 1500 servers are 4500 intervals" in out
+    assert "What does not fit" in page.read_text()
+    code, out, err = dorylax(*words(scenario, grid="servers=1500"))
+    assert code == 2
+    assert err.startswith("error: no point of the what-if can be simulated: pipeline.intervals = 3 on 1500")
+
+
+@pytest.mark.parametrize(
+    ("options", "grid", "problem"),
+    [
+        ((), "servers=4..1", "what-if servers=4..1 is an empty range"),
+        ((), "server=4", "what-if 'server' is no axis: did you mean servers?"),
+        ((), "staleness=0..2", "what-if staleness means nothing without mode=async"),
+        (("--points", "8"), GRID, "what-if 3 servers × 2 functions × 2 backend are more than 8 points"),
+        (("--budget", "5eur"), GRID, "a budget is an amount of US dollars above 0, such as 5usd or $0.50, got '5eur'"),
+        (("--deadline", "90"), GRID, "a deadline is a time above 0 with its unit"),
+        (("--csv", "nowhere/points.csv"), GRID, "nowhere/points.csv is in no folder that exists: make it first"),
+        (("--report", "."), GRID, ". is a folder: give a file"),
+    ],
+)
+def test_what_cannot_be_is_one_line_before_anything_runs(
+    dorylax, scenario: str, monkeypatch: pytest.MonkeyPatch, *, options: tuple[str, ...], grid: str, problem: str
+) -> None:
+    monkeypatch.setattr("dorylax.simulation.task.simulate", None)
+    code, out, err = dorylax(*words(scenario, *options, grid=grid))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {problem}")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_keeps_what_there_is(scenario: str, tmp_path: Path, jobs: str) -> None:
+    """In a process of its own, as a terminal would send it; those that it has started end with it."""
+    table, told = tmp_path / "points.csv", tmp_path / "told"
+    code = (
+        "import pathlib, sys\n"
+        "from dorylax.cli import main\n"
+        "from dorylax.simulation import search\n"
+        "row = search.Tried.__init__\n"
+        "def tried(*args, **options):\n"
+        f"    row(*args, **options); pathlib.Path({os.fspath(told)!r}).touch()\n"
+        "search.Tried.__init__ = tried\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    options = ("--csv", str(table), "--json", "--epochs", "9", "--jobs", jobs)
+    command = [sys.executable, "-c", code, *words(scenario, *options, grid="servers=1..40/40")]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        until(told.exists)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    content = json.loads(out)
+    assert not content["complete"]
+    assert 0 < len(content["points"]) < content["num_points"] == 40
+    assert err.splitlines()[-1] == f"interrupted: {len(content['points'])} of 40 points were simulated"
+    assert len(table.read_text().splitlines()) == 1 + len(content["points"])

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import multiprocessing.resource_tracker
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from support.leftovers import children
+from support.processes import members, until
+
+from dorylax.graph.shard_summary import ShardSummaryError
+from dorylax.simulation import side_by_side
+from dorylax.simulation.run import simulate
+from dorylax.simulation.scenario import GraphSizes, Scenario
+from dorylax.simulation.side_by_side import SimulationError, outcomes
+from dorylax.simulation.task import Task
+
+SIZES = GraphSizes(2000, 40_000, 30, 4)
+
+
+def task(servers: int = 2, **settings) -> Task:
+    settings = {key.replace("__", "."): value for key, value in settings.items()}
+    settings = {"model.hidden_features": 8, "pipeline.servers": servers, "train.epochs": 20, **settings}
+    return Task(Scenario.of("any", settings, graph=SIZES), 2)
+
+
+@pytest.fixture
+def others() -> Iterator[set[int]]:
+    """Processes that this one had already; at the end it must have no more."""
+    multiprocessing.resource_tracker.ensure_running()  # which stays
+    before = children()
+    yield before
+    assert children() <= before
+
+
+def test_they_are_what_one_alone_is(others):
+    tasks = [task(2), task(5000), task(3), task(2, pipeline__mode="async")]
+    found = dict(outcomes(tasks, 1))
+    assert list(found) == [0, 1, 2, 3]
+    assert found[1] == "pipeline.servers must be ≤ 2000, the graph's vertices, got 5000"
+    for place in (0, 2, 3):
+        assert found[place] == simulate(tasks[place].scenario, epochs=2, settled=True)
+    assert dict(outcomes(tasks, 2)) == found
+
+
+def test_what_is_wrong_with_all_is_raised(others):
+    with pytest.raises(ShardSummaryError):
+        list(outcomes([task(), task(model__name="gat")], 2))
+
+
+def test_a_search_that_is_left_leaves_no_process(others):
+    found = outcomes([task() for _ in range(6)], 3)
+    next(found)
+    next(found)
+    assert len(children() - others) == 3
+    found.close()
+    assert children() <= others
+
+
+def test_a_process_that_dies_is_said(others, monkeypatch):
+    class Killed(side_by_side._Worker):
+        def give(self, place: int, task: Task) -> None:
+            os.kill(self._process.pid, signal.SIGKILL)
+            super().give(place, task)
+
+    monkeypatch.setattr(side_by_side, "_Worker", Killed)
+    with pytest.raises(SimulationError, match=r"^a process that simulated was killed by SIGKILL, as the system does"):
+        list(outcomes([task(), task()], 2))
+
+
+def test_processes_end_with_their_parent_even_while_they_start():
+    code = (
+        "from dorylax.simulation.scenario import GraphSizes, Scenario\n"
+        "from dorylax.simulation.side_by_side import outcomes\n"
+        "from dorylax.simulation.task import Task\n"
+        "task = Task(Scenario.of('any', {'train.epochs': 10**9}, graph=GraphSizes(2000, 40_000, 30, 4)), 1)\n"
+        "list(outcomes([task, task._replace(epochs=10**9), task._replace(epochs=10**9)], 2))\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    until(lambda: len(members(parent.pid)) >= 3)
+    parent.kill()
+    parent.wait()
+    until(lambda: not members(parent.pid))
