@@ -36,15 +36,15 @@ def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
         observer: told of epochs.
 
     Raises:
-        ConfigError, ScenarioError, SplitError, ShardSummaryError, ValueError, OSError: as `simulate`; the file system
+        ConfigError, ScenarioError, SplitError, ValueError, OSError: as `simulate`; the file system
             refuses the directory.
     """
-    from dorylax.simulation.run import simulate  # loads JAX
+    from dorylax.simulation.run import settling, simulate  # loads JAX
 
     assert run.simulation is not None
     begun = time.perf_counter()
     scenario = run.simulation.scenario(run.name, run.config)
-    epochs = min(run.simulation.how.epochs, run.config.train.epochs)
+    epochs = min(run.simulation.how.epochs or settling(scenario.pipeline) + 2, run.config.train.epochs)
     observer.started(epochs, 0)
     found = simulate(scenario, epochs=epochs, on_epoch=lambda done: observer.epoch(_record(done - 1, math.nan)))
     content = {

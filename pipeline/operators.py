@@ -12,7 +12,7 @@ import numpy as np
 from dorylax import aligned
 from dorylax.graph.compressed import Adjacency
 from dorylax.hollow import is_hollow
-from dorylax.jax_internals import Var, size_at, type_of
+from dorylax.jax_internals import JaxprEqn, Var, size_at, type_of
 from dorylax.ops import row_operators
 from dorylax.ops.primitives.operator import Role
 from dorylax.ops.row_loops.rows import RowRange
@@ -40,10 +40,15 @@ class Piece:
     __slots__ = ("bytes", "first", "flops", "last")
 
     def __init__(self, step: Step, first: int, last: int, entries: int) -> None:
-        sizes = {"n": last - first, "e": entries}
         self.first, self.last = first, last
-        self.flops = equation_flops(step.equations[0], sizes)
-        self.bytes = gathered_bytes(step.equations[0], sizes)
+        self.flops, self.bytes = _cost(step.equations[0], last - first, entries)
+
+
+@functools.lru_cache(maxsize=65536)
+def _cost(equation: JaxprEqn, rows: int, entries: int) -> tuple[int, int]:
+    """FLOPs and bytes of an operator on so many rows. Kept: pieces of graphs that nobody has are alike."""
+    sizes = {"n": rows, "e": entries}
+    return equation_flops(equation, sizes), gathered_bytes(equation, sizes)
 
 
 def row_range(rows: Adjacency, first: int, last: int) -> RowRange:

@@ -26,6 +26,7 @@ _TABLES_3_4 = "paper/tables34"
 _COMPARISONS = ("paper/naive-serverless", "paper/burst-instances")
 _BACKENDS = ("functions", "cpu", "gpu")
 _SHOWN_TASKS = 12
+_COMPARED_EPOCHS = 3
 _POINTS = 100
 
 
@@ -125,7 +126,7 @@ def simulate(
         _tables_3_4(epochs, as_json=as_json)
         return
     if name in _COMPARISONS:
-        _compare(name, epochs, as_json=as_json)
+        _compare(name, epochs or _COMPARED_EPOCHS, as_json=as_json)
         return
     scenario = Scenario.load(name)
     found = [_simulated(scenario.on(backend), epochs, trace) for backend in backends or _BACKENDS[:1]]  # type: ignore[arg-type]
@@ -205,19 +206,18 @@ def _show_tasks(found: Simulated) -> None:
 
 def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
     """All cells beside those that were published."""
-    from dorylax.graph.shard_summary import ShardSummaryError
     from dorylax.simulation.paper import TABLES_3_4
+    from dorylax.simulation.scenario import ScenarioError
 
-    rows: list[tuple[Row, dict[str, Simulated], str | None]] = []
+    rows: list[tuple[Row, dict[str, Simulated], dict[str, str]]] = []
     for row in TABLES_3_4:
         cells: dict[str, Simulated] = {}
-        missing = None
+        missing: dict[str, str] = {}
         for backend in _BACKENDS:
             try:
                 cells[backend] = _simulated(row.scenario().on(backend), epochs)  # type: ignore[arg-type]
-            except ShardSummaryError as error:
-                missing = str(error)
-                break
+            except ScenarioError as error:
+                missing[backend] = str(error)
         rows.append((row, cells, missing))
     contents = [_row_content(*row) for row in rows]
     if as_json:
@@ -226,7 +226,7 @@ def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
         _show_rows(contents)
 
 
-def _row_content(row: Row, cells: Mapping[str, Simulated], missing: str | None) -> dict[str, Any]:
+def _row_content(row: Row, cells: Mapping[str, Simulated], missing: Mapping[str, str]) -> dict[str, Any]:
     from dorylax.simulation.paper import dollars_of_paper, relative
 
     ours = {backend: (found.seconds, dollars_of_paper(found)) for backend, found in cells.items()}
@@ -276,8 +276,8 @@ def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(content["row"], *shown, *seconds)
     print_table(table)
     for content in contents:
-        if content["missing"] is not None:
-            click.echo(f"{content['row']} was not simulated: {content['missing']}")
+        for backend, reason in content["missing"].items():
+            click.echo(f"{content['row']} on {backend} was not simulated: {reason}")
 
 
 def _compare(name: str, epochs: int, *, as_json: bool) -> None:

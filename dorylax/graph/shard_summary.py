@@ -13,7 +13,6 @@ from typing import final
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.merge import AnyMerge
 from dorylax.graph.shard import Direction, Sends, Shard
@@ -21,11 +20,6 @@ from dorylax.hollow import hollow
 
 Counts = Sequence[Sequence[tuple[int, int]]]
 """Of each interval `((peer, rows), …)`: how many of its rows each peer has as ghosts."""
-
-
-@final
-class ShardSummaryError(DorylaxError, ValueError):
-    """A model asks a summary for what it does not know."""
 
 
 @final

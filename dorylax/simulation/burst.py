@@ -39,7 +39,7 @@ def simulate_burst(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[i
 
     Raises:
         ScenarioError: there are no functions.
-        ConfigError, SplitError, ShardSummaryError, ValueError, OSError: as `simulate`.
+        ConfigError, SplitError, ValueError, OSError: as `simulate`.
     """
     cluster, server, extra = scenario.cluster, scenario.cluster.graph_server, extra_servers(scenario)
     share = server.network_bandwidth / server.threads

@@ -43,7 +43,7 @@ def simulate_naive(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[i
 
     Raises:
         ScenarioError: the model sums over out-edges what in-edges hold, or the cluster has no functions.
-        ConfigError, SplitError, ShardSummaryError, ValueError, OSError: as `simulate`.
+        ConfigError, SplitError, ValueError, OSError: as `simulate`.
     """
     made, _ = pipeline_of(scenario, scenario.pipeline)
     if not scenario.cluster.functions:
@@ -70,6 +70,7 @@ def simulate_naive(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[i
         intervals=pipeline.intervals,
         prepare=prepare,
         epochs=tuple(seconds),
+        settling=1,
         calls=tuple(calls),
         total_epochs=scenario.config.train.epochs,
         tasks=(),

@@ -55,7 +55,6 @@ def simulate(
         ConfigError: the configuration does not fit the graph.
         ScenarioError: it does not fit the memory of its GPUs.
         SplitError: the model cannot be split.
-        ShardSummaryError: the model needs more of the graph than its sizes.
         ValueError, OSError: the data set cannot be loaded.
     """
     config, pipeline = scenario.config, scenario.pipeline

@@ -184,7 +184,7 @@ def what_if(
         ScenarioError: the grid cannot be, or is too large; nothing has been simulated then.
         ConfigError: no point's settings go together; likewise.
         SimulationError: a process has died.
-        SplitError, ShardSummaryError, ValueError, OSError: see `simulate`.
+        SplitError, ValueError, OSError: see `simulate`.
     """
     if not isinstance(grid, Grid):
         grid = (

@@ -84,8 +84,10 @@ class SimulationConfig(Section):
         description="functions: servers and functions; cpu: the same servers alone; gpu: as many servers with a GPU",
     )
     contention: bool = Field(default=True, description="tasks slow each other down, whatever the cluster says")
-    epochs: Count = Field(
-        default=3, description="how many epochs are simulated at most; the others are as the later ones"
+    epochs: Count | None = Field(
+        default=None,
+        description="how many epochs are simulated at most, the others being as the later ones; null: two more than it takes "
+        "until they are alike",
     )
 
 

@@ -35,7 +35,7 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
 
     Raises:
         SimulationError: a process has died.
-        SplitError, ShardSummaryError, ValueError, OSError: see `simulate`.
+        SplitError, ValueError, OSError: see `simulate`.
     """
     inputs = Inputs()
     # Always one here: what is wrong with a model or a data set is told where its code and its frames are.

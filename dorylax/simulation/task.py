@@ -32,7 +32,7 @@ class Task(NamedTuple):
             inputs: of earlier ones.
 
         Raises:
-            SplitError, ShardSummaryError, ValueError, OSError: see `simulate`; what is wrong with others, too.
+            SplitError, ValueError, OSError: see `simulate`; what is wrong with others, too.
         """
         try:
             return simulate(self.scenario, epochs=self.epochs, settled=True, inputs=inputs)

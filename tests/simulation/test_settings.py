@@ -47,7 +47,7 @@ def test_graphs_by_name_and_clusters_with_other_values():
     assert made.cluster.functions == find_cluster("default").functions
     said = simulation.dotted()
     assert said["cluster.function.memory_mb"] == 512
-    assert said["simulation.epochs"] == 3
+    assert said["simulation.epochs"] is None
     assert simulation.identity() == {key: value for key, value in given.items() if value is not None}
     assert Simulation.of({}).graph is None
 

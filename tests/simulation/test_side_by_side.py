@@ -11,7 +11,7 @@ import pytest
 from support.leftovers import children
 from support.processes import members, until
 
-from dorylax.graph.shard_summary import ShardSummaryError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.simulation import side_by_side
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario
@@ -47,8 +47,8 @@ def test_they_are_what_one_alone_is(others):
 
 
 def test_what_is_wrong_with_all_is_raised(others):
-    with pytest.raises(ShardSummaryError):
-        list(outcomes([task(), task(model__name="gat")], 2))
+    with pytest.raises(SplitError):
+        list(outcomes([task(), task(model__name="support.unsplittable:Reversed", model__hidden_features=None)], 2))
 
 
 def test_a_search_that_is_left_leaves_no_process(others):
