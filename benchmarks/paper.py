@@ -1,7 +1,7 @@
 """The cells of tables 3 and 4 of the Dorylus paper, simulated, and what each parameter of the time model does to them.
 
-    python benchmarks/paper.py                                     # T and V on functions relative to servers, beside what was published
-    python benchmarks/paper.py --vary --rows gcn-amazon            # also with each parameter a quarter less and more
+    python benchmarks/paper.py                              # time and value on functions, relative to servers alone
+    python benchmarks/paper.py --vary --rows gcn-amazon     # also with each parameter a quarter less and more
 
 A row takes a minute, Friendster's five; with --vary that many times two for each parameter. Everything is deterministic.
 """

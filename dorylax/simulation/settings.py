@@ -86,8 +86,8 @@ class SimulationConfig(Section):
     contention: bool = Field(default=True, description="tasks slow each other down, whatever the cluster says")
     epochs: Count | None = Field(
         default=None,
-        description="how many epochs are simulated at most, the others being as the later ones; null: two more than it takes "
-        "until they are alike",
+        description="how many epochs are simulated at most, the others being as the later ones; null: two more than it "
+        "takes until they are alike",
     )
 
 
