@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from dorylax.simulation.paper import TABLES_3_4, relative
+from dorylax.jax_internals import type_of
+from dorylax.simulation.paper import GRAPHS, TABLES_3_4, relative
+from dorylax.simulation.run import pipeline_of
 
 # Dorylus, tables 3 and 4, as summed up there: V/V_gpu and V/V_cpu.
 VALUES = {
@@ -46,3 +50,18 @@ def test_scenarios_are_the_papers_clusters(row):
 def test_no_cell_no_ratio():
     assert relative({"functions": (1.0, 1.0)}, "cpu") is None
     assert relative({"functions": (2.0, 3.0), "cpu": (4.0, 5.0)}, "cpu") == (0.5, 20 / 6)
+
+
+@pytest.mark.parametrize("row", [row for row in TABLES_3_4 if row.model == "gcn"], ids=lambda row: row.name)
+def test_its_program_is_run(row):
+    """Dorylus, section 4: three calls per interval and epoch for a GCN, the features gathered in each, their ghosts kept."""
+    scenario = row.scenario()
+    sizes = dataclasses.replace(GRAPHS[row.graph], vertices=20_000, edges=100_000, cut_ratio=0.2)
+    small = dataclasses.replace(scenario, graph=sizes)
+    pipeline, _ = pipeline_of(small, small.pipeline)
+    plan = pipeline.prepared.plan
+    assert [step.label for step in plan.epoch if step.on_worker] == ["AV", "AV+∇AV", "∇AV"]
+    gathered = [type_of(step.operands[0].var).shape[-1] for step in plan.epoch if step.kind == "gather"]
+    hidden = scenario.config.model.hidden_features
+    assert gathered == [sizes.features, hidden, hidden]
+    assert [one.constant for one in plan.publications] == [True, False, False]
