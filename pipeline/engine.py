@@ -228,7 +228,8 @@ class Pipeline:
         times = None
         if (cluster := self._simulated) is not None:
             assert isinstance(clock, VirtualClock)
-            times = TimeModel(cluster, self.seed, Machines(cluster, clock) if cluster.contention else None)
+            servers = self.config.servers + self.config.parameter_servers
+            times = TimeModel(cluster, self.seed, Machines(cluster, clock, servers) if cluster.contention else None)
         return HostContext(
             plan=self.prepared.plan,
             sizes=sizes,

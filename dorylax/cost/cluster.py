@@ -94,7 +94,7 @@ _PAPER_FUNCTION = replace(
     _FUNCTION,
     memory_mb=192,
     network_bandwidth=200 * _MEGABIT,
-    flops=12e9,
+    flops=10e9,
     variation=replace(_FUNCTION.variation, straggler_probability=0.0),
 )
 _PAPER_SERVER = {"flops": 1.75e9, "memory_bandwidth": 1.6e9}

@@ -19,17 +19,20 @@ MESSAGES, FUNCTIONS = range(2)
 """Kinds of uses of a network."""
 
 
-def network(bandwidth: float, function: Function) -> Speeds:
-    """One direction of a server's network: equal shares, but functions get no more than they can take.
+def network(bandwidth: float, function: Function, peers: int) -> Speeds:
+    """One direction of a server's network: equal shares of connections, but functions get no more than they can take.
+
+    All messages to a peer share one connection; each function has its own.
 
     Args:
         bandwidth: bytes per second.
         function: whose traffic is of the kind `FUNCTIONS`.
+        peers: other servers, ≥ 1.
     """
 
     def speeds(counts: Sequence[int]) -> tuple[float, float]:
         messages, functions = counts
-        share = bandwidth / max(1, messages + functions)
+        share = bandwidth / max(1, min(messages, peers) + functions)
         of_functions = min(share, function.bandwidth_among(max(1, functions)))
         return (bandwidth - functions * of_functions) / max(1, messages), of_functions
 
@@ -65,10 +68,11 @@ class Machines:
     Args:
         cluster: what is rented.
         clock: of the run.
+        servers: how many there are, of both kinds.
     """
 
-    def __init__(self, cluster: Cluster, clock: VirtualClock) -> None:
-        self._cluster, self._clock = cluster, clock
+    def __init__(self, cluster: Cluster, clock: VirtualClock, servers: int) -> None:
+        self._cluster, self._clock, self._peers = cluster, clock, max(1, servers - 1)
         self._made: dict[tuple[str, Place], Shared] = {}
         self._between: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}
         self._pools: dict[int, WarmPool] = {}
@@ -123,7 +127,7 @@ class Machines:
 
     def _network(self, way: str, place: Place) -> Shared:
         bandwidth, function = self.instance(place).network_bandwidth, self._cluster.function
-        return self._shared(way, place, lambda: network(bandwidth, function), kinds=2)
+        return self._shared(way, place, lambda: network(bandwidth, function, self._peers), kinds=2)
 
     def _shared(self, what: str, place: Place, speeds: Callable[[], Speeds], *, kinds: int = 1) -> Shared:
         found = self._made.get((what, place))

@@ -84,7 +84,8 @@ class _Functions:
 
     def __init__(self, scenario: Scenario, made: Pipeline, clock: VirtualClock) -> None:
         self._clock, self._shards = clock, made.pieces
-        self._machines = Machines(scenario.cluster, clock) if scenario.cluster.contention else None
+        servers = scenario.pipeline.servers + scenario.pipeline.parameter_servers
+        self._machines = Machines(scenario.cluster, clock, servers) if scenario.cluster.contention else None
         self._times = TimeModel(scenario.cluster, scenario.config.train.seed, self._machines)
         self._cluster, self.slots = scenario.cluster, scenario.pipeline.tensor.slots or scenario.cluster.functions
         self._weights = sum(leaf.nbytes for leaf in jax.tree.leaves(made.parts.params))

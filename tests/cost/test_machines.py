@@ -21,11 +21,11 @@ BANDWIDTHS = st.floats(1e6, 1e10)
 COUNTS = st.integers(0, 300)
 
 
-def ends(cluster, tasks, seed=0):
+def ends(cluster, tasks, seed=0, servers=100):
     """When each of these tasks ends that begin together: functions of the time model to durations."""
     found = {}
     with VirtualClock() as clock:
-        times = TimeModel(cluster, seed, Machines(cluster, clock) if cluster.contention else None)
+        times = TimeModel(cluster, seed, Machines(cluster, clock, servers) if cluster.contention else None)
 
         async def one(k, task):
             await clock.sleep(task(times), (k,))
@@ -38,16 +38,24 @@ def ends(cluster, tasks, seed=0):
     return [found[k] for k in range(len(tasks))]
 
 
-@given(bandwidth=BANDWIDTHS, messages=COUNTS, functions=COUNTS)
-def test_a_network_gives_all_it_has_unless_functions_alone_cannot_take_it(bandwidth, messages, functions):
-    of_messages, of_functions = network(bandwidth, FUNCTION)((messages, functions))
+@given(bandwidth=BANDWIDTHS, messages=COUNTS, functions=COUNTS, peers=st.integers(1, 300))
+def test_a_network_gives_all_it_has_unless_functions_alone_cannot_take_it(bandwidth, messages, functions, peers):
+    of_messages, of_functions = network(bandwidth, FUNCTION, peers)((messages, functions))
     given_away = messages * of_messages + functions * of_functions
     assert given_away <= bandwidth * (1 + 1e-9)
     if messages:
         assert given_away == pytest.approx(bandwidth)
-        assert of_messages >= of_functions * (1 - 1e-9) or not functions
+        connections = min(messages, peers)
+        assert of_messages * messages / connections >= of_functions * (1 - 1e-9) or not functions
     elif functions:
         assert of_functions == pytest.approx(min(bandwidth / functions, FUNCTION.bandwidth_among(functions)))
+
+
+def test_messages_to_a_peer_share_a_connection():
+    """However many there are, they take no more from functions than one."""
+    slow = replace(FUNCTION, lone_bandwidth=1e9, crowding=0.0)
+    assert network(9e8, slow, 2)((1, 1)) == pytest.approx((4.5e8, 4.5e8))
+    assert network(9e8, slow, 2)((200, 1)) == pytest.approx((6e8 / 200, 3e8))
 
 
 def test_the_papers_measure_of_a_functions_bandwidth():
@@ -161,4 +169,4 @@ def test_a_model_with_contention_needs_machines_and_no_other_has_some():
     with pytest.raises(ValueError, match="where the cluster has contention"):
         TimeModel(CROWDED, 0)
     with VirtualClock() as clock, pytest.raises(ValueError, match="and only there"):
-        TimeModel(DEFAULT_CLUSTER, 0, Machines(DEFAULT_CLUSTER, clock))
+        TimeModel(DEFAULT_CLUSTER, 0, Machines(DEFAULT_CLUSTER, clock, 2))

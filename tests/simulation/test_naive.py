@@ -77,4 +77,4 @@ def test_calls_of_a_server_share_its_network():
     narrow = dataclasses.replace(made, cluster=dataclasses.replace(made.cluster, graph_server=slow))
     assert simulate_naive(narrow).epoch > 5 * simulate_naive(made).epoch
     with VirtualClock() as clock:
-        assert TimeModel(narrow.cluster, 0, Machines(narrow.cluster, clock)).machines is not None
+        assert TimeModel(narrow.cluster, 0, Machines(narrow.cluster, clock, 2)).machines is not None
