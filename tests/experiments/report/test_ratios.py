@@ -60,7 +60,9 @@ def drawn(of: Group, width: float) -> Figure:
 
 @pytest.mark.parametrize("width", [NARROW, WIDE])
 def test_a_published_ratio_is_a_diamond_below_ours(width: float) -> None:
-    figure = drawn(group(variant("pipe", None), variant("a", 1.2), variant("b", 1.3, epochs_to_target_ratio=1.5)), width)
+    figure = drawn(
+        group(variant("pipe", None), variant("a", 1.2), variant("b", 1.3, epochs_to_target_ratio=1.5)), width
+    )
     ((epochs, below),), seconds = diamonds(figure)
     assert (epochs, seconds) == (1.5, [])
     assert 1 < below < 1.5  # the row of b
