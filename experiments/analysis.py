@@ -13,9 +13,10 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.experiments.convergence import Crossing, crossing, target_of
+from dorylax.experiments.measures import TO_TARGET, TO_TARGET_RATIO
 from dorylax.experiments.names import short_name
 from dorylax.experiments.seed_statistics import Interval, paired_difference, paired_ratio
-from dorylax.experiments.sweep import Comparison, Run, Sweep
+from dorylax.experiments.sweep import Run, Sweep
 from dorylax.runs.result import EpochRecord
 
 LAST = 20
@@ -141,6 +142,7 @@ class Variant:
         planned: how many runs the sweep has of it.
         is_baseline: whether the others of its group are compared with it.
         compared: None where nothing is compared, or too little is done.
+        published: by name.
     """
 
     setting: Mapping[str, Any]
@@ -149,6 +151,7 @@ class Variant:
     planned: int
     is_baseline: bool
     compared: Compared | None
+    published: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @final
@@ -161,17 +164,24 @@ class Group:
         common: the keys of that with their values.
         variants: in the order of the sweep.
         target: see `Compared`; None where nothing is compared.
+        source: of what was published; None where nothing is.
     """
 
     name: str
     common: Mapping[str, Any]
     variants: tuple[Variant, ...]
     target: float | None
+    source: str | None = None
 
     @property
     def baseline(self) -> Variant | None:
         """What the others are compared with; None where nothing is."""
         return next((one for one in self.variants if one.is_baseline), None)
+
+    @property
+    def published(self) -> list[str]:
+        """Of which of `TO_TARGET` something was published, of any variant."""
+        return [name for name in TO_TARGET if any(name + TO_TARGET_RATIO in one.published for one in self.variants)]
 
     @property
     def sentences(self) -> list[str]:
@@ -195,15 +205,16 @@ def analyse(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
         place = () if comparison is None else comparison.group(run)
         groups.setdefault(place, {}).setdefault(tuple(run.setting.items()), []).append(run)
     by_key = {one.run.key: one for one in done}
-    return [_group(place, settings, by_key, comparison) for place, settings in groups.items()]
+    return [_group(place, settings, by_key, sweep) for place, settings in groups.items()]
 
 
 def _group(
     place: tuple[tuple[str, Any], ...],
     settings: Mapping[Any, list[Run]],
     done: Mapping[str, RunHistory],
-    comparison: Comparison | None,
+    sweep: Sweep,
 ) -> Group:
+    comparison = sweep.comparison
     runs = {
         setting: tuple(done[run.key] for run in all_runs if run.key in done) for setting, all_runs in settings.items()
     }
@@ -231,9 +242,11 @@ def _group(
                 len(planned),
                 setting == base,
                 compared,
+                {} if sweep.published is None else sweep.published.of(dict(setting)),
             )
         )
-    return Group(short_name(common), common, tuple(variants), target)
+    source = None if sweep.published is None else sweep.published.source
+    return Group(short_name(common), common, tuple(variants), target, source)
 
 
 def compare(
@@ -250,11 +263,11 @@ def compare(
     pairs = Pairs.of(runs, baseline, target)
     if not pairs.seeds:
         return None
-    ratios: dict[str, Interval | None] = dict.fromkeys(RATIOS)
+    ratios: dict[str, Interval | None] = dict.fromkeys(TO_TARGET)
     differences: dict[str, Interval | None] = dict.fromkeys(DIFFERENCES)
     value = None
     if not is_baseline:
-        ratios = {name: paired_ratio(*pairs.by_name[name]) if name in pairs.by_name else None for name in RATIOS}
+        ratios = {name: paired_ratio(*pairs.by_name[name]) if name in pairs.by_name else None for name in TO_TARGET}
         differences = {
             name: paired_difference(*pairs.by_name[name]) if name in pairs.by_name else None for name in DIFFERENCES
         }
@@ -278,9 +291,6 @@ def compare(
     )
 
 
-RATIOS = ("epochs", "seconds", "dollars")
-"""What is compared by ratios."""
-
 DIFFERENCES = ("accuracy", "best", "last")
 """What is compared by differences."""
 
@@ -291,9 +301,9 @@ class Pairs:
     """What runs and those of a baseline came to, on the seeds that both have.
 
     Attributes:
-        by_name: of each of `RATIOS` and `DIFFERENCES` that all runs have, and that can be divided by: that of the runs, and
-            of the baseline's, by seed.
-        means: of `RATIOS`, over the runs; None where they have none.
+        by_name: of each of `TO_TARGET` and `DIFFERENCES` that all runs have, and that can be divided by: that of the runs,
+            and of the baseline's, by seed.
+        means: of `TO_TARGET`, over the runs; None where they have none.
         seeds: how many there are.
         censored, baseline_censored: see `Compared`.
     """
@@ -313,12 +323,12 @@ class Pairs:
             ([_outcome(one, target) for one in side] for side in zip(*both, strict=True)) if both else ([], [])
         )
         by_name = {}
-        for name in (*RATIOS, *DIFFERENCES):
+        for name in (*TO_TARGET, *DIFFERENCES):
             first, second = ([outcome[name] for outcome in side] for side in (mine, theirs))
-            zero = name in RATIOS and not all(second)
+            zero = name in TO_TARGET and not all(second)
             if first and not zero and None not in first and None not in second:
                 by_name[name] = first, second
-        means = {name: _mean([outcome[name] for outcome in mine]) for name in RATIOS}
+        means = {name: _mean([outcome[name] for outcome in mine]) for name in TO_TARGET}
         censored, baseline_censored = (sum(outcome["censored"] for outcome in side) for side in (mine, theirs))
         return cls(by_name, means, len(both), censored, baseline_censored)
 

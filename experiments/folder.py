@@ -55,8 +55,8 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
 
     Args:
         folder: of the sweep.
-        sweep: it.
-        conditions: by which its runs were selected.
+        sweep: all of it, since who reads the folder expands the whole file.
+        conditions: by which its runs are selected.
     """
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
     options = {name: options for run in sweep.runs for name, options in run.config.own_options().items()}

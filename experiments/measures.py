@@ -1,4 +1,4 @@
-"""What a simulated run is measured by: the columns of its results, what they are called, and which of them are compared."""
+"""What runs are measured by: the columns of results of simulated ones, what they are called, and what is compared."""
 
 from __future__ import annotations
 
@@ -49,7 +49,14 @@ COMPARED = ("epoch_seconds", "seconds", "dollars", "value")
 
 RATIO = "_ratio"
 PUBLISHED = (*MEASURES, *(f"{name}{RATIO}" for name in COMPARED))
-"""What can be published of a run: a measure, or its ratio to that of the baseline."""
+"""What can be published of a simulated run: a measure, or its ratio to that of the baseline."""
+
+TO_TARGET = ("epochs", "seconds", "dollars")
+"""What it takes training to get to a target accuracy, as is shown relative to a baseline."""
+
+TO_TARGET_RATIO = f"_to_target{RATIO}"
+PUBLISHED_OF_TRAINED = tuple(f"{name}{TO_TARGET_RATIO}" for name in TO_TARGET)
+"""What can be published of a run that trains."""
 
 SIMULATED: Mapping[str, type] = {"status": str, "simulated_epochs": int, **dict.fromkeys(MEASURES, float)}
 """Columns of results.csv, with their types."""

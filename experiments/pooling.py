@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from dorylax.experiments.analysis import DIFFERENCES, RATIOS, Group, Pairs, Variant
+from dorylax.experiments.analysis import DIFFERENCES, Group, Pairs, Variant
+from dorylax.experiments.measures import TO_TARGET
 from dorylax.experiments.names import short_name
 from dorylax.experiments.seed_statistics import Interval, mean_of_differences, mean_of_ratios
 
@@ -21,7 +22,7 @@ class PooledVariant:
         groups: how many have it.
         runs: in all of them together, of seeds that the baseline has too.
         censored: how many never reach their target, and of the baseline's runs.
-        means: the mean over the groups of each of `RATIOS` and `DIFFERENCES`, where all have it. Each group counts once;
+        means: the mean over the groups of each of `TO_TARGET` and `DIFFERENCES`, where all have it. Each group counts once;
             seeds are resampled within groups.
     """
 
@@ -83,7 +84,7 @@ def _variant(name: str, where: Sequence[tuple[Group, Variant]]) -> PooledVariant
         assert group.target is not None
         pairs.append(Pairs.of(variant.runs, group.baseline.runs, group.target))
     means = {}
-    for names, mean in ((RATIOS, mean_of_ratios), (DIFFERENCES, mean_of_differences)):
+    for names, mean in ((TO_TARGET, mean_of_ratios), (DIFFERENCES, mean_of_differences)):
         for what in names:
             if all(what in one.by_name for one in pairs):
                 means[what] = mean([one.by_name[what] for one in pairs])

@@ -138,7 +138,8 @@ def command(
         load_library()  # so that its absence is reported once, and not by every run
     check_data(sweep)
     with locked(folder):
-        _run(sweep, conditions, folder, place, RunOptions(tensorboard=tensorboard), with_report=with_report)
+        options = RunOptions(tensorboard=tensorboard)
+        _run(sweep, conditions, folder, place, options, whole=whole, with_report=with_report)
     return 0
 
 
@@ -224,6 +225,7 @@ def _run(
     place: _Place,
     options: RunOptions,
     *,
+    whole: Sweep,
     with_report: bool,
 ) -> None:
     known = known_outcomes(sweep, folder)
@@ -234,7 +236,7 @@ def _run(
         place.executor(todo) as (executor, at_a_time),
         SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress,
     ):
-        write_sweep(folder, sweep, conditions)
+        write_sweep(folder, whole, conditions)
         found, stopped = carry_out(known, folder, progress, executor=executor, options=options)
     outcomes = list(found.values())
     print_summary(sweep, outcomes, f"sweep {sweep.name}")

@@ -127,11 +127,12 @@ class Comparison:
 @final
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Numbers of others, beside which those of a sweep of simulations are shown.
+    """Numbers of others, beside which those of a sweep are shown.
 
     Attributes:
         source: where they stand.
-        points: which runs they are of, by keys that vary, and the numbers by name (`measures.PUBLISHED`).
+        points: which runs they are of, by keys that vary, and the numbers by name (`measures.PUBLISHED`, or
+            `PUBLISHED_OF_TRAINED`).
     """
 
     source: str

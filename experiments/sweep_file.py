@@ -12,7 +12,7 @@
                                                 # `over: [data.name]` their means over data sets, too
 
     simulate: true                              # nothing is trained: what runs would take and cost
-    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # of simulated runs, numbers of others to show beside ours
+    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # numbers of others to show beside ours
     parts: {one: {grid: …}, other: {zip: …}}    # several of the above in place of grid, zip, …, each with its own section of
                                                 # the report; their base adds to that of the file
 

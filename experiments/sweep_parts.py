@@ -8,7 +8,7 @@ from typing import Any
 from dorylax.config import ConfigError
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document, Path
-from dorylax.simulation.settings import flatten
+from dorylax.simulation.settings import flatten, is_of_simulation
 
 _INHERITED = ("simulate", "seeds")
 _FORBIDDEN = ("parts",)
@@ -18,7 +18,7 @@ def parts_of(document: Document) -> list[tuple[str, Document]]:
     """The parts of a sweep file that has some, by name.
 
     Each has what the file says for all, `simulate`, `seeds` and `base`, where it says nothing else itself: neither in its
-    own base nor by varying a key.
+    own base nor by varying a key. Where the file simulates and a part does not, those of simulations are for the others.
 
     Args:
         document: the file; a mapping with the part `parts`.
@@ -44,6 +44,11 @@ def _part(document: Document, name: str, part: Any) -> Document:
     shared = {key: content[key] for key in _INHERITED if key in content}
     bases = [(("base",), content.get("base", {})), ((*inside, "base"), part.get("base", {}))]
     varied = _varied(part)
+    trains = content.get("simulate") is True and part.get("simulate") is False
+
+    def inherited(key: Any) -> bool:
+        return key not in varied and not (trains and isinstance(key, str) and is_of_simulation(key))
+
     base: dict[str, Any] = {}
     lines: dict[Path, int] = {
         path[len(inside) :]: line for path, line in document.lines.items() if path[: len(inside)] == inside
@@ -53,7 +58,7 @@ def _part(document: Document, name: str, part: Any) -> Document:
             raise ConfigError(
                 f"{document.where(*place)}: base must hold keys such as train.epochs, got {shown(values)}"
             )
-        base |= {key: value for key, value in flatten(values).items() if place != ("base",) or key not in varied}
+        base |= {key: value for key, value in flatten(values).items() if place != ("base",) or inherited(key)}
         for path, line in document.lines.items():
             if path[: len(place)] == place and path != place:
                 lines["base", ".".join(map(str, path[len(place) :]))] = line

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dorylax.config import ConfigError
-from dorylax.experiments.measures import PUBLISHED, RATIO
+from dorylax.experiments.measures import PUBLISHED, PUBLISHED_OF_TRAINED, RATIO
 from dorylax.experiments.sweep import Axis, Published, Run, within
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document
-
-_EXAMPLE = "`{source: …, points: [{at: {pipeline.mode: pipe}, dollars: 0.7}]}`"
 
 
 def published_of(
@@ -31,10 +29,11 @@ def published_of(
         ConfigError: it is of another form, a key does not vary, or a point is of no run; with file and line.
     """
     content, place = document.value["published"], document.where("published")
-    if not simulate:
-        raise ConfigError(f"{place}: published numbers are shown beside simulated ones: add `simulate: true`")
+    known = PUBLISHED if simulate else PUBLISHED_OF_TRAINED
     if not isinstance(content, dict) or content.keys() != {"source", "points"}:
-        raise ConfigError(f"{place}: published must hold source and points, as in {_EXAMPLE}, got {shown(content)}")
+        raise ConfigError(
+            f"{place}: published must hold source and points, as in {_example(known)}, got {shown(content)}"
+        )
     source, points = content["source"], content["points"]
     if not isinstance(source, str) or not source:
         raise ConfigError(f"{document.where('published', 'source')}: source must be text, got {shown(source)}")
@@ -43,7 +42,7 @@ def published_of(
     keys = [key for axis in axes for key in axis.keys]
     found = []
     for index, point in enumerate(points):
-        at, numbers = _point(document, index, point, keys, compared=compared)
+        at, numbers = _point(document, index, point, keys, known, compared=compared)
         if not any(within(at, run.setting) for run in runs):
             raise ConfigError(f"{document.where('published', 'points', index)}: no run is at {shown(at)}")
         found.append((at, numbers))
@@ -51,21 +50,31 @@ def published_of(
 
 
 def _point(
-    document: Document, index: int, point: Any, keys: Sequence[str], *, compared: bool
+    document: Document, index: int, point: Any, keys: Sequence[str], known: Sequence[str], *, compared: bool
 ) -> tuple[dict[str, Any], dict[str, float]]:
     inside = ("published", "points", index)
     if not isinstance(point, dict) or not isinstance(point.get("at"), dict) or len(point) < 2:
-        raise ConfigError(f"{document.where(*inside)}: a point is as in {_EXAMPLE}, got {shown(point)}")
+        raise ConfigError(f"{document.where(*inside)}: a point is as in {_example(known)}, got {shown(point)}")
     for key in point["at"]:
         if key not in keys:
             raise ConfigError(f"{document.where(*inside, 'at', key)}: {key} does not vary: {did_you_mean(key, keys)}")
     numbers = {name: number for name, number in point.items() if name != "at"}
     for name, number in numbers.items():
         place = document.where(*inside, name)
-        if name not in PUBLISHED:
-            raise ConfigError(f"{place}: {name} is nothing that a simulation gives: {did_you_mean(name, PUBLISHED)}")
+        if name not in known:
+            if name in PUBLISHED:
+                raise ConfigError(
+                    f"{place}: {name} is of simulations, and these runs train: {did_you_mean(name, known)}"
+                )
+            gives = "a simulation gives" if known is PUBLISHED else "training is compared by"
+            raise ConfigError(f"{place}: {name} is nothing that {gives}: {did_you_mean(name, known)}")
         if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
             raise ConfigError(f"{place}: {name} must be a number ≥ 0, got {shown(number)}")
         if name.endswith(RATIO) and not compared:
             raise ConfigError(f"{place}: {name} is relative to a baseline: add `compare: {{baseline: …}}`")
     return dict(point["at"]), {name: float(number) for name, number in numbers.items()}
+
+
+def _example(known: Sequence[str]) -> str:
+    """What errors show."""
+    return f"`{{source: …, points: [{{at: {{pipeline.mode: async}}, {known[0]}: 0.7}}]}}`"

@@ -9,23 +9,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dorylax.experiments.analysis import Compared, Group, Variant
-from dorylax.experiments.report import theme
+from dorylax.experiments.measures import RATIO, TO_TARGET, TO_TARGET_RATIO
+from dorylax.experiments.report import published, theme
 from dorylax.experiments.report.figures import NARROW, NamedFigure, folded_names
-from dorylax.experiments.report.tables import TURNED
+from dorylax.experiments.report.tables import TITLES, TURNED
 from dorylax.experiments.seed_statistics import Interval
 
 _SHORT_BASE = 24  # letters of a baseline's name that fits into the label of an axis
 
 
 def ratio_figure(group: Group, name: str) -> NamedFigure | None:
-    """Epochs, time and cost to the target relative to the baseline, with intervals."""
+    """Epochs, time and cost to the target relative to the baseline, with intervals and what was published."""
     rows = [(place, one, one.compared) for place, one in enumerate(group.variants) if one.compared is not None]
     rows = [(place, one, found) for place, one, found in rows if not one.is_baseline]
     base = next((one.name for one in group.variants if one.is_baseline), None)
     if not rows or base is None:
         return None
-    measures = [("epochs", "epochs_ratio"), ("time", "seconds_ratio"), ("cost", "dollars_ratio")]
-    measures = [entry for entry in measures if any(getattr(found, entry[1]) is not None for _, _, found in rows)]
+    measures = [
+        what
+        for what in TO_TARGET
+        if what in group.published or any(getattr(found, what + RATIO) is not None for _, _, found in rows)
+    ]
 
     def draw(width: float) -> Figure:
         side_by_side = width >= NARROW
@@ -34,12 +38,14 @@ def ratio_figure(group: Group, name: str) -> NamedFigure | None:
         height = max(0.34, 0.17 * lines) * len(rows) + 0.75
         figure = Figure((width, height if side_by_side else height * len(measures)), layout="constrained")
         all_axes = np.ravel(np.asarray(figure.subplots(*shape, squeeze=False)))
-        for place, (axes, (what, attribute)) in enumerate(zip(all_axes, measures, strict=True)):
-            _forest(axes, rows, attribute)
+        for place, (axes, what) in enumerate(zip(all_axes, measures, strict=True)):
+            _forest(axes, rows, what)
             axes.set_yticks(range(len(rows)), names)
-            axes.set_title(f"{what} to target, ×")
+            axes.set_title(f"{TITLES[what]} to target, ×")
             if side_by_side and place:
                 axes.set_yticklabels([])
+        if group.published and group.source is not None:
+            published.legend(figure, all_axes[0], "trained", group.source, width)
         return figure
 
     title = f"To the target, relative to {base}"
@@ -47,13 +53,15 @@ def ratio_figure(group: Group, name: str) -> NamedFigure | None:
     return NamedFigure(f"{name}ratios", title, text, draw)
 
 
-def _forest(axes: Axes, rows: Sequence[tuple[int, Variant, Compared]], attribute: str) -> None:
+def _forest(axes: Axes, rows: Sequence[tuple[int, Variant, Compared]], what: str) -> None:
     axes.axvline(1, color=theme.MUTED.light, linewidth=1)
-    for row, (place, _, found) in enumerate(rows):
-        ratio: Interval | None = getattr(found, attribute)
+    for row, (place, variant, found) in enumerate(rows):
+        colour = theme.series(place)
+        if (theirs := variant.published.get(what + TO_TARGET_RATIO)) is not None:
+            published.draw_point(axes, theirs, row, colour)
+        ratio: Interval | None = getattr(found, what + RATIO)
         if ratio is None:
             continue
-        colour = theme.series(place)
         axes.plot([ratio.low, ratio.high], [row, row], color=colour, linewidth=2.4, solid_capstyle="butt")
         # Open where some runs never came there: it is a bound.
         axes.plot(ratio.estimate, row, "o", color=colour, markersize=6, fillstyle="none" if found.sign else "full")

@@ -11,16 +11,14 @@ from matplotlib.figure import Figure
 
 from dorylax.experiments.analysis import times
 from dorylax.experiments.measures import COMPARED, MEASURES, RATIO
-from dorylax.experiments.report import theme
-from dorylax.experiments.report.figures import NARROW, NamedFigure, folded_names, legend_below
+from dorylax.experiments.report import published, theme
+from dorylax.experiments.report.figures import NARROW, NamedFigure, folded_names
 from dorylax.experiments.report.page import Section
 from dorylax.experiments.report.tables import NONE, TextTable
 from dorylax.experiments.simulated_analysis import SimulatedGroup, SimulatedVariant
 
 _LOG = 20.0
 """Axes whose numbers differ by more than this factor are logarithmic."""
-_BELOW = 0.24
-"""Rows by which a published point lies below ours."""
 
 
 def simulated_section(title: str, group: SimulatedGroup, prefix: str, asked: str = "") -> Section:
@@ -49,17 +47,17 @@ def simulated_section(title: str, group: SimulatedGroup, prefix: str, asked: str
 def _results(group: SimulatedGroup) -> TextTable:
     columns = ["variant", "runs"]
     for name, measure in MEASURES.items():
-        columns += [measure.title, *["published"] * (name in group.published)]
+        columns += [measure.title, *[published.TITLE] * (name in group.published)]
     rows = []
     for variant in group.variants:
         row = [variant.name, str(len(variant.runs))]
         if len(variant.runs) != variant.planned:
             row[1] += f" of {variant.planned}"
         for name, measure in MEASURES.items():
-            mean, published = variant.mean(name), variant.published.get(name)
+            mean, theirs = variant.mean(name), variant.published.get(name)
             row.append(NONE if mean is None else measure.shown(mean))
             if name in group.published:
-                row.append(NONE if published is None else measure.shown(published))
+                row.append(NONE if theirs is None else measure.shown(theirs))
         rows.append(row)
     note = (
         "Simulated: nothing was trained. Means over seeds. An epoch: one that is not the first. Cost: functions, graph "
@@ -71,22 +69,22 @@ def _results(group: SimulatedGroup) -> TextTable:
 def _relative(group: SimulatedGroup) -> TextTable:
     columns = ["variant"]
     for name in COMPARED:
-        columns += [f"{MEASURES[name].title}, ×", *["published"] * (name + RATIO in group.published)]
+        columns += [f"{MEASURES[name].title}, ×", *[published.TITLE] * (name + RATIO in group.published)]
     rows = []
     for variant in group.variants:
         row = [variant.name + (" (baseline)" if variant.is_baseline else "")]
         for name in COMPARED:
-            ratio, published = variant.ratios.get(name), variant.published.get(name + RATIO)
+            ratio, theirs = variant.ratios.get(name), variant.published.get(name + RATIO)
             row.append("1" if variant.is_baseline else NONE if ratio is None else times(ratio, len(variant.runs)))
             if name + RATIO in group.published:
-                row.append(NONE if published is None else f"{published:.2f}×")
+                row.append(NONE if theirs is None else f"{theirs:.2f}×")
         rows.append(row)
     note = "Ratios of means over seeds, paired by seed, with bootstrap 95 % intervals where there are several."
     return TextTable(columns, rows, note + _source(group))
 
 
 def _source(group: SimulatedGroup) -> str:
-    return f" Published: {group.source}." if group.published else ""
+    return published.note(group.source) if group.published and group.source is not None else ""
 
 
 class _Point(NamedTuple):
@@ -135,10 +133,8 @@ def _figure(name: str, title: str, panels: Sequence[_Panel], group: SimulatedGro
         for place, (axes, panel) in enumerate(zip(all_axes, panels, strict=True)):
             _draw(axes, panel)
             axes.set_yticks(range(len(names)), names if not (side_by_side and place) else [""] * len(names))
-        if group.published:
-            ours = all_axes[0].plot([], [], "o", color=theme.INK.light, markersize=6)[0]
-            theirs = all_axes[0].plot([], [], "D", color=theme.INK.light, markersize=5, fillstyle="none")[0]
-            legend_below(figure, [ours, theirs], ["simulated", f"published: {group.source}"], width)
+        if group.published and group.source is not None:
+            published.legend(figure, all_axes[0], "simulated", group.source, width)
         return figure
 
     text = f"{title}: " + "; ".join(_words(panel, group) for panel in panels)
@@ -154,7 +150,7 @@ def _draw(axes: Axes, panel: _Panel) -> None:
     if panel.unit is not None:
         axes.axvline(panel.unit, color=theme.MUTED.light, linewidth=1)
     numbers: list[float] = []
-    for row, (place, ours, published) in enumerate(panel.points):
+    for row, (place, ours, theirs) in enumerate(panel.points):
         colour = theme.series(place)
         if ours is not None:
             estimate, low, high = ours
@@ -163,9 +159,9 @@ def _draw(axes: Axes, panel: _Panel) -> None:
             label = f"{estimate:.3g}"
             axes.annotate(label, (estimate, row), (0, 6), textcoords="offset points", ha="center", fontsize=8.5)
             numbers += ours
-        if published is not None:
-            axes.plot(published, row + _BELOW, "D", color=colour, markersize=5, fillstyle="none")
-            numbers.append(published)
+        if theirs is not None:
+            published.draw_point(axes, theirs, row, colour)
+            numbers.append(theirs)
     positive = [number for number in numbers if number > 0]
     if len(positive) == len(numbers) and positive and max(positive) > _LOG * min(positive):
         axes.set_xscale("log")

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dorylax.experiments.analysis import LAST, Compared, Group, Variant, times
+from dorylax.experiments.measures import TO_TARGET, TO_TARGET_RATIO
 from dorylax.experiments.names import metric_name
 from dorylax.experiments.pooling import Pool
+from dorylax.experiments.report import published
 from dorylax.experiments.seed_statistics import Interval, median
 from dorylax.experiments.table import spread
 from dorylax.observers.progress import dollars, duration
@@ -16,6 +18,8 @@ from dorylax.observers.progress import dollars, duration
 NONE = "–"
 TURNED = {"": "", "≥ ": "≤ ", "≤ ": "≥ ", "≈ ": "≈ "}
 """The sign of what is larger where the ratio is smaller."""
+TITLES = {"epochs": "epochs", "seconds": "time", "dollars": "cost"}
+"""What `TO_TARGET` is called."""
 
 
 class TextTable(NamedTuple):
@@ -82,11 +86,14 @@ def comparison_table(group: Group) -> TextTable | None:
     found = [(variant, variant.compared) for variant in group.variants if variant.compared is not None]
     if group.target is None or not found:
         return None
-    priced = any(one.dollars is not None for _, one in found)
-    columns = ["variant", "epochs to target", "time to target"]
-    columns += ["cost to target", "value"] if priced else []
+    priced = any(one.dollars is not None for _, one in found) or "dollars" in group.published
+    shown = [name for name in TO_TARGET if name != "dollars" or priced]
+    columns = ["variant"]
+    for name in shown:
+        columns += [f"{TITLES[name]} to target", *[published.TITLE] * (name in group.published)]
+    columns += ["value"] if priced else []
     columns += ["never there", "best validation", f"last {LAST}", "test accuracy", "as accurate"]
-    rows = [_comparison_row(variant, one, priced=priced) for variant, one in found]
+    rows = [_comparison_row(variant, one, shown, group) for variant, one in found]
     note = (
         f"Target: {100 * group.target:.2f} % validation accuracy, judged on the mean of three evaluations. "
         "×: relative to the baseline, ratios of means over seeds, paired by seed, with bootstrap 95 % intervals. "
@@ -96,20 +103,29 @@ def comparison_table(group: Group) -> TextTable | None:
         f"last {LAST}: that of the validation accuracies at the end, of which the last {LAST} are averaged. "
         "As accurate: all of the interval of the difference of test accuracies lies within ± 0.5 points."
     )
+    if group.published and group.source is not None:
+        note += published.note(group.source)
     return TextTable(columns, rows, note)
 
 
-def _comparison_row(variant: Variant, found: Compared, *, priced: bool) -> list[str]:
+def _comparison_row(variant: Variant, found: Compared, shown: Sequence[str], group: Group) -> list[str]:
     least = "≥ " if found.censored else ""
-    row = [
-        variant.name + (" (baseline)" if variant.is_baseline else ""),
-        f"{least}{found.epochs:.1f}{_ratio(found, found.epochs_ratio)}",
-        f"{least}{duration(found.seconds)}{_ratio(found, found.seconds_ratio)}",
-    ]
-    if priced:
+    cells = {
+        "epochs": f"{least}{found.epochs:.1f}{_ratio(found, found.epochs_ratio)}",
+        "seconds": f"{least}{duration(found.seconds)}{_ratio(found, found.seconds_ratio)}",
+        "dollars": NONE
+        if found.dollars is None
+        else f"{least}{dollars(found.dollars)}{_ratio(found, found.dollars_ratio)}",
+    }
+    row = [variant.name + (" (baseline)" if variant.is_baseline else "")]
+    for name in shown:
+        row.append(cells[name])
+        if name in group.published:
+            theirs = variant.published.get(name + TO_TARGET_RATIO)
+            row.append(NONE if theirs is None else f"{theirs:.2f}×")
+    if "dollars" in shown:
         value = NONE if found.value_ratio is None else f"{TURNED[found.sign]}{found.value_ratio:.2f}"
-        cost = NONE if found.dollars is None else f"{least}{dollars(found.dollars)}{_ratio(found, found.dollars_ratio)}"
-        row += [cost, "1" if variant.is_baseline else value]
+        row.append("1" if variant.is_baseline else value)
     points = [_points(one, found.seeds) for one in (found.best, found.last, found.accuracy)]
     same = {True: "yes", False: "no", None: NONE}[found.as_accurate]
     return [*row, f"{found.censored} of {found.seeds}", *points, same]
@@ -124,11 +140,10 @@ def _points(difference: Interval | None, seeds: int) -> str:
 
 def pooled_table(pool: Pool) -> TextTable:
     """What it took to the target on the mean over groups, beside the baseline."""
-    ratios = {"epochs": "epochs", "seconds": "time", "dollars": "cost"}
     points = {"best": "best validation", "last": f"last {LAST}", "accuracy": "test accuracy"}
     rows = []
     for one in pool.variants:
-        cells = [times(one.means[what], one.runs) if what in one.means else NONE for what in ratios]
+        cells = [times(one.means[what], one.runs) if what in one.means else NONE for what in TO_TARGET]
         cells += [_points(one.means.get(what), one.runs) for what in points]
         never = f"{one.censored[0]} of {one.runs} (baseline: {one.censored[1]})"
         rows.append([one.name, str(one.groups), *cells, never])
@@ -137,7 +152,7 @@ def pooled_table(pool: Pool) -> TextTable:
         f"Means over {len(pool.groups)} groups ({names}), of which each that has the variant counts once: of ratios to "
         "the baseline, and of differences in points. Intervals: bootstrap, 95 %; seeds are resampled within groups."
     )
-    return TextTable(["variant", "groups", *ratios.values(), *points.values(), "never there"], rows, note)
+    return TextTable(["variant", "groups", *TITLES.values(), *points.values(), "never there"], rows, note)
 
 
 def _ratio(found: Compared, ratio: Interval | None) -> str:

@@ -50,12 +50,12 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     sections: list[Section] = []
     given, studies = studies, [part for study in studies for part in _parts(study)]
     for study in studies:
+        asked = study.sweep.description if study not in given else ""
         if study.sweep.simulated:
             groups_of_simulations = analyse_simulated(study.sweep, study.outcomes)
             for simulated in groups_of_simulations:
                 title = " ".join([study.sweep.name] * (len(studies) > 1) + [simulated.name]).strip()
                 alone = len(groups_of_simulations) * len(studies) == 1
-                asked = study.sweep.description if study not in given else ""
                 sections.append(simulated_section(title, simulated, "" if alone else f"{len(sections)}-", asked))
             continue
         done = [_history(study, one) for one in study.outcomes if one.status == "done"]
@@ -69,7 +69,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         for group in groups:
             title = " ".join([study.sweep.name] * (len(studies) > 1) + [group.name]).strip()
             number = len(sections) if len(groups) * len(studies) > 1 else None
-            sections.append(_section(title, group, study, number))
+            sections.append(_section(title, group, study, number, asked))
     studies = given
     outcomes = [one for study in studies for one in study.outcomes]
     environment = next((one.environment for one in outcomes if one.environment), {})
@@ -136,7 +136,7 @@ def _history(study: Study, outcome: RunOutcome) -> RunHistory:
     return RunHistory(outcome.run, metrics.of_run(RunDirectory.open(path)), outcome.summary)
 
 
-def _section(title: str, group: Group, study: Study, number: int | None) -> Section:
+def _section(title: str, group: Group, study: Study, number: int | None, asked: str) -> Section:
     prefix = "" if number is None else f"{number}-"
     tables = [("Results", results_table(group))]
     if (compared := comparison_table(group)) is not None:
@@ -152,7 +152,8 @@ def _section(title: str, group: Group, study: Study, number: int | None) -> Sect
         shown.append(staleness_figure(group, prefix))
         shown.append(server_figure(loads, prefix))
         shown += _trace_figures(group, study.folder, prefix)
-    return Section(title, group.sentences, tables, [figure for figure in shown if figure is not None])
+    sentences = [*[asked] * bool(asked), *group.sentences]
+    return Section(title, sentences, tables, [figure for figure in shown if figure is not None])
 
 
 def _loads(group: Group, folder: Path) -> dict[str, Loads]:

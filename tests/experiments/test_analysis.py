@@ -76,6 +76,15 @@ def test_groups_hold_what_is_compared() -> None:
     assert groups[0].target == pytest.approx(0.89)
 
 
+def test_what_was_published_stands_beside_its_variant() -> None:
+    points = "[{at: {model.name: gat, pipeline.mode: async}, epochs_to_target_ratio: 1.5}]"
+    sweep = _sweep(f"{_COMPARE}published: {{source: a paper, points: {points}}}\n")
+    gcn, gat = analyse(sweep, _study(sweep))
+    assert (gcn.published, gat.published, gat.source) == ([], ["epochs"], "a paper")
+    assert [dict(one.published) for one in gat.variants] == [{}, {"epochs_to_target_ratio": 1.5}]
+    assert analyse(_sweep(), [])[1].source is None
+
+
 def test_without_a_comparison_all_is_one_group() -> None:
     sweep = _sweep("")
     (group,) = analyse(sweep, _study(sweep))

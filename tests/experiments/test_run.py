@@ -452,6 +452,13 @@ def test_only_some_runs(sweep: Path, finished: Path, tmp_path: Path, capsys: pyt
     assert (out / "results.csv").read_bytes() == (finished / "results.csv").read_bytes()
 
 
+def test_what_was_left_out_may_have_own_code(sweep: Path, tmp_path: Path) -> None:
+    """Who reads the folder expands the whole file, and executes nothing that it names."""
+    sweep.write_text(_SWEEP.replace("[mlp, gcn]", '[mlp, "dorylax.simulation.paper_models:GatherFirstGCN"]'))
+    assert _sweep(sweep, tmp_path / "out", "--only", "model.name=mlp", "--only", "train.seed=1") == 0
+    assert [outcome.run.label for outcome in read_study(tmp_path / "out").outcomes] == ["mlp, seed 1"]
+
+
 def test_a_dry_run_says_how_long_runs_take(
     sweep: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,31 @@ def test_runs_of_all_parts_each_once() -> None:
     assert _read(TEXT) == sweep
 
 
+MIXED = """\
+simulate: true
+base: {graph: {name: amazon}, cluster.functions: 9, train.epochs: 5}
+parts:
+  simulated:
+    grid: {pipeline.mode: [pipe, no-pipe]}
+  trained:
+    simulate: false
+    base: {data.size: tiny}
+    grid: {pipeline.mode: [pipe, no-pipe]}
+"""
+
+
+def test_a_part_that_trains_takes_no_keys_of_simulations() -> None:
+    sweep = _read(MIXED)
+    simulated, trained = sweep.parts
+    assert (sweep.simulated, simulated.simulated) == (False, True)
+    assert all(run.simulation is None for run in trained.runs)
+    assert {run.config.train.epochs for part in sweep.parts for run in part.runs} == {5}
+    with pytest.raises(ConfigError, match=r"^s.yaml:8: graph.name is of simulations: add `simulate: true`"):
+        _read(MIXED.replace("data.size: tiny", "graph: {name: amazon}"))
+    with pytest.raises(ConfigError, match=r"^s.yaml:1: graph.name is of simulations: add `simulate: true`"):
+        _read(MIXED.replace("simulate: true\n", ""))
+
+
 def test_only_leaves_out_parts_that_do_not_vary_a_key() -> None:
     sweep = _read(TEXT)
     chosen = select(sweep, [("train.epochs", "7")])

@@ -34,7 +34,7 @@ def test_points_by_setting() -> None:
         (
             "simulate: true\nbase: {graph.name: amazon}",
             "base: {train.epochs: 3}",
-            "s.yaml:4: published numbers are shown",
+            "s.yaml:7: dollars is of simulations, and these runs train: choose from epochs_to",
         ),
         ("  source: a paper\n", "", "s.yaml:5: published must hold source and points, as in"),
         ("source: a paper", "source: 3", "s.yaml:6: source must be text, got 3"),
@@ -59,6 +59,48 @@ def test_mistakes_have_their_line(old: str, new: str, message: str) -> None:
     assert old in TEXT
     with pytest.raises(ConfigError, match=f"^{message}"):
         read(TEXT.replace(old, new, 1), "s.yaml", "s")
+
+
+TRAINED = """\
+base: {data.size: tiny}
+zip: {pipeline.mode: [pipe, async, async], pipeline.staleness: [null, 0, 1]}
+compare: {baseline: {pipeline.mode: pipe}}
+published:
+  source: a paper
+  points:
+    - {at: {pipeline.staleness: 1}, epochs_to_target_ratio: 1.41}
+"""
+
+
+def test_points_of_runs_that_train() -> None:
+    sweep = read(TRAINED, "s.yaml", "s")
+    assert sweep.published is not None
+    assert [sweep.published.of(run.setting) for run in sweep.runs] == [{}, {}, {"epochs_to_target_ratio": 1.41}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "epochs_to_target_ratio",
+            "epoch_to_target_ratio",
+            r"s.yaml:7: epoch_to_target_ratio is nothing that training is compared by: did you mean epochs_to",
+        ),
+        ("epochs_to_target_ratio", "seconds_ratio", "s.yaml:7: seconds_ratio is of simulations, and these runs train"),
+        (": 1.41", ": .nan", "s.yaml:7: epochs_to_target_ratio must be a number ≥ 0, got nan"),
+        ("staleness: 1}", "staleness: 2}", "s.yaml:7: no run is at "),
+        ("    - {at", "    - {of", r"s.yaml:7: a point is as in .*epochs_to_target_ratio: 0.7"),
+        (
+            "compare: {baseline: {pipeline.mode: pipe}}\n",
+            "",
+            "s.yaml:6: epochs_to_target_ratio is relative to a baseline: add `compare",
+        ),
+    ],
+)
+def test_mistakes_where_runs_train(old: str, new: str, message: str) -> None:
+    assert old in TRAINED
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        read(TRAINED.replace(old, new, 1), "s.yaml", "s")
 
 
 def test_points_must_be_a_list() -> None:
