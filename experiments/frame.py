@@ -10,7 +10,7 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dorylax.columns import column
 from dorylax.config.schema import KEYS

@@ -97,14 +97,17 @@ _PAPER_FUNCTION = replace(
     flops=10e9,
     variation=replace(_FUNCTION.variation, straggler_probability=0.0),
 )
-_PAPER_SERVER = {"flops": 1.75e9, "memory_bandwidth": 1.6e9}
+
+
+def _paper_server(name: str) -> Instance:
+    return replace(INSTANCES[name], flops=1.75e9, memory_bandwidth=1.6e9)
 
 
 def _paper(name: str, graph_server: str, parameter_server: str, functions: int) -> Cluster:
     return Cluster(
         name,
-        replace(INSTANCES[graph_server], **_PAPER_SERVER),
-        replace(INSTANCES[parameter_server], **_PAPER_SERVER),
+        _paper_server(graph_server),
+        _paper_server(parameter_server),
         _PAPER_FUNCTION,
         functions,
         latency=DEFAULT_CLUSTER.latency,
