@@ -30,7 +30,7 @@ class Sizes:
 
     seconds: float = 0.4
     widths: tuple[int, ...] = (16, 41, 128, 300, 602)
-    rows_bytes: tuple[int, ...] = (2 * MIB, 128 * MIB)
+    rows_bytes: tuple[int, ...] = (2 * MIB, 16 * MIB, 128 * MIB)
     pass_bytes: int = 96 * MIB
     mean_degree: int = 32
     products: tuple[tuple[int, int, int], ...] = ((4096, 602, 128), (4096, 300, 16), (4096, 128, 41), (512, 128, 128))

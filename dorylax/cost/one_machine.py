@@ -1,0 +1,65 @@
+"""Servers and workers that are threads and processes of one machine: what they share, and what of a call is left there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from dorylax.clock.sharing import Speeds
+from dorylax.cost.errors import check_bounds
+from dorylax.cost.instance import Instance
+
+COMPUTING, READING, TENSOR, PASSING = range(4)
+"""Kinds of uses of a machine's cores, in units of operations, bytes along edges, operations of tensor tasks, seconds."""
+
+
+@final
+@dataclass(frozen=True)
+class OneMachine:
+    """How the parts of a run share one machine, which is what the cluster's graph server is.
+
+    Attributes:
+        tensor_threads: with how many threads a tensor task computes, ≥ 1.
+        workers: processes for tensor tasks; 0: threads of servers do them, on rows where they lie.
+        processes: whether servers are processes, and messages between them are copied.
+        request_seconds: seconds that each request of a worker waits, its link being slowed down.
+        link_bandwidth: bytes per second of a worker's link, both ways together; 0: no limit.
+
+    Raises:
+        ClusterError: a value out of range.
+    """
+
+    tensor_threads: int
+    workers: int = 0
+    processes: bool = False
+    request_seconds: float = 0.0
+    link_bandwidth: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_bounds(self, "tensor_threads", 1.0)
+        for key in ("workers", "request_seconds", "link_bandwidth"):
+            check_bounds(self, key, 0.0)
+
+
+def cores(instance: Instance, tensor_threads: int) -> Speeds:
+    """How fast each of all busy threads of a machine is, by kind: where there are more than cores, they take turns.
+
+    Args:
+        instance: the machine.
+        tensor_threads: with how many a tensor task computes.
+    """
+    total = instance.total_memory_bandwidth
+
+    def speeds(counts: Sequence[int]) -> tuple[float, float, float, float]:
+        _, reading, tensor, _ = counts
+        threads = max(1, sum(counts) + (tensor_threads - 1) * tensor)
+        share = min(1.0, instance.threads / threads)
+        lift = instance.lift(min(threads, instance.threads))
+        read = instance.memory_bandwidth * lift * share
+        if total and reading:
+            read = min(read, total / reading)
+        flops = instance.flops * lift * share
+        return flops, read, tensor_threads * flops, share
+
+    return speeds

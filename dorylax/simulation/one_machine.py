@@ -1,0 +1,78 @@
+"""What a run would take on one machine, whose parts share it: its configuration, as the virtual clock has it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dorylax.cost import Cluster
+from dorylax.cost.one_machine import OneMachine
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.resources import Resources, graph_hosts
+from dorylax.settings.errors import ConfigError
+
+
+def on_one_machine(pipeline: PipelineConfig, cluster: Cluster) -> tuple[PipelineConfig, Cluster]:
+    """A pipeline on the virtual clock, and the cluster on which it takes what the given one takes on the real clock.
+
+    Args:
+        pipeline: as it would run; tensor tasks `inline` or in `local` workers, servers in one process or in processes.
+        cluster: whose graph server the machine is (docs/clock.md, "Measuring a machine").
+
+    Raises:
+        ConfigError: the machine was not measured, or parts of the run are on others.
+    """
+    tensor, threads = pipeline.tensor, cluster.graph_server.threads
+    if cluster.measured is None:
+        raise ConfigError.of(
+            "pipeline.cluster", f"{cluster.name} is no machine that was measured: give the file of `dorylax calibrate`"
+        )
+    if tensor.backend not in ("inline", "local"):
+        raise ConfigError.of("tensor.backend", f"must be inline or local on one machine, got {tensor.backend}")
+    if pipeline.hosts == "ray":
+        raise ConfigError.of("pipeline.hosts", "must be inline or processes on one machine, got ray")
+    processes, measured = pipeline.hosts == "processes", cluster.measured
+    if processes:
+        found = Resources.of_host(pipeline, threads)
+        found = found._replace(workers=found.workers * pipeline.servers)
+    else:
+        found = Resources.of(pipeline, None, threads)
+    here = tensor.backend == "inline"
+    alone = threads // graph_hosts(pipeline) if processes else threads
+    machine = OneMachine(
+        tensor_threads=max(1, alone) if here else 1,
+        workers=found.workers,
+        processes=processes,
+        request_seconds=tensor.latency,
+        link_bandwidth=tensor.bandwidth or 0.0,
+    )
+    inside = measured.at("task", part="tensor") if here else measured.at("call", transport="ipc")
+    call = inside.median + measured.at("task", part="around").median
+    function = dataclasses.replace(
+        cluster.function,
+        overhead=call,
+        lone_bandwidth=measured.at("fetch", transport="ipc").median,
+        cold_start=0.0,
+        variation=cluster.graph_server.variation,
+    )
+    virtual = {
+        "backend": "inline",
+        "workers": None,
+        "slots": found.slots,
+        "relaunches": 0 if here else tensor.relaunches,
+        "latency": 0.0,
+        "latency_sigma": 0.0,
+        "bandwidth": None,
+        "transport": "ipc",
+    }
+    config = pipeline.model_copy(
+        update={
+            "clock": "virtual",
+            "hosts": "inline",
+            "num_hosts": None,
+            "graph_threads": found.graph_threads,
+            "tensor": tensor.model_copy(update=virtual),
+        }
+    )
+    return config, dataclasses.replace(
+        cluster, contention=True, functions=found.slots, function=function, one_machine=machine
+    )
