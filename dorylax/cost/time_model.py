@@ -236,18 +236,18 @@ class TimeModel:
         if self.measured is not None:
             flops = self.measured.flops(flops, elementwise)
         computing = self._on_cores(TENSOR, flops, self.cluster.graph_server.flops * one.tensor_threads)
+        read = self._reading(moved if self.measured is None else self.measured.bytes(moved, None))
         overhead = self._passing(self.cluster.function.overhead)
         if not one.workers:
-            return (
-                overhead,
-                computing,
-                self._reading(moved if self.measured is None else self.measured.bytes(moved, None)),
-            )
+            return overhead, computing, read
         link = requests * one.request_seconds + (moved / one.link_bandwidth if one.link_bandwidth else 0.0)
-        return overhead, link, self._passing(moved / self.cluster.function.lone_bandwidth), computing
+        seconds = moved / self.cluster.function.lone_bandwidth
+        return overhead, link, self._passing(seconds, threads=2), read, computing
 
-    def _passing(self, seconds: float) -> Taken:
-        return self._on_cores(PASSING, seconds, 1.0)
+    def _passing(self, seconds: float, threads: int = 1) -> Taken:
+        """Seconds of as many threads at a time: of both ends, where data are sent."""
+        assert self.machines is not None
+        return Taken((self.machines.of_one,) * threads, seconds, 1.0, PASSING)
 
     def _computing(self, flops: Amount) -> Taken:
         server = self.cluster.graph_server
