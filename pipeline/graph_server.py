@@ -58,7 +58,7 @@ class Job(NamedTuple):
         bytes: that it reads, an estimate.
         label: what it is called.
         rows: of which rows along edges these bytes are; None where they are read one after the other.
-        elementwise: of `flops`, those that are not of products of matrices.
+        elementwise: of the `flops` of a stage, those that are not of products of matrices; None where it is none.
     """
 
     step: Step
@@ -68,7 +68,7 @@ class Job(NamedTuple):
     bytes: int
     label: str
     rows: RowsRead | None = None
-    elementwise: int = 0
+    elementwise: int | None = None
 
 
 @final

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dorylax.calibration.other_process import other_process
 from dorylax.calibration.sizes import Sizes
@@ -37,13 +38,13 @@ def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[S
     def process() -> Connection:
         return stack.enter_context(other_process(_on_one_core, sizes.seconds))
 
-    def elsewhere(shape: Shape | None) -> Measurement:
+    def elsewhere(shape: Shape | str) -> Measurement:
         process().send(shape)
         found: Measurement = process().recv()
         return found
 
-    for shape in (*sizes.products, None):
-        what = "elementwise" if shape is None else f"product of {shape[0]} × {shape[1]} and {shape[1]} × {shape[2]}"
+    for shape in (*sizes.products, *_OTHERS):
+        what = shape if isinstance(shape, str) else f"product of {shape[0]} × {shape[1]} and {shape[1]} × {shape[2]}"
         label = f"{what}, threads: "
         if threads > 1 and hasattr(os, "sched_setaffinity"):
             yield Step(f"{label}1", partial(elsewhere, shape))
@@ -58,27 +59,43 @@ def _on_one_core(pipe: Connection, seconds: float) -> None:
             pipe.send(_measure(seconds, pipe.recv(), 1))
 
 
-def _measure(seconds: float, shape: Shape | None, threads: int) -> Measurement:
-    return _elementwise(seconds, threads) if shape is None else _product(seconds, shape, threads)
+def _measure(seconds: float, shape: Shape | str, threads: int) -> Measurement:
+    return _OTHERS[shape](seconds, threads) if isinstance(shape, str) else _product(seconds, shape, threads)
 
 
 def _elementwise(seconds: float, threads: int) -> Measurement:
     """Of what models do with rows besides products, random numbers are the most."""
 
+    @jax.jit
     def change(key: jax.Array, x: jax.Array) -> jax.Array:
         return jax.nn.relu(jnp.where(jax.random.bernoulli(key, 0.5, x.shape), 2 * x, 0))
 
     arguments = jax.random.key(0), jnp.full(_CHANGED, 0.5, jnp.float32)
-    change = jax.jit(change)
     flops = sum(equation_flops(equation, {}) for equation in jax.make_jaxpr(change)(*arguments).eqns)
-    compiled = change.lower(*arguments).compile()
+    changed = change.lower(*arguments).compile()
 
     def once() -> float:
         begin = time.perf_counter()
-        compiled(*arguments).block_until_ready()
+        changed(*arguments).block_until_ready()
         return flops / (time.perf_counter() - begin)
 
     return repeated("elementwise", once, seconds, threads=threads)
+
+
+def _stage(seconds: float, threads: int) -> Measurement:
+    """From arrays of NumPy to others, as stages are called: what they write is new memory."""
+    x, y = np.full(_CHANGED, 0.5, np.float32), np.full(_CHANGED, 0.5, np.float32)
+    changed = jax.jit(lambda x, y: (x + y, x - y)).lower(x, y).compile()
+
+    def once() -> float:
+        begin = time.perf_counter()
+        found = [np.asarray(one) for one in changed(x, y)]
+        return sum(one.nbytes for one in (x, y, *found)) / (time.perf_counter() - begin)
+
+    return repeated("stage", once, seconds, threads=threads)
+
+
+_OTHERS = {"elementwise": _elementwise, "stage": _stage}
 
 
 def _product(seconds: float, shape: Shape, threads: int) -> Measurement:

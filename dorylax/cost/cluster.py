@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import final
 
-from dorylax.cost.errors import check_bounds
+from dorylax.cost.errors import ClusterError, check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.measured import Measured
@@ -53,6 +53,8 @@ class Cluster:
     def __post_init__(self) -> None:
         check_bounds(self, "functions", 0.0)
         check_bounds(self, "latency", 0.0, above=True)
+        if self.one_machine is not None and (self.measured is None or not self.contention):
+            raise ClusterError("one_machine", "needs contention and a machine that was measured")
 
     @property
     def ships(self) -> bool:

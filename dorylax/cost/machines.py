@@ -110,7 +110,7 @@ class Machines:
         cluster = self._cluster
         assert cluster.one_machine is not None
         threads = cluster.one_machine.tensor_threads
-        return self._shared("machine", ("graph", 0), lambda: one_machine.cores(cluster.graph_server, threads), kinds=4)
+        return self._shared("machine", ("graph", 0), lambda: one_machine.cores(cluster.graph_server, threads), kinds=3)
 
     def memory(self, place: Place) -> Shared:
         """A server's memory."""

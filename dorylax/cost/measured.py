@@ -48,6 +48,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             {"threads": int},
             "dropout and ReLU of rows, by XLA, by all threads together; as programs count them",
         ),
+        "stage": Kind("bytes/s", {"threads": int}, "operands and results of a stage without arithmetic, by XLA"),
         "memory": Kind("bytes/s", {"threads": int}, "read and written by copies beyond all caches"),
         "task": Kind(
             "seconds",

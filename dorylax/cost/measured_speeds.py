@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from dorylax.cost.instance import Instance
-from dorylax.cost.measured import Measured, Measurement
+from dorylax.cost.measured import Measured
+
+_NUMBER_BYTES = 4  # widths are those of float32
 
 
 class RowsRead(NamedTuple):
@@ -25,7 +27,7 @@ class RowsRead(NamedTuple):
 
 @final
 class MeasuredSpeeds:
-    """What tasks of a measured machine take, as if all of it were products of matrices, and rows read as on its description.
+    """Seconds of tasks on a measured machine that does nothing else.
 
     How fast rows are read along edges lies between what was measured: the logarithm is linear in those of width and size,
     and constant beyond the outermost.
@@ -36,9 +38,9 @@ class MeasuredSpeeds:
     """
 
     def __init__(self, measured: Measured, described: Instance) -> None:
-        # What a thread does alone, which is as long as others do nothing.
-        lift = described.lift(1)
-        self._flops, self._bytes = described.flops * lift, described.memory_bandwidth * lift
+        self._measured = measured
+        self._products = {1: described.flops * (described.lone_thread if described.threads > 1 else 1.0)}
+        self._products[described.threads] = described.flops * described.threads
         found = {
             (float(one.point["width"]) * _NUMBER_BYTES, float(one.point["rows_bytes"])): one.median
             for one in measured.of("gather")
@@ -46,40 +48,43 @@ class MeasuredSpeeds:
         }
         self._widths, self._sizes = sorted({width for width, _ in found}), sorted({size for _, size in found})
         self._logs = {key: math.log(speed) for key, speed in found.items()}
-        self._elementwise = _of_a_thread(measured.of("elementwise"))
-        self._copied = _of_a_thread(measured.of("memory"))
+        self._copied = self._by("memory", 1)
+        self._stages: dict[int, tuple[float, float, float]] = {}
 
-    def flops(self, flops: float, elementwise: float) -> float:
-        """Operations of products that take as long.
-
-        Args:
-            flops: all.
-            elementwise: those that are no products.
-        """
-        return flops - elementwise + elementwise * self._flops / self._elementwise
-
-    def bytes(self, bytes: float, rows: RowsRead | None) -> float:
-        """Bytes along edges that take as long, as the description has them.
+    def reading(self, bytes: float, rows: RowsRead | None) -> float:
+        """Of one thread that reads.
 
         Args:
-            bytes: that are read.
-            rows: of which rows; None where they are read one after the other.
+            bytes: how much.
+            rows: which rows along edges; None where it is copied from one place to another.
         """
-        return bytes * self._bytes / (self._copied if rows is None else self._along_edges(rows))
+        return bytes / (self._copied if rows is None else self._along_edges(rows))
+
+    def stage(self, flops: float, elementwise: float, bytes: float, threads: int) -> float:
+        """Of a stage that XLA computes.
+
+        Args:
+            flops: its operations.
+            elementwise: of these, those that are not of products of matrices.
+            bytes: of its operands and results.
+            threads: of XLA.
+        """
+        found = self._stages.get(threads)
+        if found is None:
+            products = self._products.get(threads, threads * self._products[1])
+            found = self._stages[threads] = (products, self._by("elementwise", threads), self._by("stage", threads))
+        products, others, moved = found
+        return (flops - elementwise) / products + elementwise / others + bytes / moved
 
     def _along_edges(self, rows: RowsRead) -> float:
         (a, b, up), (c, d, along) = _between(self._widths, rows.row_bytes), _between(self._sizes, rows.held_bytes)
         low, high = ((1 - along) * self._logs[width, c] + along * self._logs[width, d] for width in (a, b))
         return math.exp((1 - up) * low + up * high)
 
-
-_NUMBER_BYTES = 4  # widths are those of float32
-
-
-def _of_a_thread(found: Sequence[Measurement]) -> float:
-    """By as few threads as were measured, for each."""
-    fewest = min(found, key=lambda one: int(one.point["threads"]))
-    return fewest.median / int(fewest.point["threads"])
+    def _by(self, kind: str, threads: int) -> float:
+        """By so many threads together; of the numbers that were measured, the nearest says how fast each is."""
+        nearest = min(self._measured.of(kind), key=lambda one: abs(int(one.point["threads"]) - threads))
+        return threads * nearest.median / int(nearest.point["threads"])
 
 
 def _between(marks: Sequence[float], value: float) -> tuple[float, float, float]:

@@ -10,8 +10,8 @@ from dorylax.clock.sharing import Speeds
 from dorylax.cost.errors import check_bounds
 from dorylax.cost.instance import Instance
 
-COMPUTING, READING, TENSOR, PASSING = range(4)
-"""Kinds of uses of a machine's cores, in units of operations, bytes along edges, operations of tensor tasks, seconds."""
+PASSING, READING, TENSOR = range(3)
+"""Kinds of uses of a machine's cores: in seconds of one thread, bytes that one reads, seconds of a tensor task's threads."""
 
 
 @final
@@ -43,7 +43,7 @@ class OneMachine:
 
 
 def cores(instance: Instance, tensor_threads: int) -> Speeds:
-    """How fast each of all busy threads of a machine is, by kind: where there are more than cores, they take turns.
+    """How fast all is that goes on, by kind: where there are more threads than cores, they take turns.
 
     Args:
         instance: the machine.
@@ -51,15 +51,14 @@ def cores(instance: Instance, tensor_threads: int) -> Speeds:
     """
     total = instance.total_memory_bandwidth
 
-    def speeds(counts: Sequence[int]) -> tuple[float, float, float, float]:
-        _, reading, tensor, _ = counts
+    def speeds(counts: Sequence[int]) -> tuple[float, float, float]:
+        _, reading, tensor = counts
         threads = max(1, sum(counts) + (tensor_threads - 1) * tensor)
-        share = min(1.0, instance.threads / threads)
-        lift = instance.lift(min(threads, instance.threads))
-        read = instance.memory_bandwidth * lift * share
+        busy = min(threads, instance.threads)
+        share = instance.lift(busy) / instance.lift(1) * busy / threads
+        read = instance.memory_bandwidth * instance.lift(1) * share
         if total and reading:
             read = min(read, total / reading)
-        flops = instance.flops * lift * share
-        return flops, read, tensor_threads * flops, share
+        return share, read, share
 
     return speeds

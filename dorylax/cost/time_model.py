@@ -7,9 +7,10 @@ from typing import NamedTuple, final
 
 from dorylax.clock import Duration, Shared, Use
 from dorylax.cost.cluster import Cluster
+from dorylax.cost.instance import INSTANCES
 from dorylax.cost.machines import FUNCTIONS, MESSAGES, Machines, Place
 from dorylax.cost.measured_speeds import MeasuredSpeeds, RowsRead
-from dorylax.cost.one_machine import COMPUTING, PASSING, READING, TENSOR, OneMachine
+from dorylax.cost.one_machine import PASSING, READING, TENSOR, OneMachine
 
 Amount = float | int  # bytes and operations are counted
 
@@ -63,7 +64,9 @@ class TimeModel:
         self.cluster = cluster
         self.seed = seed
         self.machines = machines
-        self.measured = None if cluster.measured is None else MeasuredSpeeds(cluster.measured, cluster.graph_server)
+        self.measured: MeasuredSpeeds | None = None
+        if cluster.measured is not None and cluster.graph_server.name not in INSTANCES:  # else it was replaced
+            self.measured = MeasuredSpeeds(cluster.measured, cluster.graph_server)
         # Of each graph server what a thread of it uses to compute and to read, and how fast it does so alone.
         self._alone: dict[int, tuple[tuple[tuple[Shared, ...], float], tuple[tuple[Shared, ...], float]]] = {}
 
@@ -75,7 +78,7 @@ class TimeModel:
         bytes: Amount,
         server: int = 0,
         rows: RowsRead | None = None,
-        elementwise: Amount = 0,
+        elementwise: Amount | None = None,
     ) -> Duration:
         """What one thread of a graph server needs, or its GPU.
 
@@ -86,7 +89,7 @@ class TimeModel:
             server: the number of the graph server.
             rows: of which rows along edges these bytes are; None where they are read one after the other. This and the next
                 matter only where a machine was measured.
-            elementwise: of `flops`, those that are not of products of matrices.
+            elementwise: of the `flops` of a stage, those that are not of products of matrices; None where it is none.
 
         Raises:
             ValueError: a negative amount.
@@ -94,11 +97,11 @@ class TimeModel:
         _check(flops=flops, bytes=bytes)
         server_type, machines = self.cluster.graph_server, self.machines
         if self.measured is not None:
-            flops, bytes = self.measured.flops(flops, elementwise), self.measured.bytes(bytes, rows)
+            flops, bytes = self._as_described(self.measured, flops, bytes, rows, elementwise)
         factor = server_type.variation.factor(self.seed, "graph", key)
         if self.cluster.one_machine is not None:
-            parts = (self._passing(server_type.overhead), self._computing(flops), self._reading(bytes))
-            return _duration(0.0, parts, factor)
+            computed = flops / (server_type.flops * server_type.lift(1))
+            return _duration(0.0, (self._passing(server_type.overhead + computed), self._reading(bytes)), factor)
         if (gpu := server_type.gpu) is not None:
             return (gpu.launch + flops / gpu.flops + bytes / gpu.memory_bandwidth) * factor
         if machines is None:
@@ -206,7 +209,7 @@ class TimeModel:
             assert isinstance(found, tuple)
             *before, (*uses,) = found
             # Either end has a thread that is busy with it.
-            return (*before, (*uses, *[Use(machines.of_one, bytes / alone, PASSING)] * 2))
+            return (*before, (*uses, *[Use(self._cores, bytes / alone, PASSING)] * 2))
         return _duration(self.cluster.latency, (Taken(ways, bytes, alone, MESSAGES),), factor)
 
     def update(self, key: tuple[int, ...], *, bytes: Amount) -> Duration:
@@ -228,38 +231,42 @@ class TimeModel:
         median = server.overhead + _UPDATE_PASSES * bytes / speed
         return median * server.variation.factor(self.seed, "update", key)
 
+    def _as_described(
+        self, measured: MeasuredSpeeds, flops: Amount, bytes: Amount, rows: RowsRead | None, elementwise: Amount | None
+    ) -> tuple[Amount, Amount]:
+        """Operations and bytes that take as long by the description's speeds as a task was measured to."""
+        server = self.cluster.graph_server
+        lift = server.lift(1)
+        if elementwise is not None:
+            return measured.stage(flops, elementwise, bytes, 1) * server.flops * lift, 0.0
+        return flops, measured.reading(bytes, rows) * server.memory_bandwidth * lift
+
     # Parts of tasks of one machine.
 
     def _tensor_parts(
         self, one: OneMachine, flops: Amount, elementwise: Amount, moved: Amount, requests: int
     ) -> Sequence[float | Taken]:
-        if self.measured is not None:
-            flops = self.measured.flops(flops, elementwise)
-        computing = self._on_cores(TENSOR, flops, self.cluster.graph_server.flops * one.tensor_threads)
-        read = self._reading(moved if self.measured is None else self.measured.bytes(moved, None))
+        assert self.measured is not None
+        computing = self.measured.stage(flops, elementwise, moved, one.tensor_threads)
+        computed = Taken((self._cores,), computing, 1.0, TENSOR)
         overhead = self._passing(self.cluster.function.overhead)
         if not one.workers:
-            return overhead, computing, read
+            return overhead, computed
         link = requests * one.request_seconds + (moved / one.link_bandwidth if one.link_bandwidth else 0.0)
-        seconds = moved / self.cluster.function.lone_bandwidth
-        return overhead, link, self._passing(seconds, threads=2), read, computing
+        return overhead, link, self._passing(moved / self.cluster.function.lone_bandwidth, threads=2), computed
 
     def _passing(self, seconds: float, threads: int = 1) -> Taken:
         """Seconds of as many threads at a time: of both ends, where data are sent."""
-        assert self.machines is not None
-        return Taken((self.machines.of_one,) * threads, seconds, 1.0, PASSING)
-
-    def _computing(self, flops: Amount) -> Taken:
-        server = self.cluster.graph_server
-        return self._on_cores(COMPUTING, flops, server.flops * server.lift(1))
+        return Taken((self._cores,) * threads, seconds, 1.0, PASSING)
 
     def _reading(self, bytes: Amount) -> Taken:
         server = self.cluster.graph_server
-        return self._on_cores(READING, bytes, server.memory_bandwidth * server.lift(1))
+        return Taken((self._cores,), bytes, server.memory_bandwidth * server.lift(1), READING)
 
-    def _on_cores(self, kind: int, amount: Amount, alone: float) -> Taken:
+    @property
+    def _cores(self) -> Shared:
         assert self.machines is not None
-        return Taken((self.machines.of_one,), amount, alone, kind)
+        return self.machines.of_one
 
 
 class Taken(NamedTuple):

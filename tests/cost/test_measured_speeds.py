@@ -40,28 +40,28 @@ def speeds(server=SERVER) -> MeasuredSpeeds:
     ],
 )
 def test_between_what_was_measured(rows: RowsRead, speed: float) -> None:
-    assert 1000 / speeds().bytes(1000, rows) * SERVER.memory_bandwidth == pytest.approx(speed)
+    assert 1000 / speeds().reading(1000, rows) == pytest.approx(speed)
 
 
 @given(row_bytes=st.integers(1, 10**4), held_bytes=st.integers(1, 10**6))
 def test_no_speed_is_beyond_those_that_were_measured(row_bytes: int, held_bytes: int) -> None:
-    speed = SERVER.memory_bandwidth / speeds().bytes(1, RowsRead(row_bytes, held_bytes))
+    speed = 1 / speeds().reading(1, RowsRead(row_bytes, held_bytes))
     assert min(GATHERS.values()) * 0.999 < speed < max(GATHERS.values()) * 1.001
 
 
 def test_rows_one_after_the_other_are_copied() -> None:
-    """20 GB/s by one thread; the description has 5."""
-    assert speeds().bytes(1000, None) == pytest.approx(250)
+    assert speeds().reading(1000, None) == pytest.approx(1000 / 20e9)
 
 
-def test_what_is_no_product_is_slower() -> None:
-    """5 Gflops/s by one thread; the description has 40."""
-    assert speeds().flops(1000, 0) == 1000
-    assert speeds().flops(1000, 100) == pytest.approx(900 + 800)
+def test_each_part_of_a_stage_has_its_speed() -> None:
+    """A lone thread multiplies at 60, does 5 of other operations, and moves 8 (all thousand millions in a second)."""
+    lone = speeds(replace(SERVER, lone_thread=1.5))
+    assert lone.stage(3e9, 1e9, 4e9, 1) == pytest.approx(2 / 60 + 1 / 5 + 4 / 8)
 
 
-def test_the_description_of_hyper_threads_is_of_two_on_a_core() -> None:
-    """What was measured by one thread is the speed of a lone one, which the description only says by a factor."""
-    hyper = replace(SERVER, threads_per_core=2, lone_thread=2.0)
-    assert speeds(hyper).flops(1000, 1000) == pytest.approx(2 * speeds().flops(1000, 1000))
-    assert speeds(hyper).bytes(1000, None) == pytest.approx(2 * speeds().bytes(1000, None))
+def test_several_threads_do_what_was_measured_with_as_many() -> None:
+    """Others are taken to be as fast as those of which the number is nearest."""
+    both = speeds(replace(SERVER, threads=2, lone_thread=1.5))
+    assert both.stage(3e9, 1e9, 4e9, 2) == pytest.approx(2 / 80 + 1 / 10 + 4 / 16)
+    many = speeds(replace(SERVER, threads=8))
+    assert many.stage(3e9, 1e9, 4e9, 4) == pytest.approx(2 / 160 + 1 / 20 + 4 / 32)

@@ -38,6 +38,7 @@ def measured(**changed: object) -> Measured:
         summary("product", [40e9] * 3, rows=100, inner=10, columns=10, threads=2),
         summary("product", [120e9] * 3, rows=300, inner=10, columns=10, threads=2),
         summary("elementwise", [5e9] * 3, threads=1),
+        summary("stage", [8e9] * 3, threads=1),
         summary("memory", [20e9] * 3, threads=1),
         summary("task", [1e-4] * 3, part="inside"),
         summary("task", [3e-4] * 3, part="tensor"),
