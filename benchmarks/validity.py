@@ -33,9 +33,9 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.kinds import take_apart
+from dorylax.simulation.here import here
 from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.run import settling, simulate
-from dorylax.simulation.scenario import Scenario
 from dorylax.trainer.from_config import build_model, prepare_data
 from dorylax.trainer.step.objective import Objective
 from harness.command_line import parsed, parser_of, write_json
@@ -70,11 +70,11 @@ CONFIGURATIONS: dict[str, Settings] = {
         **_LINK,
         "tensor.bandwidth": 25e6,
     },
-    "4 workers, 25 MB/s, 1 server, 4 intervals, no-pipe": {
+    "4 workers, 100 MB/s, 1 server, 4 intervals, no-pipe": {
         "intervals": 4,
         "mode": "no-pipe",
         **_LINK,
-        "tensor.bandwidth": 25e6,
+        "tensor.bandwidth": 100e6,
     },
     "processes, 2 servers, 2 intervals, no-pipe": {
         "servers": 2,
@@ -148,7 +148,14 @@ def described(arguments: argparse.Namespace, folder: Path) -> Cluster:
     return find_cluster(path)
 
 
-TINY = {"seconds": 0.01, "rows_bytes": (2**16, 2**18), "pass_bytes": 2**18, "copied_bytes": 2**18, "epochs": 2}
+TINY = {
+    "seconds": 0.01,
+    "rows_bytes": (2**16, 2**18),
+    "pass_bytes": 2**18,
+    "copied_bytes": 2**18,
+    "epochs": 2,
+    "reference_epochs": 2,
+}
 
 
 def compare(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
@@ -165,7 +172,7 @@ def compare(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, A
         if data is None:
             data = prepare_data(config.data)
             print(f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}", flush=True)
-        found = simulate(Scenario.here(name, settings, cluster), inputs=inputs)
+        found = simulate(here(name, settings, cluster), inputs=inputs)
         ran = run(config, data, arguments.epochs)
         error = found.epoch / ran.median - 1
         print(f"{name:<52} {found.epoch:7.3f} s {ran.median:7.3f} s {100 * error:+6.1f} %", flush=True)

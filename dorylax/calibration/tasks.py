@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache, partial
+from typing import NamedTuple
 
 import optax
 from flax import nnx
@@ -20,7 +21,6 @@ from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.serverless.config import TensorConfig
 
-_INTERVALS = 16
 PARTS = ("inside", "tensor", "around")
 """Of tasks: inside those of graph servers, inside tensor tasks, around either."""
 
@@ -44,28 +44,48 @@ def _measure(epochs: int) -> dict[str, Measurement]:
     """One task at a time: what is not spent inside tasks is spent around them."""
     taken: dict[str, list[float]] = {part: [] for part in PARTS}
     for seconds, spans in small_epochs(epochs, TensorConfig()):
-        inside, tensor = _lengths(spans, "graph"), _lengths(spans, "tensor")
+        inside, tensor = lengths(spans, "graph"), lengths(spans, "tensor")
         taken["inside"].append(sum(inside) / len(inside))
         taken["tensor"].append(sum(tensor) / len(tensor))
         taken["around"].append((seconds - sum(span.end - span.start for span in spans)) / len(spans))
     return {part: summary("task", values, part=part) for part, values in taken.items()}
 
 
-def _lengths(spans: Sequence[Span], resource: str) -> list[float]:
+def lengths(spans: Sequence[Span], resource: str) -> list[float]:
+    """Seconds of each task of a resource."""
     return [span.end - span.start for span in spans if span.resource == resource]
 
 
-def small_epochs(epochs: int, tensor: TensorConfig) -> Iterator[tuple[float, list[Span]]]:
-    """Seconds and tasks of epochs of a small GCN on the smallest graph, one task at a time.
+class Small(NamedTuple):
+    """A GCN on a generated graph, one task at a time.
+
+    Attributes:
+        size: of `communities`.
+        hidden: width of the hidden layer.
+        intervals: of the one server.
+    """
+
+    size: str
+    hidden: int
+    intervals: int
+
+
+TINY = Small("tiny", 16, 16)
+"""Its tasks compute next to nothing."""
+
+
+def small_epochs(epochs: int, tensor: TensorConfig, of: Small = TINY) -> Iterator[tuple[float, list[Span]]]:
+    """Seconds and tasks of epochs.
 
     Args:
         epochs: how many, after one that does not count.
         tensor: where tensor tasks run.
+        of: what is trained.
     """
-    data = load("communities", size="tiny")
+    data = load("communities", size=of.size)
     assert data.num_classes is not None
-    parts = take_apart(GCN(data.num_features, 16, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
-    config = PipelineConfig(mode="no-pipe", intervals=_INTERVALS, tensor=tensor)
+    parts = take_apart(GCN(data.num_features, of.hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
+    config = PipelineConfig(mode="no-pipe", intervals=of.intervals, tensor=tensor)
     pipeline = Pipeline.of(parts, data, optax.adam(0.01), config)
     spans: list[Span] = []
     with closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as run:

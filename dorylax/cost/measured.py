@@ -57,6 +57,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "call": Kind("seconds", {"transport": str}, "of a worker process that computes next to nothing"),
         "fetch": Kind("bytes/s", {"transport": str}, "of rows that a worker process fetches"),
+        "reference": Kind("seconds", {"tasks": str}, "of tasks of a pipeline on a graph of some size, on average"),
         "latency": Kind("seconds", {"transport": str}, "half of a request and its answer without data"),
         "transfer": Kind("bytes/s", {"transport": str}, "of rows in requests between two processes"),
         "disk": Kind("bytes/s", {"way": str}, "a file written until it is on disk, or read back from there"),

@@ -24,6 +24,8 @@ class OneMachine:
         workers: processes for tensor tasks; 0: threads of servers do them, on rows where they lie.
         processes: whether servers are processes, and messages between them are copied.
         request_seconds: seconds that each request of a worker waits, its link being slowed down.
+        graph_slowdown: how many times as long graph tasks take as was measured by themselves, but for what is around them.
+        tensor_slowdown: likewise tensor tasks.
         link_bandwidth: bytes per second of a worker's link, both ways together; 0: no limit.
 
     Raises:
@@ -35,10 +37,12 @@ class OneMachine:
     processes: bool = False
     request_seconds: float = 0.0
     link_bandwidth: float = 0.0
+    graph_slowdown: float = 1.0
+    tensor_slowdown: float = 1.0
 
     def __post_init__(self) -> None:
         check_bounds(self, "tensor_threads", 1.0)
-        for key in ("workers", "request_seconds", "link_bandwidth"):
+        for key in ("workers", "request_seconds", "link_bandwidth", "graph_slowdown", "tensor_slowdown"):
             check_bounds(self, key, 0.0)
 
 

@@ -99,9 +99,10 @@ class TimeModel:
         if self.measured is not None:
             flops, bytes = self._as_described(self.measured, flops, bytes, rows, elementwise)
         factor = server_type.variation.factor(self.seed, "graph", key)
-        if self.cluster.one_machine is not None:
-            computed = flops / (server_type.flops * server_type.lift(1))
-            return _duration(0.0, (self._passing(server_type.overhead + computed), self._reading(bytes)), factor)
+        if (one := self.cluster.one_machine) is not None:
+            slow = one.graph_slowdown
+            computed = slow * flops / (server_type.flops * server_type.lift(1))
+            return _duration(0.0, (self._passing(server_type.overhead + computed), self._reading(slow * bytes)), factor)
         if (gpu := server_type.gpu) is not None:
             return (gpu.launch + flops / gpu.flops + bytes / gpu.memory_bandwidth) * factor
         if machines is None:
@@ -247,7 +248,7 @@ class TimeModel:
         self, one: OneMachine, flops: Amount, elementwise: Amount, moved: Amount, requests: int
     ) -> Sequence[float | Taken]:
         assert self.measured is not None
-        computing = self.measured.stage(flops, elementwise, moved, one.tensor_threads)
+        computing = one.tensor_slowdown * self.measured.stage(flops, elementwise, moved, one.tensor_threads)
         computed = Taken((self._cores,), computing, 1.0, TENSOR)
         overhead = self._passing(self.cluster.function.overhead)
         if not one.workers:

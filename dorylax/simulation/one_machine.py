@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 from dorylax.cost import Cluster
 from dorylax.cost.one_machine import OneMachine
@@ -11,12 +12,26 @@ from dorylax.pipeline.resources import Resources, graph_hosts
 from dorylax.settings.errors import ConfigError
 
 
-def on_one_machine(pipeline: PipelineConfig, cluster: Cluster) -> tuple[PipelineConfig, Cluster]:
+class Slowdown(NamedTuple):
+    """How many times as long tasks take within a pipeline as the same work by itself: see `OneMachine`."""
+
+    graph: float = 1.0
+    tensor: float = 1.0
+    call: float = 1.0
+
+
+NO_SLOWDOWN = Slowdown()
+
+
+def on_one_machine(
+    pipeline: PipelineConfig, cluster: Cluster, slowdown: Slowdown = NO_SLOWDOWN
+) -> tuple[PipelineConfig, Cluster]:
     """A pipeline on the virtual clock, and the cluster on which it takes what the given one takes on the real clock.
 
     Args:
         pipeline: as it would run; tensor tasks `inline` or in `local` workers, servers in one process or in processes.
         cluster: whose graph server the machine is (docs/clock.md, "Measuring a machine").
+        slowdown: of its tasks.
 
     Raises:
         ConfigError: the machine was not measured, or parts of the run are on others.
@@ -44,16 +59,21 @@ def on_one_machine(pipeline: PipelineConfig, cluster: Cluster) -> tuple[Pipeline
         processes=processes,
         request_seconds=tensor.latency,
         link_bandwidth=tensor.bandwidth or 0.0,
+        graph_slowdown=slowdown.graph,
+        tensor_slowdown=slowdown.tensor if here else slowdown.call,
     )
+    around = measured.at("task", part="around").median
     inside = measured.at("task", part="tensor") if here else measured.at("call", transport="ipc")
-    call = inside.median + measured.at("task", part="around").median
+    slow = machine.tensor_slowdown
     function = dataclasses.replace(
         cluster.function,
-        overhead=call,
-        lone_bandwidth=measured.at("fetch", transport="ipc").median,
+        overhead=around + slow * inside.median,
+        lone_bandwidth=measured.at("fetch", transport="ipc").median / slow,
         cold_start=0.0,
         variation=cluster.graph_server.variation,
     )
+    of_server = around + machine.graph_slowdown * measured.at("task", part="inside").median
+    server = dataclasses.replace(cluster.graph_server, overhead=of_server)
     virtual = {
         "backend": "inline",
         "workers": None,
@@ -74,5 +94,10 @@ def on_one_machine(pipeline: PipelineConfig, cluster: Cluster) -> tuple[Pipeline
         }
     )
     return config, dataclasses.replace(
-        cluster, contention=True, functions=found.slots, function=function, one_machine=machine
+        cluster,
+        contention=True,
+        graph_server=server,
+        functions=found.slots,
+        function=function,
+        one_machine=machine,
     )

@@ -17,7 +17,6 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.text_file import read_text
-from dorylax.simulation.one_machine import on_one_machine
 
 Backend = Literal["functions", "cpu", "gpu"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
@@ -120,25 +119,6 @@ class Scenario:
             raise ConfigError(f"{given[0]} names a data set, and graph describes another: leave one of them out")
         rented = find_cluster(config.pipeline.cluster) if cluster is None else cluster
         return cls(name, "functions", config, graph, dataclasses.replace(rented, contention=contention))
-
-    @classmethod
-    def here(cls, name: str, settings: dict[str, Any], cluster: Cluster) -> Scenario:
-        """A run on the real clock, all parts of which share one machine.
-
-        Args:
-            name: what it is called.
-            settings: of the configuration, as `dorylax train` would take them on the machine.
-            cluster: whose graph server the machine is, as `dorylax calibrate` has measured it.
-
-        Raises:
-            ConfigError: a setting is wrong.
-            ScenarioError: parts of the run are on other machines.
-        """
-        config = RunConfig.resolve(settings)
-        if config.pipeline is None:
-            raise ScenarioError(f"{name} has no pipeline: give a setting of it")
-        pipeline, shared = on_one_machine(config.pipeline, cluster)
-        return cls(name, "functions", config.model_copy(update={"pipeline": pipeline}), None, shared)
 
     def on(self, backend: Backend) -> Scenario:
         """The same on another backend.

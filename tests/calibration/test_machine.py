@@ -36,6 +36,7 @@ def test_every_kind_is_measured_wherever_it_is_to_be(found) -> None:
         == points["stage"]
         == [(t,) for t in ((1, 2) if hasattr(os, "sched_setaffinity") else (2,))]
     )
+    assert points["reference"] == [("graph",), ("tensor",), ("call",)]
     assert points["call"] == points["fetch"] == [("ipc",)]
     assert points["latency"] == points["transfer"] == [("ipc",), ("tcp",)]
     assert points["disk"] == [("write",), ("read",)] if hasattr(os, "posix_fadvise") else [("write",)]
@@ -72,7 +73,7 @@ def test_a_loaded_machine_is_in_doubt() -> None:
     shaky = summary("memory", [1e9, 2e9, 3e9], threads=1)
     (doubt,) = doubts(measured(results=(*measured().results, shaky)))
     assert doubt.startswith(
-        "1 of 22 measurements vary by more than 25 % between their quartiles, memory (threads 1) by 50 %"
+        "1 of 25 measurements vary by more than 25 % between their quartiles, memory (threads 1) by 50 %"
     )
 
 

@@ -8,13 +8,15 @@ import pytest
 from support.calibrations import measured
 
 from dorylax.calibration.description import cluster_of, to_text
+from dorylax.calibration.reference import REFERENCE, WORKER
 from dorylax.cost import DEFAULT_CLUSTER, Cluster, find_cluster
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
+from dorylax.simulation.here import here
 from dorylax.simulation.one_machine import on_one_machine
 from dorylax.simulation.run import simulate
-from dorylax.simulation.scenario import Scenario, ScenarioError
+from dorylax.simulation.scenario import ScenarioError
 
 
 @pytest.fixture(scope="module")
@@ -78,25 +80,22 @@ SETTINGS = {"data.name": "communities", "data.size": "tiny", "model.name": "gcn"
     ids=str,
 )
 def test_a_run_is_simulated(machine: Cluster, given: dict[str, object]) -> None:
-    found = simulate(Scenario.here("run", {**SETTINGS, **given}, machine))
-    slower = replace(
-        machine.graph_server, overhead=10 * machine.graph_server.overhead, flops=machine.graph_server.flops / 10
-    )
-    assert (
-        0
-        < found.epoch
-        < simulate(Scenario.here("run", {**SETTINGS, **given}, replace(machine, graph_server=slower))).epoch
-    )
+    settings = SETTINGS | given
+    found = simulate(here("run", settings, machine))
+    assert machine.measured is not None
+    twice = [
+        replace(one, low=2 * one.low, median=2 * one.median, high=2 * one.high) if one.kind == "reference" else one
+        for one in machine.measured.results
+    ]
+    slower = replace(machine, measured=replace(machine.measured, results=tuple(twice)))
+    assert 0 < found.epoch < simulate(here("run", settings, slower)).epoch
     assert found.calls[-1].requests > 0
 
 
 def test_each_request_waits_for_the_link(machine: Cluster) -> None:
     """One task at a time: an epoch takes a second longer for each request where each takes one."""
     given = {**SETTINGS, "pipeline.mode": "no-pipe", "pipeline.intervals": 1, "tensor.backend": "local"}
-    epochs = [
-        simulate(Scenario.here("run", {**given, "tensor.latency": seconds}, machine)).epoch
-        for seconds in (0.0, 1.0, 2.0)
-    ]
+    epochs = [simulate(here("run", {**given, "tensor.latency": seconds}, machine)).epoch for seconds in (0.0, 1.0, 2.0)]
     requests = epochs[1] - epochs[0]
     assert requests == pytest.approx(round(requests), rel=0.02)
     assert epochs[2] - epochs[1] == pytest.approx(requests, rel=0.02)
@@ -104,4 +103,29 @@ def test_each_request_waits_for_the_link(machine: Cluster) -> None:
 
 def test_a_run_without_a_pipeline_has_nothing_to_share(machine: Cluster) -> None:
     with pytest.raises(ScenarioError, match="run has no pipeline"):
-        Scenario.here("run", SETTINGS, machine)
+        here("run", SETTINGS, machine)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "resource", "tensor"),
+    [("graph", "graph", {}), ("tensor", "tensor", {}), ("call", "tensor", WORKER.to_dict())],
+    ids=["graph", "tensor", "call"],
+)
+def test_tasks_of_the_reference_take_what_was_measured(
+    machine: Cluster, tasks: str, resource: str, tensor: dict[str, object]
+) -> None:
+    """On average; what is around them comes on top, which spans of the real clock do not have."""
+    settings = {
+        "data.name": "communities",
+        "data.size": REFERENCE.size,
+        "model.name": "gcn",
+        "model.hidden_features": REFERENCE.hidden,
+        "pipeline.mode": "no-pipe",
+        "pipeline.intervals": REFERENCE.intervals,
+        **{f"tensor.{key}": value for key, value in tensor.items()},
+    }
+    found = [task for task in simulate(here("run", settings, machine)).tasks if task.resource == resource]
+    assert machine.measured is not None
+    around = machine.measured.at("task", part="around").median
+    mean = sum(task.seconds for task in found) / sum(task.number for task in found)
+    assert mean - around == pytest.approx(machine.measured.at("reference", tasks=tasks).median, rel=0.02)
