@@ -104,8 +104,8 @@ class StageCost(NamedTuple):
     bytes_in: int
     bytes_out: int
     row_bytes_in: int
-    requests: int
-    elementwise: int
+    requests: int = 0
+    elementwise: int = 0
 
 
 @functools.lru_cache(maxsize=4096)

@@ -43,7 +43,8 @@ def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[S
         found: Measurement = process().recv()
         return found
 
-    for shape in (*sizes.products, *_OTHERS):
+    shapes: tuple[Shape | str, ...] = (*sizes.products, *_OTHERS)
+    for shape in shapes:
         what = shape if isinstance(shape, str) else f"product of {shape[0]} × {shape[1]} and {shape[1]} × {shape[2]}"
         label = f"{what}, threads: "
         if threads > 1 and hasattr(os, "sched_setaffinity"):

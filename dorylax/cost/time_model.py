@@ -208,7 +208,8 @@ class TimeModel:
             if not bytes:
                 return found
             assert isinstance(found, tuple)
-            *before, (*uses,) = found
+            *before, uses = found
+            assert isinstance(uses, tuple)
             # Either end has a thread that is busy with it.
             return (*before, (*uses, *[Use(self._cores, bytes / alone, PASSING)] * 2))
         return _duration(self.cluster.latency, (Taken(ways, bytes, alone, MESSAGES),), factor)
