@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar, final
 import numpy as np
 
 from dorylax.clock import Duration, Timed, Workers
+from dorylax.cost import RowsRead
 from dorylax.graph.shard_summary import AnyShard
 from dorylax.hollow import hollow, taken
 from dorylax.jax_internals import type_of
@@ -56,6 +57,8 @@ class Job(NamedTuple):
         flops: operations, an estimate.
         bytes: that it reads, an estimate.
         label: what it is called.
+        rows: of which rows along edges these bytes are; None where they are read one after the other.
+        elementwise: of the `flops` of a stage, those that are not of products of matrices; None where it is none.
     """
 
     step: Step
@@ -64,6 +67,8 @@ class Job(NamedTuple):
     flops: int
     bytes: int
     label: str
+    rows: RowsRead | None = None
+    elementwise: int | None = None
 
 
 @final
@@ -327,7 +332,10 @@ class GraphServer:
         order = (visit.epoch, visit.number, job.step.index, job.place)
         seconds: Duration = 0.0
         if model is not None:
-            seconds = model.graph_task(order, flops=job.flops, bytes=job.bytes, server=self.shard.server)
+            server = self.shard.server
+            seconds = model.graph_task(
+                order, flops=job.flops, bytes=job.bytes, server=server, rows=job.rows, elementwise=job.elementwise
+            )
         self._queue(1)
         self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self.workers.slots))
         try:

@@ -15,7 +15,7 @@ from dorylax.graph.sharded_data import ShardEntry
 from dorylax.hollow import hollow, is_hollow
 from dorylax.jax_internals import Var, eval_jaxpr, is_key, size_at, type_of
 from dorylax.pipeline.plan import Plan, Step
-from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.flops import equation_flops, product_flops
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
@@ -89,12 +89,23 @@ def _evaluator(closed: Any) -> StageFunction:
 
 
 class StageCost(NamedTuple):
-    """What one call of a stage takes: operations, bytes that it reads, and writes, and reads of rows alone."""
+    """What one call of a stage takes.
+
+    Attributes:
+        flops: operations.
+        bytes_in: that it reads.
+        bytes_out: that it writes.
+        row_bytes_in: of `bytes_in`, those of rows.
+        requests: transfers of a worker that runs it.
+        elementwise: of `flops`, those that are not of products of matrices.
+    """
 
     flops: int
     bytes_in: int
     bytes_out: int
     row_bytes_in: int
+    requests: int = 0
+    elementwise: int = 0
 
 
 @functools.lru_cache(maxsize=4096)
@@ -111,7 +122,15 @@ def stage_cost(step: Step, rows: int) -> StageCost:
             for var, source in zip(step.reads, step.sources, strict=True)
             if source.source == "rows"
         ),
+        _requests(step),
+        sum(equation_flops(equation, at) - product_flops(equation, at) for equation in step.equations),
     )
+
+
+def _requests(step: Step) -> int:
+    """How many transfers a worker asks for: rows, values without rows, results for either server; weights it keeps."""
+    read = {source.source for source in step.sources} - {"weights"}
+    return len(read) + len({target.target == "sums" for target in step.targets})
 
 
 def together(step: Step, parts: Sequence[Sequence[Any]], counts: Sequence[int], types: Any) -> list[Any]:

@@ -60,7 +60,7 @@ def timed_pipeline(
     prepared = prepare(
         parts,
         DataSpec.of(data, parts.keywords),
-        config.passes_where(ships=workers),
+        config.passes_where(ships=cluster.ships),
         loss=loss,
         stale_price=config.expected_stale_price,
         workers=workers,

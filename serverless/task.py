@@ -78,6 +78,8 @@ class TensorTask:
         bytes_out: bytes that travel back, gradients included.
         ahead: how many versions the weights are predicted beyond `version`; 0 for that version itself.
         row_bytes_in: of `bytes_in`, those of rows.
+        requests: transfers that a worker asks for.
+        elementwise: of `flops`, those that are not of products of matrices.
     """
 
     key: TaskKey
@@ -94,6 +96,8 @@ class TensorTask:
     bytes_out: int
     ahead: int = 0
     row_bytes_in: int = 0
+    requests: int = 0
+    elementwise: int = 0
 
 
 def parts_of(task: TensorTask, *, streaming: bool) -> tuple[int, tuple[int, ...]]:

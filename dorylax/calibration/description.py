@@ -32,6 +32,7 @@ def cluster_of(measured: Measured, name: str, price: float) -> dict[str, Any]:
         "parameter_server": server,
         "latency": measured.at("latency", transport="ipc").median,
         "prices_as_of": measured.date[: len("YYYY-MM")],
+        "contention": True,
         "measured": measured.to_dict(),
     }
 
@@ -42,23 +43,37 @@ def to_text(cluster: Mapping[str, Any]) -> str:
 
 
 def _server(measured: Measured, price: float) -> dict[str, Any]:
-    """Its speeds are those of a thread while all others compute too: the time model has threads that share nothing."""
-    threads = measured.cores
-    products = [one for one in measured.of("product") if one.point["threads"] == threads]
-    flops = [_flops(one.point) for one in products]
-    seconds = [amount / one.median for amount, one in zip(flops, products, strict=True)]
-    gathers = [one for one in measured.of("gather") if one.point["threads"] == threads]
-    # Of rows that no cache holds, those that are nearest in width.
-    gather = min(gathers, key=lambda one: (-int(one.point["rows_bytes"]), abs(int(one.point["width"]) - WIDTH)))
+    """Its speeds are those of a thread while all others compute too; `lone_thread` and the rest say what it does alone."""
+    threads, per_core = measured.cores, min(measured.threads_per_core, 2)
+    flops = _products(measured, threads) / threads
+    alone = [one for one in measured.of("product") if one.point["threads"] == 1]  # some systems cannot measure that
+    lone_thread = max(1.0, _products(measured, 1) / flops) if alone else 1.0
     return {
         "name": "this-machine",
         "threads": threads,
-        "flops": sum(flops) / sum(seconds) / threads,
-        "memory_bandwidth": gather.median / threads,
+        "flops": flops,
+        # What a thread reads by itself; all together are held back by the total alone.
+        "memory_bandwidth": _gather(measured, 1) / (lone_thread if per_core == 2 else 1.0),
         "network_bandwidth": measured.at("transfer", transport="ipc").median,
-        "overhead": sum(one.median for one in measured.of("task")),
+        "overhead": sum(measured.at("task", part=part).median for part in ("inside", "around")),
         "price": price,
+        "total_memory_bandwidth": _gather(measured, threads),
+        "threads_per_core": per_core,
+        "lone_thread": lone_thread,
     }
+
+
+def _gather(measured: Measured, threads: int) -> float:
+    """Of rows that no cache holds, those that are nearest in width."""
+    found = [one for one in measured.of("gather") if one.point["threads"] == threads]
+    return min(found, key=lambda one: (-int(one.point["rows_bytes"]), abs(int(one.point["width"]) - WIDTH))).median
+
+
+def _products(measured: Measured, threads: int) -> float:
+    """Of all products that were measured with one thread and with all, which one thread cannot be everywhere: together."""
+    found = [one for one in measured.of("product") if one.point["threads"] == threads]
+    flops = [_flops(one.point) for one in found]
+    return sum(flops) / sum(amount / one.median for amount, one in zip(flops, found, strict=True))
 
 
 def _flops(shape: Point) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from dorylax.calibration import copies, disk, gather, loopback, products, tasks
+from dorylax.calibration import calls, copies, disk, gather, loopback, products, reference, tasks
 from dorylax.calibration.load import OthersLoad
 from dorylax.calibration.sizes import Sizes
 from dorylax.calibration.steps import Step
@@ -46,6 +46,8 @@ def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
             *products.steps(sizes, threads, stack),
             *copies.steps(sizes, threads),
             *tasks.steps(sizes),
+            *calls.steps(sizes),
+            *reference.steps(sizes),
             *loopback.steps(sizes),
         ]
         results = []

@@ -1,4 +1,4 @@
-"""How fast matrices are multiplied, by XLA: on one core, in a process that may use no other, and on all."""
+"""How fast XLA multiplies matrices, and changes rows number by number: on one core, in a process of its own, and on all."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from multiprocessing.connection import Connection
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dorylax.calibration.other_process import other_process
 from dorylax.calibration.sizes import Sizes
 from dorylax.calibration.steps import Step, repeated
 from dorylax.cost.measured import Measurement
+from dorylax.program.jaxpr.flops import equation_flops
+
+Shape = tuple[int, int, int]
+
+_CHANGED = (8192, 128)
+"""Rows and their width: an interval's."""
 
 
 def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[Step]:
@@ -31,13 +38,15 @@ def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[S
     def process() -> Connection:
         return stack.enter_context(other_process(_on_one_core, sizes.seconds))
 
-    def elsewhere(shape: tuple[int, int, int]) -> Measurement:
+    def elsewhere(shape: Shape | str) -> Measurement:
         process().send(shape)
         found: Measurement = process().recv()
         return found
 
-    for shape in sizes.products:
-        label = f"product of {shape[0]} × {shape[1]} and {shape[1]} × {shape[2]}, threads: "
+    shapes: tuple[Shape | str, ...] = (*sizes.products, *_OTHERS)
+    for shape in shapes:
+        what = shape if isinstance(shape, str) else f"product of {shape[0]} × {shape[1]} and {shape[1]} × {shape[2]}"
+        label = f"{what}, threads: "
         if threads > 1 and hasattr(os, "sched_setaffinity"):
             yield Step(f"{label}1", partial(elsewhere, shape))
         yield Step(f"{label}{threads}", partial(_measure, sizes.seconds, shape, threads))
@@ -51,7 +60,46 @@ def _on_one_core(pipe: Connection, seconds: float) -> None:
             pipe.send(_measure(seconds, pipe.recv(), 1))
 
 
-def _measure(seconds: float, shape: tuple[int, int, int], threads: int) -> Measurement:
+def _measure(seconds: float, shape: Shape | str, threads: int) -> Measurement:
+    return _OTHERS[shape](seconds, threads) if isinstance(shape, str) else _product(seconds, shape, threads)
+
+
+def _elementwise(seconds: float, threads: int) -> Measurement:
+    """Of what models do with rows besides products, random numbers are the most."""
+
+    @jax.jit
+    def change(key: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.nn.relu(jnp.where(jax.random.bernoulli(key, 0.5, x.shape), 2 * x, 0))
+
+    arguments = jax.random.key(0), jnp.full(_CHANGED, 0.5, jnp.float32)
+    flops = sum(equation_flops(equation, {}) for equation in jax.make_jaxpr(change)(*arguments).eqns)
+    changed = change.lower(*arguments).compile()
+
+    def once() -> float:
+        begin = time.perf_counter()
+        changed(*arguments).block_until_ready()
+        return flops / (time.perf_counter() - begin)
+
+    return repeated("elementwise", once, seconds, threads=threads)
+
+
+def _stage(seconds: float, threads: int) -> Measurement:
+    """From arrays of NumPy to others, as stages are called: what they write is new memory."""
+    x, y = np.full(_CHANGED, 0.5, np.float32), np.full(_CHANGED, 0.5, np.float32)
+    changed = jax.jit(lambda x, y: (x + y, x - y)).lower(x, y).compile()
+
+    def once() -> float:
+        begin = time.perf_counter()
+        found = [np.asarray(one) for one in changed(x, y)]
+        return sum(one.nbytes for one in (x, y, *found)) / (time.perf_counter() - begin)
+
+    return repeated("stage", once, seconds, threads=threads)
+
+
+_OTHERS = {"elementwise": _elementwise, "stage": _stage}
+
+
+def _product(seconds: float, shape: Shape, threads: int) -> Measurement:
     rows, inner, columns = shape
     x, w = jnp.full((rows, inner), 0.5, jnp.float32), jnp.full((inner, columns), 0.5, jnp.float32)
     product = jax.jit(jnp.matmul).lower(x, w).compile()

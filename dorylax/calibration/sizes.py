@@ -22,6 +22,7 @@ class Sizes:
         products: rows, inner width and columns of products: an interval's rows by a layer's parameters.
         copied_bytes: of the copies of each thread.
         epochs: of the pipeline that shows what a task costs, that count.
+        reference_epochs: of those on a graph of some size.
         sent_bytes: of a request with data.
         sent_together: requests with data at a time.
         asked: requests without data that are timed together.
@@ -30,12 +31,13 @@ class Sizes:
 
     seconds: float = 0.4
     widths: tuple[int, ...] = (16, 41, 128, 300, 602)
-    rows_bytes: tuple[int, ...] = (2 * MIB, 128 * MIB)
+    rows_bytes: tuple[int, ...] = (2 * MIB, 16 * MIB, 128 * MIB)
     pass_bytes: int = 96 * MIB
     mean_degree: int = 32
     products: tuple[tuple[int, int, int], ...] = ((4096, 602, 128), (4096, 300, 16), (4096, 128, 41), (512, 128, 128))
     copied_bytes: int = 64 * MIB
     epochs: int = 100
+    reference_epochs: int = 20
     sent_bytes: int = MIB
     sent_together: int = 16
     asked: int = 50

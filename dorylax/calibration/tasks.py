@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cache, partial
+from typing import NamedTuple
 
 import optax
 from flax import nnx
@@ -17,8 +19,10 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
+from dorylax.serverless.config import TensorConfig
 
-_INTERVALS = 16
+PARTS = ("inside", "tensor", "around")
+"""Of tasks: inside those of graph servers, inside tensor tasks, around either."""
 
 
 def steps(sizes: Sizes) -> Iterator[Step]:
@@ -32,28 +36,60 @@ def steps(sizes: Sizes) -> Iterator[Step]:
     def found() -> dict[str, Measurement]:
         return _measure(sizes.epochs)
 
-    for part in ("inside", "around"):
+    for part in PARTS:
         yield Step(f"tasks, {part}", partial(lambda part: found()[part], part))
 
 
 def _measure(epochs: int) -> dict[str, Measurement]:
-    """A small GCN on the smallest graph, one task at a time: what is not spent inside tasks is spent around them."""
-    data = load("communities", size="tiny")
+    """One task at a time: what is not spent inside tasks is spent around them."""
+    taken: dict[str, list[float]] = {part: [] for part in PARTS}
+    for seconds, spans in small_epochs(epochs, TensorConfig()):
+        inside, tensor = lengths(spans, "graph"), lengths(spans, "tensor")
+        taken["inside"].append(sum(inside) / len(inside))
+        taken["tensor"].append(sum(tensor) / len(tensor))
+        taken["around"].append((seconds - sum(span.end - span.start for span in spans)) / len(spans))
+    return {part: summary("task", values, part=part) for part, values in taken.items()}
+
+
+def lengths(spans: Sequence[Span], resource: str) -> list[float]:
+    """Seconds of each task of a resource."""
+    return [span.end - span.start for span in spans if span.resource == resource]
+
+
+class Small(NamedTuple):
+    """A GCN on a generated graph, one task at a time.
+
+    Attributes:
+        size: of `communities`.
+        hidden: width of the hidden layer.
+        intervals: of the one server.
+    """
+
+    size: str
+    hidden: int
+    intervals: int
+
+
+TINY = Small("tiny", 16, 16)
+"""Its tasks compute next to nothing."""
+
+
+def small_epochs(epochs: int, tensor: TensorConfig, of: Small = TINY) -> Iterator[tuple[float, list[Span]]]:
+    """Seconds and tasks of epochs.
+
+    Args:
+        epochs: how many, after one that does not count.
+        tensor: where tensor tasks run.
+        of: what is trained.
+    """
+    data = load("communities", size=of.size)
     assert data.num_classes is not None
-    parts = take_apart(GCN(data.num_features, 16, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
-    pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(mode="no-pipe", intervals=_INTERVALS))
+    parts = take_apart(GCN(data.num_features, of.hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
+    config = PipelineConfig(mode="no-pipe", intervals=of.intervals, tensor=tensor)
+    pipeline = Pipeline.of(parts, data, optax.adam(0.01), config)
     spans: list[Span] = []
-    run = pipeline.start(parts.params, None, parts.state, trace=spans.append)
-    inside: list[float] = []
-    around: list[float] = []
-    try:
+    with closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as run:
         run.run_epoch()  # compiles
         for _ in range(epochs):
             spans.clear()
-            seconds = run.run_epoch().seconds
-            busy = sum(span.end - span.start for span in spans)
-            inside.append(busy / len(spans))
-            around.append((seconds - busy) / len(spans))
-    finally:
-        run.close()
-    return {part: summary("task", values, part=part) for part, values in (("inside", inside), ("around", around))}
+            yield run.run_epoch().seconds, spans

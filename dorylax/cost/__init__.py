@@ -8,6 +8,7 @@ from dorylax.cost.function import Function
 from dorylax.cost.gpu import Gpu
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.machines import Machines
+from dorylax.cost.measured_speeds import RowsRead
 from dorylax.cost.time_model import TimeModel
 from dorylax.cost.variation import Variation
 
@@ -22,6 +23,7 @@ __all__ = [
     "Gpu",
     "Instance",
     "Machines",
+    "RowsRead",
     "TimeModel",
     "Variation",
     "clusters",

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import final
 
-from dorylax.cost.errors import check_bounds
+from dorylax.cost.errors import ClusterError, check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.measured import Measured
+from dorylax.cost.one_machine import OneMachine
 from dorylax.cost.variation import Variation
 
 _MEGABIT = 1e6 / 8  # bytes
@@ -32,6 +33,7 @@ class Cluster:
         contention: whether tasks slow each other down: messages and functions on a server's network, threads on its cores
             and its memory, functions among themselves; and whether functions start cold.
         measured: what was measured on its machine; None where nobody has.
+        one_machine: how all servers and workers share one machine; None where each has its own. Only with contention.
 
     Raises:
         ClusterError: a value out of range.
@@ -46,10 +48,18 @@ class Cluster:
     prices_as_of: str = "2026-07"
     contention: bool = False
     measured: Measured | None = None
+    one_machine: OneMachine | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self, "functions", 0.0)
         check_bounds(self, "latency", 0.0, above=True)
+        if self.one_machine is not None and (self.measured is None or not self.contention):
+            raise ClusterError("one_machine", "needs contention and a machine that was measured")
+
+    @property
+    def ships(self) -> bool:
+        """Whether what tensor tasks read and write travels to workers and back."""
+        return self.functions > 0 and (self.one_machine is None or self.one_machine.workers > 0)
 
 
 def clusters() -> Mapping[str, Cluster]:

@@ -29,6 +29,8 @@ Where = tuple[str, ...]
 _UNSHARED = ("threads_per_core", "lone_thread", "total_memory_bandwidth", "gpu")
 _OPTIONAL = ("variation", *_UNSHARED)
 """Keys that a description of a server may leave out: it then has the default cluster's variation, and shares nothing."""
+_UNWRITTEN = ("one_machine",)
+"""What a run decides, and no file."""
 _TYPES = {kind.__name__: words for kind, words in TYPE_WORDS.items()}
 
 
@@ -156,7 +158,7 @@ def _filled(base: Part, values: dict[str, Any], where: Where) -> Part:
 
 def _mapping(value: Any, where: Where, kind: type[Part]) -> dict[str, Any]:
     """The entries of a section: each key known, each value of its type."""
-    types = {field.name: str(field.type) for field in dataclasses.fields(kind)}
+    types = {field.name: str(field.type) for field in dataclasses.fields(kind) if field.name not in _UNWRITTEN}
     if not isinstance(value, dict):
         raise ClusterError(".".join(where), f"must hold keys such as {next(iter(types))}, got {value!r}")
     for key in value:

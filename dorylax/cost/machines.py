@@ -7,6 +7,7 @@ from typing import Literal, final
 
 from dorylax.clock import Shared, VirtualClock
 from dorylax.clock.sharing import Speeds
+from dorylax.cost import one_machine
 from dorylax.cost.cluster import Cluster
 from dorylax.cost.function import Function
 from dorylax.cost.instance import Instance
@@ -106,6 +107,14 @@ class Machines:
     def cores(self, place: Place) -> Shared:
         """A server's cores."""
         return self._shared("cores", place, lambda: cores(self.instance(place)))
+
+    @property
+    def of_one(self) -> Shared:
+        """The cores of the one machine that all servers share; kinds are those of `one_machine`."""
+        cluster = self._cluster
+        assert cluster.one_machine is not None
+        threads = cluster.one_machine.tensor_threads
+        return self._shared("machine", ("graph", 0), lambda: one_machine.cores(cluster.graph_server, threads), kinds=3)
 
     def memory(self, place: Place) -> Shared:
         """A server's memory."""

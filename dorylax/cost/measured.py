@@ -10,7 +10,7 @@ from typing import Any, final
 from dorylax.cost.errors import ClusterError, check_bounds
 from dorylax.near_matches import did_you_mean
 
-VERSION = 1
+VERSION = 2
 """Of the section."""
 
 Point = Mapping[str, int | str]
@@ -43,8 +43,21 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             {"rows": int, "inner": int, "columns": int, "threads": int},
             "a product of matrices in float32, by all threads together",
         ),
+        "elementwise": Kind(
+            "flops/s",
+            {"threads": int},
+            "dropout and ReLU of rows, by XLA, by all threads together; as programs count them",
+        ),
+        "stage": Kind("bytes/s", {"threads": int}, "operands and results of a stage without arithmetic, by XLA"),
         "memory": Kind("bytes/s", {"threads": int}, "read and written by copies beyond all caches"),
-        "task": Kind("seconds", {"part": str}, "of a task that computes next to nothing: inside it, and around it"),
+        "task": Kind(
+            "seconds",
+            {"part": str},
+            "of tasks that compute next to nothing: inside, inside tensor tasks, around",
+        ),
+        "call": Kind("seconds", {"transport": str}, "of a worker process that computes next to nothing"),
+        "fetch": Kind("bytes/s", {"transport": str}, "of rows that a worker process fetches"),
+        "reference": Kind("seconds", {"tasks": str}, "of tasks of a pipeline on a graph of some size, on average"),
         "latency": Kind("seconds", {"transport": str}, "half of a request and its answer without data"),
         "transfer": Kind("bytes/s", {"transport": str}, "of rows in requests between two processes"),
         "disk": Kind("bytes/s", {"way": str}, "a file written until it is on disk, or read back from there"),

@@ -7,7 +7,10 @@ from typing import NamedTuple, final
 
 from dorylax.clock import Duration, Shared, Use
 from dorylax.cost.cluster import Cluster
+from dorylax.cost.instance import INSTANCES
 from dorylax.cost.machines import FUNCTIONS, MESSAGES, Machines, Place
+from dorylax.cost.measured_speeds import MeasuredSpeeds, RowsRead
+from dorylax.cost.one_machine import PASSING, READING, TENSOR, OneMachine
 
 Amount = float | int  # bytes and operations are counted
 
@@ -61,10 +64,22 @@ class TimeModel:
         self.cluster = cluster
         self.seed = seed
         self.machines = machines
+        self.measured: MeasuredSpeeds | None = None
+        if cluster.measured is not None and cluster.graph_server.name not in INSTANCES:  # else it was replaced
+            self.measured = MeasuredSpeeds(cluster.measured, cluster.graph_server)
         # Of each graph server what a thread of it uses to compute and to read, and how fast it does so alone.
         self._alone: dict[int, tuple[tuple[tuple[Shared, ...], float], tuple[tuple[Shared, ...], float]]] = {}
 
-    def graph_task(self, key: tuple[int, ...], *, flops: Amount, bytes: Amount, server: int = 0) -> Duration:
+    def graph_task(
+        self,
+        key: tuple[int, ...],
+        *,
+        flops: Amount,
+        bytes: Amount,
+        server: int = 0,
+        rows: RowsRead | None = None,
+        elementwise: Amount | None = None,
+    ) -> Duration:
         """What one thread of a graph server needs, or its GPU.
 
         Args:
@@ -72,13 +87,22 @@ class TimeModel:
             flops: its floating-point operations, ≥ 0.
             bytes: what it reads along edges and writes, ≥ 0.
             server: the number of the graph server.
+            rows: of which rows along edges these bytes are; None where they are read one after the other. This and the next
+                matter only where a machine was measured.
+            elementwise: of the `flops` of a stage, those that are not of products of matrices; None where it is none.
 
         Raises:
             ValueError: a negative amount.
         """
         _check(flops=flops, bytes=bytes)
         server_type, machines = self.cluster.graph_server, self.machines
+        if self.measured is not None:
+            flops, bytes = self._as_described(self.measured, flops, bytes, rows, elementwise)
         factor = server_type.variation.factor(self.seed, "graph", key)
+        if (one := self.cluster.one_machine) is not None:
+            slow = one.graph_slowdown
+            computed = slow * flops / (server_type.flops * server_type.lift(1))
+            return _duration(0.0, (self._passing(server_type.overhead + computed), self._reading(slow * bytes)), factor)
         if (gpu := server_type.gpu) is not None:
             return (gpu.launch + flops / gpu.flops + bytes / gpu.memory_bandwidth) * factor
         if machines is None:
@@ -103,6 +127,8 @@ class TimeModel:
         bytes_in: Amount,
         bytes_out: Amount,
         server: int = 0,
+        requests: int = 0,
+        elementwise: Amount = 0,
         cold: bool = False,
         late: Late = NOTHING_LATE,
     ) -> Duration:
@@ -114,6 +140,8 @@ class TimeModel:
             bytes_in: what it fetches (rows, parameters), ≥ 0.
             bytes_out: what it returns (rows, gradients), ≥ 0.
             server: the number of the graph server that it fetches from.
+            requests: transfers that it asks for; on one machine alone, as the next.
+            elementwise: of `flops`, those that are not of products of matrices.
             cold: whether the function has to be started first; with contention alone.
             late: what it still fetches, and what it computes of that, once it has begun to compute.
 
@@ -123,6 +151,8 @@ class TimeModel:
         _check(flops=flops, bytes_in=bytes_in, bytes_out=bytes_out)
         function, machines = self.cluster.function, self.machines
         factor = function.variation.factor(self.seed, "tensor", key)
+        if (one := self.cluster.one_machine) is not None:
+            return _duration(0.0, self._tensor_parts(one, flops, elementwise, bytes_in + bytes_out, requests), factor)
         speed = function.flops * function.virtual_cpus
         first, then = (flops - late.flops) / speed, late.flops / speed
         if machines is None:
@@ -171,10 +201,21 @@ class TimeModel:
         if machines is None:
             return (self.cluster.latency + bytes / server.network_bandwidth) * factor
         ways, alone = machines.between(sender, receiver)
+        if (one := self.cluster.one_machine) is not None:
+            if not one.processes:
+                return _duration(0.0, (self._reading(bytes),), factor)
+            found = _duration(self.cluster.latency, (Taken(ways, bytes, alone, MESSAGES),), factor)
+            if not bytes:
+                return found
+            assert isinstance(found, tuple)
+            *before, uses = found
+            assert isinstance(uses, tuple)
+            # Either end has a thread that is busy with it.
+            return (*before, (*uses, *[Use(self._cores, bytes / alone, PASSING)] * 2))
         return _duration(self.cluster.latency, (Taken(ways, bytes, alone, MESSAGES),), factor)
 
-    def update(self, key: tuple[int, ...], *, bytes: Amount) -> float:
-        """Seconds of an optimizer step on one thread of a parameter server, whose other threads have nothing to do.
+    def update(self, key: tuple[int, ...], *, bytes: Amount) -> Duration:
+        """An optimizer step on one thread of a parameter server, whose other threads have nothing to do.
 
         Args:
             key: which step it is.
@@ -185,9 +226,49 @@ class TimeModel:
         """
         _check(bytes=bytes)
         server = self.cluster.parameter_server
+        if self.cluster.one_machine is not None:
+            factor = server.variation.factor(self.seed, "update", key)
+            return _duration(0.0, (self._passing(server.overhead), self._reading(_UPDATE_PASSES * bytes)), factor)
         speed = server.memory_bandwidth * (server.lift(1) if self.cluster.contention else 1)
         median = server.overhead + _UPDATE_PASSES * bytes / speed
         return median * server.variation.factor(self.seed, "update", key)
+
+    def _as_described(
+        self, measured: MeasuredSpeeds, flops: Amount, bytes: Amount, rows: RowsRead | None, elementwise: Amount | None
+    ) -> tuple[Amount, Amount]:
+        """Operations and bytes that take as long by the description's speeds as a task was measured to."""
+        server = self.cluster.graph_server
+        lift = server.lift(1)
+        if elementwise is not None:
+            return measured.stage(flops, elementwise, bytes, 1) * server.flops * lift, 0.0
+        return flops, measured.reading(bytes, rows) * server.memory_bandwidth * lift
+
+    # Parts of tasks of one machine.
+
+    def _tensor_parts(
+        self, one: OneMachine, flops: Amount, elementwise: Amount, moved: Amount, requests: int
+    ) -> Sequence[float | Taken]:
+        assert self.measured is not None
+        computing = one.tensor_slowdown * self.measured.stage(flops, elementwise, moved, one.tensor_threads)
+        computed = Taken((self._cores,), computing, 1.0, TENSOR)
+        overhead = self._passing(self.cluster.function.overhead)
+        if not one.workers:
+            return overhead, computed
+        link = requests * one.request_seconds + (moved / one.link_bandwidth if one.link_bandwidth else 0.0)
+        return overhead, link, self._passing(moved / self.cluster.function.lone_bandwidth, threads=2), computed
+
+    def _passing(self, seconds: float, threads: int = 1) -> Taken:
+        """Seconds of as many threads at a time: of both ends, where data are sent."""
+        return Taken((self._cores,) * threads, seconds, 1.0, PASSING)
+
+    def _reading(self, bytes: Amount) -> Taken:
+        server = self.cluster.graph_server
+        return Taken((self._cores,), bytes, server.memory_bandwidth * server.lift(1), READING)
+
+    @property
+    def _cores(self) -> Shared:
+        assert self.machines is not None
+        return self.machines.of_one
 
 
 class Taken(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, final
 
-from dorylax.clock import Clock
+from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
 from dorylax.pipeline.places import note_place
 from dorylax.pipeline.recorder import Recorder
@@ -32,7 +32,7 @@ class ParameterWorkers:
         self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...], *, epoch: int
     ) -> T:
         """See `endpoint.Compute`."""
-        seconds = 0.0 if self._times is None else self._times.update((server, *order), bytes=num_bytes)
+        seconds: Duration = 0.0 if self._times is None else self._times.update((server, *order), bytes=num_bytes)
         try:
             timed = await self._workers[server].run(work, seconds=seconds, order=order)
         except Exception as error:

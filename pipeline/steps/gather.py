@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dorylax.cost import RowsRead
 from dorylax.ops.primitives.operator import Role
 from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.buffers import Reads
@@ -65,17 +66,17 @@ async def operate(
     server: GraphServer, step: Step, visit: Visit, reading: Reading, results: Sequence[np.ndarray]
 ) -> None:
     """Runs an operator in pieces on the graph threads; what it reads is counted when its first piece reads."""
-    numbers = sorted(set(reading.publications))
+    numbers, context = sorted(set(reading.publications)), server.context
     buffers = [server.buffers[number] for number in numbers]
     counted = [
         (server.buffers[number], server.block_counts(number, visit.interval))
         for number in numbers
-        if not server.context.plan.publications[number].constant
+        if not context.plan.publications[number].constant
     ]
     found: list[Reads] = []
 
     def guarded(place: int, work: Callable[[], None]) -> Callable[[], None]:
-        if place and server.context.hollow:
+        if place and context.hollow:
             return work  # nobody reads anything
 
         def run_piece() -> None:
@@ -89,9 +90,21 @@ async def operate(
         return run_piece
 
     jobs = []
+    rows = None if context.times is None or not context.times.measured else _rows_read(server, visit, reading)
     for place, piece in enumerate(server.pieces(step, visit.interval, reading.rows)):
-        job = Job(step, visit, place, piece.flops, piece.bytes, step.label)
+        job = Job(step, visit, place, piece.flops, piece.bytes, step.label, rows)
         jobs.append(server.compute(job, guarded(place, work_on(step, reading.operands, reading.rows, piece, results))))
     await all_of(jobs)
     for one in found:
         server.recorder.read(server.shard.server, visit, one)
+
+
+def _rows_read(server: GraphServer, visit: Visit, reading: Reading) -> RowsRead | None:
+    """The rows of neighbours that an operator reads: of a buffer only some, of a copy all."""
+    arrays = [array for role, array in reading.operands if role == "neighbour"]
+    if not arrays:
+        return None
+    counts = [int(server.block_counts(number, visit.interval).sum()) for number in reading.publications]
+    widths = [array.nbytes // max(1, len(array)) for array in arrays]
+    number = max(counts, default=len(arrays[0]))
+    return RowsRead(max(widths), number * sum(widths))

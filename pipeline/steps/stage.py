@@ -49,6 +49,8 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
             cost.bytes_out,
             ahead=visit.ahead,
             row_bytes_in=cost.row_bytes_in,
+            requests=cost.requests,
+            elementwise=cost.elementwise,
         )
         calls.append(_call(server, step, visit, task))
     parts = await all_of(calls)
@@ -69,5 +71,7 @@ async def _call(server: GraphServer, step: Step, visit: Visit, task: TensorTask)
     def work() -> tuple[Any, ...]:
         return tuple(np.asarray(value) for value in function(*padded_operands(task)))
 
-    job = Job(step, visit, task.key.chunk, task.flops, task.bytes_in + task.bytes_out, step.label)
+    job = Job(
+        step, visit, task.key.chunk, task.flops, task.bytes_in + task.bytes_out, step.label, None, task.elementwise
+    )
     return (await server.compute(job, work)).value

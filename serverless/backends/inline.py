@@ -60,6 +60,8 @@ class InlineBackend:
                 bytes_out=task.bytes_out,
                 late=Late(share * task.row_bytes_in, share * task.flops),
                 server=task.server,
+                requests=task.requests,
+                elementwise=task.elementwise,
                 cold=environments is not None and environments.begin(self._clock.now()),
             )
 

@@ -48,6 +48,7 @@ PRINTS = {
     "simulation": r"3 seeds, each run twice: 0 with something that does not hold, 0 that differ",
     "soak": r"(?s)workers: own, MiB +\d.*the end: clean",
     "time_to_accuracy": r"(?s)tiny's shape.*dorylax +\S+ %.* core-seconds .*Table 5.*AliGraph",
+    "validity": r"threads, 1 server.* s +[+-]\d+\.\d %(.*\n)+2 configurations: median error",
     "tracing": r"GCN, 2 layers .* artefacts",
 }
 """What is in each one's output."""

@@ -30,7 +30,14 @@ def test_every_kind_is_measured_wherever_it_is_to_be(found) -> None:
     assert points["gather"] == [(w, b, t) for w in TINY.widths for b in TINY.rows_bytes for t in (1, 2)]
     assert points["product"] == [(16, 8, 4, t) for t in ((1, 2) if hasattr(os, "sched_setaffinity") else (2,))]
     assert points["memory"] == [(1,), (2,)]
-    assert points["task"] == [("inside",), ("around",)]
+    assert points["task"] == [("inside",), ("tensor",), ("around",)]
+    assert (
+        points["elementwise"]
+        == points["stage"]
+        == [(t,) for t in ((1, 2) if hasattr(os, "sched_setaffinity") else (2,))]
+    )
+    assert points["reference"] == [("graph",), ("tensor",), ("call",)]
+    assert points["call"] == points["fetch"] == [("ipc",)]
     assert points["latency"] == points["transfer"] == [("ipc",), ("tcp",)]
     assert points["disk"] == [("write",), ("read",)] if hasattr(os, "posix_fadvise") else [("write",)]
     assert sum(map(len, points.values())) == len(result.results)
@@ -66,7 +73,7 @@ def test_a_loaded_machine_is_in_doubt() -> None:
     shaky = summary("memory", [1e9, 2e9, 3e9], threads=1)
     (doubt,) = doubts(measured(results=(*measured().results, shaky)))
     assert doubt.startswith(
-        "1 of 17 measurements vary by more than 25 % between their quartiles, memory (threads 1) by 50 %"
+        "1 of 25 measurements vary by more than 25 % between their quartiles, memory (threads 1) by 50 %"
     )
 
 

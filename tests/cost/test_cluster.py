@@ -140,6 +140,7 @@ def test_what_a_file_leaves_out_is_the_default_clusters(tmp_path):
         ("functions: 12", "functions: -1", "mine.yaml:18: functions must be ≥ 0, got -1"),
         ("latency: 1e-3", "latency: 0", "mine.yaml:19: latency must be > 0, got 0.0"),
         ("latency: 1e-3", "variation: {}", "mine.yaml:19: variation is not a key of a cluster: choose from name, "),
+        ("latency: 1e-3", "one_machine: {}", "mine.yaml:19: one_machine is not a key of a cluster: "),
         ("latency: 1e-3", "latency: [", "mine.yaml:20: not valid YAML"),
         ("name: mine\n", "", "name is missing: say what the cluster is called"),
         ("name: mine", "name: 3", "mine.yaml:2: name must be text, got 3"),

@@ -48,6 +48,14 @@ def equation_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
     return sum(inner) if inner else _result(equation, sizes)
 
 
+def product_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
+    """Of these operations, those of products of matrices and convolutions; loops count once."""
+    if equation.primitive.name in ("dot_general", "conv_general_dilated"):
+        return equation_flops(equation, sizes)
+    inner = jaxprs_in_params(equation.params)
+    return sum(product_flops(one, sizes) for jaxpr in inner for one in jaxpr.eqns)
+
+
 def _result(equation: JaxprEqn, sizes: _Sizes) -> int:
     return elements(equation.outvars[0].aval, sizes) if equation.outvars else 0
 

@@ -11,7 +11,7 @@ from jax import export, lax
 
 from dorylax.jax_internals import JaxprEqn, make_jaxpr_of, threefry2x32_p
 from dorylax.ops.primitives.operator import TRANSCENDENTAL
-from dorylax.program.jaxpr.flops import THREEFRY, equation_flops
+from dorylax.program.jaxpr.flops import THREEFRY, equation_flops, product_flops
 
 SIZES = {"n": 7, "e": 30}
 N, E = export.symbolic_shape("n, e")
@@ -86,3 +86,16 @@ def test_operations_counted_by_hand(function: Any, operands: list[Any], expected
 
 def test_what_an_unknown_primitive_counts() -> None:
     assert equation_flops(last(lambda x: lax.nextafter(x, x), array(N, 5)), SIZES) == 35
+
+
+def test_operations_of_products_alone():
+    """Also inside of what calls others; elementwise ones are none of them."""
+    x, w = array(N, 4), array(4, 3)
+
+    def layer(x, w):
+        return jax.nn.relu(x @ w)
+
+    equations = jax.make_jaxpr(lambda x, w: jax.jit(layer)(x, w) + 1)(x, w).eqns
+    count = x.shape[0]
+    assert sum(product_flops(equation, SIZES) for equation in equations) == 2 * count * 4 * 3
+    assert sum(equation_flops(equation, SIZES) for equation in equations) > 2 * count * 4 * 3

@@ -1,0 +1,97 @@
+"""What a machine was measured to take for what its description has one speed for."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+from dorylax.cost.instance import Instance
+from dorylax.cost.measured import Measured
+
+_NUMBER_BYTES = 4  # widths are those of float32
+
+
+class RowsRead(NamedTuple):
+    """Rows that a task reads along edges.
+
+    Attributes:
+        row_bytes: of one.
+        held_bytes: of all different ones: caches hold few of them, and not many.
+    """
+
+    row_bytes: int
+    held_bytes: int
+
+
+@final
+class MeasuredSpeeds:
+    """Seconds of tasks on a measured machine that does nothing else.
+
+    How fast rows are read along edges lies between what was measured: the logarithm is linear in those of width and size,
+    and constant beyond the outermost.
+
+    Args:
+        measured: of the machine.
+        described: what was made of it.
+    """
+
+    def __init__(self, measured: Measured, described: Instance) -> None:
+        self._measured = measured
+        self._products = {1: described.flops * (described.lone_thread if described.threads > 1 else 1.0)}
+        self._products[described.threads] = described.flops * described.threads
+        found = {
+            (float(one.point["width"]) * _NUMBER_BYTES, float(one.point["rows_bytes"])): one.median
+            for one in measured.of("gather")
+            if one.point["threads"] == 1
+        }
+        self._widths, self._sizes = sorted({width for width, _ in found}), sorted({size for _, size in found})
+        self._logs = {key: math.log(speed) for key, speed in found.items()}
+        self._copied = self._by("memory", 1)
+        self._stages: dict[int, tuple[float, float, float]] = {}
+
+    def reading(self, bytes: float, rows: RowsRead | None) -> float:
+        """Of one thread that reads.
+
+        Args:
+            bytes: how much.
+            rows: which rows along edges; None where it is copied from one place to another.
+        """
+        return bytes / (self._copied if rows is None else self._along_edges(rows))
+
+    def stage(self, flops: float, elementwise: float, bytes: float, threads: int) -> float:
+        """Of a stage that XLA computes.
+
+        Args:
+            flops: its operations.
+            elementwise: of these, those that are not of products of matrices.
+            bytes: of its operands and results.
+            threads: of XLA.
+        """
+        found = self._stages.get(threads)
+        if found is None:
+            products = self._products.get(threads, threads * self._products[1])
+            found = self._stages[threads] = (products, self._by("elementwise", threads), self._by("stage", threads))
+        products, others, moved = found
+        return (flops - elementwise) / products + elementwise / others + bytes / moved
+
+    def _along_edges(self, rows: RowsRead) -> float:
+        (a, b, up), (c, d, along) = _between(self._widths, rows.row_bytes), _between(self._sizes, rows.held_bytes)
+        low, high = ((1 - along) * self._logs[width, c] + along * self._logs[width, d] for width in (a, b))
+        return math.exp((1 - up) * low + up * high)
+
+    def _by(self, kind: str, threads: int) -> float:
+        """By so many threads together; of the numbers that were measured, the nearest says how fast each is."""
+        nearest = min(self._measured.of(kind), key=lambda one: abs(int(one.point["threads"]) - threads))
+        return threads * nearest.median / int(nearest.point["threads"])
+
+
+def _between(marks: Sequence[float], value: float) -> tuple[float, float, float]:
+    """The marks on both sides, and how far the value is from the lower one to the upper, in logarithms."""
+    place = bisect.bisect(marks, value)
+    if place in (0, len(marks)):
+        end = marks[min(place, len(marks) - 1)]
+        return end, end, 0.0
+    low, high = marks[place - 1 : place + 1]
+    return low, high, math.log(value / low) / math.log(high / low)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.calibrations import measured
+
+from dorylax.calibration.steps import summary
+from dorylax.cost import INSTANCES, RowsRead
+from dorylax.cost.measured_speeds import MeasuredSpeeds
+
+SERVER = replace(INSTANCES["c7g.2xlarge"], flops=40e9, memory_bandwidth=5e9)
+GATHERS = {(16, 1000): 8e9, (16, 16_000): 2e9, (64, 1000): 32e9, (64, 16_000): 8e9}
+
+
+def speeds(server=SERVER) -> MeasuredSpeeds:
+    found = measured()
+    gathers = [
+        summary("gather", [speed] * 2, width=width, rows_bytes=size, threads=1)
+        for (width, size), speed in GATHERS.items()
+    ]
+    rest = [one for one in found.results if one.kind != "gather"]
+    return MeasuredSpeeds(replace(found, results=(*gathers, *rest)), server)
+
+
+@pytest.mark.parametrize(
+    ("rows", "speed"),
+    [
+        (RowsRead(4 * 16, 1000), 8e9),
+        (RowsRead(4 * 64, 16_000), 8e9),
+        # Half of the way from 1,000 to 16,000 is 4,000, as a factor; from 16 to 64 it is 32.
+        (RowsRead(4 * 16, 4000), 4e9),
+        (RowsRead(4 * 32, 1000), 16e9),
+        (RowsRead(4 * 32, 4000), 8e9),
+        # Beyond what was measured it is as at the end.
+        (RowsRead(4, 10), 8e9),
+        (RowsRead(4000, 10**9), 8e9),
+    ],
+)
+def test_between_what_was_measured(rows: RowsRead, speed: float) -> None:
+    assert 1000 / speeds().reading(1000, rows) == pytest.approx(speed)
+
+
+@given(row_bytes=st.integers(1, 10**4), held_bytes=st.integers(1, 10**6))
+def test_no_speed_is_beyond_those_that_were_measured(row_bytes: int, held_bytes: int) -> None:
+    speed = 1 / speeds().reading(1, RowsRead(row_bytes, held_bytes))
+    assert min(GATHERS.values()) * 0.999 < speed < max(GATHERS.values()) * 1.001
+
+
+def test_rows_one_after_the_other_are_copied() -> None:
+    assert speeds().reading(1000, None) == pytest.approx(1000 / 20e9)
+
+
+def test_each_part_of_a_stage_has_its_speed() -> None:
+    """A lone thread multiplies at 60, does 5 of other operations, and moves 8 (all thousand millions in a second)."""
+    lone = speeds(replace(SERVER, lone_thread=1.5))
+    assert lone.stage(3e9, 1e9, 4e9, 1) == pytest.approx(2 / 60 + 1 / 5 + 4 / 8)
+
+
+def test_several_threads_do_what_was_measured_with_as_many() -> None:
+    """Others are taken to be as fast as those of which the number is nearest."""
+    both = speeds(replace(SERVER, threads=2, lone_thread=1.5))
+    assert both.stage(3e9, 1e9, 4e9, 2) == pytest.approx(2 / 80 + 1 / 10 + 4 / 16)
+    many = speeds(replace(SERVER, threads=8))
+    assert many.stage(3e9, 1e9, 4e9, 4) == pytest.approx(2 / 160 + 1 / 20 + 4 / 32)

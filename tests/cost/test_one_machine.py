@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from support.calibrations import measured
+from support.calm import calm
+
+from dorylax.clock import VirtualClock
+from dorylax.cost import DEFAULT_CLUSTER, ClusterError, Machines, RowsRead, TimeModel
+from dorylax.cost.one_machine import OneMachine, cores
+
+SERVER = replace(
+    DEFAULT_CLUSTER.graph_server,
+    name="this-machine",
+    threads=2,
+    flops=10e9,
+    memory_bandwidth=5e9,
+    total_memory_bandwidth=8e9,
+    network_bandwidth=1e9,
+    overhead=1e-3,
+    threads_per_core=1,
+    lone_thread=1.0,
+)
+HERE = replace(
+    calm(replace(DEFAULT_CLUSTER, graph_server=SERVER, parameter_server=SERVER, latency=1e-4)),
+    contention=True,
+    measured=measured(),
+    one_machine=OneMachine(tensor_threads=2),
+)
+"""Stages do 5e9 operations that are no products in a second and thread, and move 8e9 bytes."""
+
+
+def ends(cluster, *tasks):
+    """When each of these tasks ends that begin together."""
+    found = {}
+    with VirtualClock() as clock:
+        times = TimeModel(cluster, 0, Machines(cluster, clock))
+
+        async def one(k, task):
+            await clock.sleep(task(times), (k,))
+            found[k] = clock.now()
+
+        async def all_of_them():
+            await asyncio.gather(*(one(k, task) for k, task in enumerate(tasks)))
+
+        clock.run(all_of_them())
+    return [found[k] for k in range(len(tasks))]
+
+
+def test_threads_take_turns_where_there_are_more_than_cores():
+    speeds = cores(SERVER, 2)
+    assert speeds([1, 0, 0]) == (1.0, 5e9, 1.0)
+    assert speeds([2, 0, 0])[0] == 1.0
+    assert speeds([4, 0, 0])[0] == 0.5
+    assert speeds([0, 2, 0])[1] == 4e9  # the memory's total
+    assert speeds([2, 2, 0])[1] == 2.5e9
+    # A tensor task with two threads beside one that computes: three on two cores.
+    assert speeds([1, 0, 1]) == pytest.approx((2 / 3, 5e9 * 2 / 3, 2 / 3))
+
+
+def test_hyper_threads_slow_each_other_down():
+    speeds = cores(replace(SERVER, threads_per_core=2, lone_thread=1.6), 1)
+    assert speeds([1, 0, 0]) == pytest.approx((1.0, 8e9, 1.0))
+    assert speeds([2, 0, 0]) == pytest.approx((1 / 1.6, 5e9, 1 / 1.6))
+
+
+def test_servers_share_the_machine():
+    """Each of four takes its overhead and 1 s of a core: two seconds on two cores, whichever servers' they are."""
+
+    def task(server):
+        return lambda times: times.graph_task((server,), flops=10e9, bytes=0, server=server)
+
+    assert ends(HERE, *map(task, range(4))) == pytest.approx([2.002] * 4)
+    assert ends(HERE, task(0), task(1)) == pytest.approx([1.001] * 2)
+
+
+def test_tensor_tasks_of_threads_read_rows_where_they_lie():
+    """On two threads: 20e9 operations of products and 2e9 others, and 8e9 bytes."""
+    function = replace(HERE.function, overhead=2e-3)
+
+    def call(times):
+        return times.tensor_task((0,), flops=22e9, elementwise=2e9, bytes_in=5e9, bytes_out=3e9)
+
+    assert ends(replace(HERE, function=function), call) == pytest.approx([2e-3 + 1 + 0.2 + 0.5])
+    assert ends(replace(HERE, function=function), call, call) == pytest.approx([2e-3 + 2 * 1.7] * 2)
+
+
+def test_workers_fetch_rows_behind_their_link():
+    """3 requests of 10 ms, 100 MB at 25 MB/s, and as many through both processes at 1 GB/s; then they are computed on."""
+    machine = OneMachine(tensor_threads=1, workers=2, request_seconds=0.01, link_bandwidth=25e6)
+    function = replace(HERE.function, overhead=2e-3, lone_bandwidth=1e9)
+    cluster = replace(HERE, function=function, one_machine=machine)
+
+    def call(times):
+        return times.tensor_task((0,), flops=10e9, bytes_in=60e6, bytes_out=40e6, requests=3)
+
+    computed = 1 + 0.1 / 8
+    assert ends(cluster, call) == pytest.approx([2e-3 + 0.03 + 4 + 0.1 + computed])
+    # Of three on two cores the link does not slow the others down, and all else takes turns.
+    assert ends(cluster, call, call, call) == pytest.approx([4.03 + 3e-3 + 0.3 + 1.5 * computed] * 3)
+
+
+def test_messages_between_threads_are_read_and_between_processes_carried():
+    def message(times):
+        return times.message((0,), bytes=1e9)
+
+    assert ends(HERE, message) == pytest.approx([0.2])
+    apart = replace(HERE, one_machine=OneMachine(tensor_threads=1, processes=True))
+    assert ends(apart, message) == pytest.approx([1 + 1e-4])
+    # Both ends are busy, on both cores: whoever computes beside them slows them down.
+
+    def task(times):
+        return times.graph_task((0,), flops=20e9, bytes=0)
+
+    carried, computed = ends(apart, message, task)
+    assert carried == pytest.approx(1.5, rel=1e-2)
+    assert computed == pytest.approx(2.5, rel=1e-2)
+
+
+def test_updates_share_the_machine():
+    def update(times):
+        return times.update((0,), bytes=5e9 / 7)
+
+    assert ends(HERE, update) == pytest.approx([1.001])
+    assert ends(HERE, *[update] * 4) == pytest.approx([0.002 + 4 * 5 / 8] * 4)
+
+
+def test_only_a_machine_that_was_measured_is_shared():
+    for changes in ({"measured": None}, {"contention": False}):
+        with pytest.raises(ClusterError, match="needs contention and a machine that was measured"):
+            replace(HERE, **changes)
+
+
+def test_tasks_of_a_measured_machine_take_what_was_measured():
+    """Also where each server has its own: a stage by its parts, rows along edges by width and number, others copied."""
+    apart = replace(HERE, one_machine=None)
+    stage = lambda times: times.graph_task((0,), flops=12e9, elementwise=2e9, bytes=8e9)  # noqa: E731
+    assert ends(apart, stage) == pytest.approx([1e-3 + 1 + 0.4 + 1])
+    assert ends(HERE, stage) == pytest.approx([1e-3 + 1 + 0.4 + 1])
+    copy = lambda times: times.graph_task((0,), flops=0, bytes=20e9)  # noqa: E731
+    assert ends(apart, copy) == ends(HERE, copy) == pytest.approx([1.001])
+    gather = lambda times: times.graph_task((0,), flops=0, bytes=5e9, rows=RowsRead(400, 9000))  # noqa: E731
+    assert ends(apart, gather) == ends(HERE, gather) == pytest.approx([1.001])
+    # Another server in its place was not measured.
+    other = replace(apart, graph_server=replace(HERE.graph_server, name="c5.xlarge"))
+    assert ends(other, copy) == pytest.approx([1e-3 + 4])
+
+
+def test_what_is_shipped():
+    assert not HERE.ships
+    assert replace(HERE, one_machine=OneMachine(tensor_threads=1, workers=1)).ships
+    assert DEFAULT_CLUSTER.ships
+    assert not replace(DEFAULT_CLUSTER, functions=0).ships
+
+
+@pytest.mark.parametrize("key", ["workers", "request_seconds", "link_bandwidth"])
+def test_values_out_of_range(key):
+    with pytest.raises(ClusterError, match=key):
+        OneMachine(**{"tensor_threads": 1, key: -1})
+    with pytest.raises(ClusterError, match="tensor_threads"):
+        OneMachine(tensor_threads=0)
