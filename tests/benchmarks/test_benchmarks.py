@@ -42,6 +42,7 @@ PRINTS = {
     "memory": r"communities:gcn:data.size=tiny +\S+ GiB",
     "mutation": r"1 mutants: 1 killed, 0 survive",
     "outside_models": r"\| SIGN \|.*\n\n(.*\n)+\| SAGPool \|",
+    "paper": r"gcn-reddit-small +functions / cpu: T \d.*\n.*\n +graph.cut_ratio -25% ",
     "pipeline": r"pipe, 2 intervals .* × single(.*\n)+one task at a time, 16 intervals",
     "sandboxes": r"warm task, local +\d",
     "scaling": r"largest over smallest: 1.00",

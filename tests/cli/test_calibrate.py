@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import threading
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from support.calibrations import TINY, measured
 
 from dorylax.calibration import machine, sizes
 from dorylax.cost import find_cluster
+from dorylax.cost.measured import VERSION
 from dorylax.folder_lock import locked
 from dorylax.graph.cache import cache_directory
 
@@ -35,7 +37,7 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_file_is_for_the_pipeline(dorylax, tmp_path: Path) -> None:
     code, out, err = dorylax("calibrate", "--out", "mine.yaml", "--price", "0.34")
     assert (code, err) == (0, "")
-    assert "│ gather   │ width 8, rows 0.00390625 MiB, threads 1 " in out
+    assert re.search(r"│ gather +│ width 8, rows 0.00390625 MiB, threads 1 ", out)
     assert out.splitlines()[-1] == "written: mine.yaml, for pipeline.cluster=mine.yaml"
     cluster = find_cluster("mine.yaml")
     assert (cluster.name, cluster.graph_server.price) == ("mine", 0.34)
@@ -62,7 +64,7 @@ def test_json_without_a_file(dorylax, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     content = json.loads(out)
     assert (content["schema"], content["out"], content["doubts"], content["cluster"]["name"]) == (1, None, [], "box")
-    assert content["cluster"]["measured"]["version"] == 1
+    assert content["cluster"]["measured"]["version"] == VERSION
     assert not list(tmp_path.glob("*"))
     assert dorylax("calibrate").out.splitlines()[-1].startswith("nothing was written: give --out FILE.yaml")
 

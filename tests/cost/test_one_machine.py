@@ -36,7 +36,7 @@ def ends(cluster, *tasks):
     """When each of these tasks ends that begin together."""
     found = {}
     with VirtualClock() as clock:
-        times = TimeModel(cluster, 0, Machines(cluster, clock))
+        times = TimeModel(cluster, 0, Machines(cluster, clock, 2))
 
         async def one(k, task):
             await clock.sleep(task(times), (k,))
