@@ -16,6 +16,7 @@ def serve(connection: Connection[Any, Any], parent: int) -> None:
         parent: the parent's id.
     """
     spawning.serve(parent)
+    from dorylax.program.jaxpr.errors import SplitError
     from dorylax.simulation.inputs import Inputs
 
     inputs = Inputs()
@@ -23,6 +24,8 @@ def serve(connection: Connection[Any, Any], parent: int) -> None:
         task = connection.recv()
         try:
             found = task.outcome(inputs)
+        except SplitError as error:
+            found = SplitError(str(error))  # of what it says of the model's equations, only the text can be sent
         except Exception as error:
             found = error
         connection.send(found)

@@ -119,7 +119,7 @@ def test_what_cannot_be_simulated_fails_alone(tmp_path: Path, capsys: pytest.Cap
     path = tmp_path / "s.yaml"
     path.write_text(
         "simulate: true\nbase: {graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}}\n"
-        "grid: {model.name: [\"support.unsplittable:Reversed\", gcn]}\n"
+        'grid: {model.name: ["support.unsplittable:Reversed", gcn]}\n'
     )
     assert main(["--sweep", str(path), "--out", str(tmp_path / "out"), "--no-report", "--jobs", "1"]) == 1
     err = capsys.readouterr().err

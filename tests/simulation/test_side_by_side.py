@@ -48,7 +48,7 @@ def test_they_are_what_one_alone_is(others):
 
 def test_what_is_wrong_with_all_is_raised(others):
     with pytest.raises(SplitError):
-        list(outcomes([task(), task(model__name="support.unsplittable:Reversed", model__hidden_features=None)], 2))
+        list(outcomes([task(), task(model__name="support.unsplittable:Reversed")], 2))
 
 
 def test_a_search_that_is_left_leaves_no_process(others):

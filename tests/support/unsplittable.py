@@ -6,7 +6,7 @@ from flax import nnx
 
 
 class Reversed(nnx.Module):
-    def __init__(self, in_features, out_features, *, rngs):
+    def __init__(self, in_features, out_features, *, hidden_features=8, rngs):
         self.dense = nnx.Linear(in_features, out_features, rngs=rngs)
 
     def __call__(self, graph, x):
