@@ -127,9 +127,8 @@ def _varied(scenario: Scenario, key: str | None, factor: float) -> Scenario:
     section, _, rest = key.partition(".")
     if section == "graph":
         assert scenario.graph is not None
-        value = min(1.0, factor * getattr(scenario.graph, rest)) if rest == "cut_ratio" else None
-        value = factor * getattr(scenario.graph, rest) if value is None else value
-        return dataclasses.replace(scenario, graph=dataclasses.replace(scenario.graph, **{rest: value}))
+        graph = dataclasses.replace(scenario.graph, **{rest: factor * getattr(scenario.graph, rest)})
+        return dataclasses.replace(scenario, graph=graph)
     path = f"graph_server.gpu.{rest}" if section == "gpu" else rest
     gpu = scenario.cluster.graph_server.gpu is not None
     if gpu != (section == "gpu") and path.startswith("graph_server.") and "network" not in path:

@@ -135,7 +135,10 @@ class PipelineConfig(Section):
         default=None,
         description="threads per server for graph tasks; null: its share of the cores, on the virtual clock the cluster's",
     )
-    edge_chunk: Count = Field(default=65536, description="edges that an edge stage computes at once")
+    edge_chunk: Count = Field(
+        default=65536,
+        description="edges that an edge stage computes at once, and that a piece of a gather has at least",
+    )
     reorder: bool = Field(
         default=True,
         description="products move across sums over neighbours to where fewer bytes are gathered; false: as the model says",

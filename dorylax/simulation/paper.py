@@ -25,7 +25,7 @@ _HIDDEN = {"reddit-small": 128, "reddit-large": 128, "amazon": 64, "friendster":
 _EPOCHS = 100
 # Its system without what dorylax adds to it: layers as its programs have them, the features gathered in every epoch, an
 # interval's gather by one thread, and functions that compute while rows arrive.
-SYSTEM: dict[str, Any] = {
+_SYSTEM: dict[str, Any] = {
     "pipeline.reorder": False,
     "pipeline.hoist": False,
     "pipeline.edge_chunk": 10**9,
@@ -92,7 +92,7 @@ class Row:
             "pipeline.parameter_servers": self.parameter_servers,
             "pipeline.intervals": cluster.functions,
             "pipeline.cluster": self.name,
-            **SYSTEM,
+            **_SYSTEM,
             **_MODELS[self.model],
             **({"pipeline.mode": "pipe"} if self.synchronous else _ASYNC),
         }
