@@ -35,6 +35,22 @@ grid: {pipeline.mode: [pipe, async], train.epochs: [3]}
 seeds: 1
 """
 _MLP = "base: {data.size: tiny, model.name: mlp, train.epochs: 3}\nseeds: 2\n"
+_WAITS = """\
+import pathlib, time
+import optax
+
+def waits(learning_rate):
+    adam = optax.adam(learning_rate)
+
+    def update(*arguments):
+        while not pathlib.Path("lost").exists():
+            time.sleep(0.05)
+        return adam.update(*arguments)
+
+    return optax.GradientTransformation(adam.init, update)
+"""
+"""An optimizer whose first step, when it is traced, waits for a file: until then, no run that uses it can end."""
+
 _FOREVER = 1_000_000
 
 
@@ -98,8 +114,11 @@ def test_results_are_those_of_one_machine(
 def test_a_node_that_is_lost_changes_nothing(
     ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The only one that has room; another one comes instead."""
+    """The only one that has room, while the second run is under way; another one comes instead."""
     monkeypatch.setenv("NPROC", str(CPUS + 1))
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(_WAITS)
+    text = _SWEEP.replace("pipeline.mode: [pipe, async]", 'optimizer.name: [adam, "mine.py:waits"]')
     nodes = [ray_cluster.add_node(CPUS + 1)]
     lost: list[str] = []
 
@@ -108,19 +127,20 @@ def test_a_node_that_is_lost_changes_nothing(
             lost.append(run.key)
             ray_cluster.remove_node(nodes.pop())
             nodes.append(ray_cluster.add_node(CPUS + 1))
+            Path("lost").touch()
 
     watcher = _Watcher(lose)
     try:
-        with ray_tasks(ray_cluster.config(), _runs(), jobs=None, cpus=CPUS + 1) as executor:
+        with ray_tasks(ray_cluster.config(), _runs(text), jobs=None, cpus=CPUS + 1) as executor:
             assert executor.at_a_time == 1
-            there = _results(tmp_path / "there", executor, watcher)
+            there = _results(Path("there"), executor, watcher, text)
     finally:
         ray_cluster.remove_node(nodes.pop())
         ray_cluster.settle()
     assert [key for what, key in watcher.told if what == "again"] == lost
     assert re.fullmatch(r"(its process on )?node \S+ \([0-9a-f]{8}\) was lost", *watcher.reasons)
     assert len([key for what, key in watcher.told if what == "begins"]) == 2
-    assert there == _results(tmp_path / "here", Processes(2), _Watcher())
+    assert there == _results(Path("here"), Processes(2), _Watcher(), text)
 
 
 def test_a_process_that_hangs_is_killed_and_its_run_is_run_again(
