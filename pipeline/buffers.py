@@ -185,7 +185,7 @@ class MergeBuffer:
             self.received_epochs[blocks[newer]] = epochs[newer]
 
         await settled(self.guard.write(write))
-        self.stamps.changed()
+        self.stamps.changed(len(places))
 
     def due(self, interval: int) -> tuple[np.ndarray, np.ndarray]:
         """Ghosts of which an interval just completed a newer sum: to be sent to their owners, once per epoch.
@@ -277,7 +277,7 @@ class PartsBuffer:
         for mine, given in zip(self.rows, rows, strict=True):
             mine[intervals[newer]] = given[newer]
         self.stamps.epochs[intervals[newer]] = epoch
-        self.stamps.changed()
+        self.stamps.changed(len(intervals))
 
     def read(self, intervals: np.ndarray) -> tuple[np.ndarray, ...]:
         """Copies of the parts of some intervals, as `write` takes them."""

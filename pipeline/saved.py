@@ -74,7 +74,7 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
             *(merge.stamps for merge in server.merges.values()),
             *(parts.stamps for parts in server.changing_parts().values()),
         ):
-            stamps.changed()
+            stamps.changed(len(stamps.epochs))
 
 
 def part_name(server: int) -> str:

@@ -75,7 +75,7 @@ def test_whoever_waits_for_rows_is_woken_where_they_are_put_back(monkeypatch: py
             )
         ]
         told: list[int] = []
-        monkeypatch.setattr(type(stamps[0]), "changed", lambda self: told.append(id(self)))
+        monkeypatch.setattr(type(stamps[0]), "changed", lambda self, blocks: told.append(id(self)))
         restore_buffers(saved, servers(other))
     assert sorted(told) == sorted(map(id, stamps))
 

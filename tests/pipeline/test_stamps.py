@@ -70,6 +70,32 @@ def test_who_waits_for_a_quorum_is_woken_once_it_is_met_and_not_before() -> None
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_who_waits_for_a_quorum_is_woken_as_if_all_looked_each_time(seed: int) -> None:
+    """Blocks of any weights, written one or several at a time, some of them again."""
+    rng = np.random.default_rng(seed)
+
+    async def scenario() -> None:
+        stamps = Stamps(12)
+        quorums = []
+        for _ in range(8):
+            blocks = rng.choice(12, rng.integers(1, 13), replace=False)
+            weights = rng.choice([0, 1, 2, 30], len(blocks))
+            quorums.append((int(rng.integers(0, 3)), Quorum(blocks, weights, int(rng.integers(0, weights.sum() + 1)))))
+        tasks = [asyncio.create_task(stamps.wait(*each)) for each in quorums]
+        await asyncio.sleep(0)
+        while stamps.epochs.min() < 2:
+            written = rng.choice(12, rng.integers(1, 4), replace=False)
+            stamps.epochs[written] = np.minimum(stamps.epochs[written] + rng.integers(0, 2, len(written)), 2)
+            stamps.changed(len(written))
+            await asyncio.sleep(0)
+            new = [stamps.epochs[quorum.blocks] >= epoch for epoch, quorum in quorums]
+            enough = [q.weights[mine].sum() >= q.needed for mine, (_, q) in zip(new, quorums, strict=True)]
+            assert [task.done() for task in tasks] == enough
+
+    asyncio.run(scenario())
+
+
 def test_where_nothing_can_come_nothing_is_waited_for() -> None:
     assert not waits(Stamps(0), 7)
 

@@ -176,7 +176,7 @@ class Recording:
             return await compute(server, job, watched)
 
         async def waits(stamps: Stamps, epoch: int, quorum: Quorum | None = None) -> None:
-            self.waits += quorum is not None and not quorum.met(stamps.epochs, epoch)
+            self.waits += quorum is not None and quorum.missing(stamps.epochs, epoch) > 0
             await wait(stamps, epoch, quorum)
 
         def reads_rows(buffer: RowBuffer, counts: np.ndarray) -> Reads:
