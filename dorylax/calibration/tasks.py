@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import optax
 from flax import nnx
@@ -17,6 +17,7 @@ from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.timeline import Span
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.serverless.config import TensorConfig
@@ -62,12 +63,20 @@ class Small(NamedTuple):
     Attributes:
         size: of `communities`.
         hidden: width of the hidden layer.
-        intervals: of the one server.
+        intervals: of each server.
+        processes: how many servers there are, in processes of their own; 0: one, a thread.
     """
 
     size: str
     hidden: int
     intervals: int
+    processes: int = 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of its pipeline."""
+        hosts = {"servers": self.processes, "hosts": "processes"} if self.processes else {}
+        return {"mode": "no-pipe", "intervals": self.intervals, **hosts}
 
 
 TINY = Small("tiny", 16, 16)
@@ -85,8 +94,8 @@ def small_epochs(epochs: int, tensor: TensorConfig, of: Small = TINY) -> Iterato
     data = load("communities", size=of.size)
     assert data.num_classes is not None
     parts = take_apart(GCN(data.num_features, of.hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
-    config = PipelineConfig(mode="no-pipe", intervals=of.intervals, tensor=tensor)
-    pipeline = Pipeline.of(parts, data, optax.adam(0.01), config)
+    config = PipelineConfig(tensor=tensor, **of.settings)
+    pipeline = (HostsPipeline if of.processes else Pipeline).of(parts, data, optax.adam(0.01), config)
     spans: list[Span] = []
     with closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as run:
         run.run_epoch()  # compiles

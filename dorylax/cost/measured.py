@@ -10,7 +10,7 @@ from typing import Any, final
 from dorylax.cost.errors import ClusterError, check_bounds
 from dorylax.near_matches import did_you_mean
 
-VERSION = 2
+VERSION = 3
 """Of the section."""
 
 Point = Mapping[str, int | str]

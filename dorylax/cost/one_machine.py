@@ -26,6 +26,7 @@ class OneMachine:
         request_seconds: seconds that each request of a worker waits, its link being slowed down.
         graph_slowdown: how many times as long graph tasks take as was measured by themselves, but for what is around them.
         tensor_slowdown: likewise tensor tasks.
+        message_wait: seconds until a message between processes gets its turn, at either end together.
         link_bandwidth: bytes per second of a worker's link, both ways together; 0: no limit.
 
     Raises:
@@ -39,10 +40,18 @@ class OneMachine:
     link_bandwidth: float = 0.0
     graph_slowdown: float = 1.0
     tensor_slowdown: float = 1.0
+    message_wait: float = 0.0
 
     def __post_init__(self) -> None:
         check_bounds(self, "tensor_threads", 1.0)
-        for key in ("workers", "request_seconds", "link_bandwidth", "graph_slowdown", "tensor_slowdown"):
+        for key in (
+            "workers",
+            "request_seconds",
+            "link_bandwidth",
+            "graph_slowdown",
+            "tensor_slowdown",
+            "message_wait",
+        ):
             check_bounds(self, key, 0.0)
 
 

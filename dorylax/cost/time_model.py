@@ -204,7 +204,7 @@ class TimeModel:
         if (one := self.cluster.one_machine) is not None:
             if not one.processes:
                 return _duration(0.0, (self._reading(bytes),), factor)
-            found = _duration(self.cluster.latency, (Taken(ways, bytes, alone, MESSAGES),), factor)
+            found = _duration(self.cluster.latency + one.message_wait, (Taken(ways, bytes, alone, MESSAGES),), factor)
             if not bytes:
                 return found
             assert isinstance(found, tuple)

@@ -13,11 +13,16 @@ from dorylax.settings.errors import ConfigError
 
 
 class Slowdown(NamedTuple):
-    """How many times as long tasks take within a pipeline as the same work by itself: see `OneMachine`."""
+    """How many times as long tasks take within a pipeline as the same work by itself: see `OneMachine`.
+
+    Attributes:
+        graph, tensor: of the run's graph tasks, and of its tensor tasks or calls of workers.
+        message_wait: seconds that a message between processes takes besides.
+    """
 
     graph: float = 1.0
     tensor: float = 1.0
-    call: float = 1.0
+    message_wait: float = 0.0
 
 
 NO_SLOWDOWN = Slowdown()
@@ -60,7 +65,8 @@ def on_one_machine(
         request_seconds=tensor.latency,
         link_bandwidth=tensor.bandwidth or 0.0,
         graph_slowdown=slowdown.graph,
-        tensor_slowdown=slowdown.tensor if here else slowdown.call,
+        tensor_slowdown=slowdown.tensor,
+        message_wait=slowdown.message_wait,
     )
     around = measured.at("task", part="around").median
     inside = measured.at("task", part="tensor") if here else measured.at("call", transport="ipc")

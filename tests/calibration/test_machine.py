@@ -9,6 +9,7 @@ from support.calibrations import TINY, measured
 
 from dorylax.calibration import machine
 from dorylax.calibration.machine import doubts, measure, processor, threads_per_core
+from dorylax.calibration.reference import REFERENCES
 from dorylax.calibration.steps import summary
 from dorylax.cost.measured import KINDS, Measured
 
@@ -36,7 +37,7 @@ def test_every_kind_is_measured_wherever_it_is_to_be(found) -> None:
         == points["stage"]
         == [(t,) for t in ((1, 2) if hasattr(os, "sched_setaffinity") else (2,))]
     )
-    assert points["reference"] == [("graph",), ("tensor",), ("call",)]
+    assert points["reference"] == [(name,) for name in REFERENCES]
     assert points["call"] == points["fetch"] == [("ipc",)]
     assert points["latency"] == points["transfer"] == [("ipc",), ("tcp",)]
     assert points["disk"] == [("write",), ("read",)] if hasattr(os, "posix_fadvise") else [("write",)]

@@ -26,12 +26,12 @@ def test_points() -> None:
     ("before", "after", "problem"),
     [
         (
-            "  version: 2\n",
+            "  version: 3\n",
             "  version: 1\n",
-            "measured.version must be 2, got 1: measure again with `dorylax calibrate`",
+            "measured.version must be 3, got 1: measure again with `dorylax calibrate`",
         ),
-        ("  version: 2\n", "", "measured.version must be 2, got None"),
-        ("  version: 2\n", "  version: true\n", "measured.version must be 2, got True"),
+        ("  version: 3\n", "", "measured.version must be 3, got None"),
+        ("  version: 3\n", "  version: true\n", "measured.version must be 3, got True"),
         ("  cores: 2\n", "  cores: 0\n", "measured.cores must be ≥ 1, got 0"),
         ("  cores: 2\n", "", "measured.cores is missing: expected a whole number"),
         ("  cores: 2\n", "  cors: 2\n", "measured.cors is not a key of what is measured: did you mean cores?"),
@@ -61,7 +61,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, before: str, after
     assert str(caught.value).startswith(f"mine.yaml:{line}: {problem}")
 
 
-@pytest.mark.parametrize(("section", "problem"), [("3", "measured must hold keys"), ("{version: 2, gather: 3}", "")])
+@pytest.mark.parametrize(("section", "problem"), [("3", "measured must hold keys"), ("{version: 3, gather: 3}", "")])
 def test_a_section_of_the_wrong_kind(tmp_path: Path, section: str, problem: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f"name: mine\nmeasured: {section}\n")
