@@ -6,11 +6,9 @@ Where runs run is the executor's; what is shown meanwhile is the watcher's.
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias, final
+from typing import Literal, TypeAlias
 
 from dorylax.experiments.executors.base import Executor
 from dorylax.experiments.outcome import RunOutcome
@@ -18,6 +16,7 @@ from dorylax.experiments.runner import USUAL, RunOptions, clear_errors, director
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.table import write_tables
 from dorylax.experiments.watcher import Watcher
+from dorylax.terminal.terminations import Terminated, terminations
 
 Stopped: TypeAlias = Literal["interrupted", "terminated"]
 """By Ctrl-C, or by SIGTERM."""
@@ -56,17 +55,17 @@ def carry_out(
     outcomes = dict(known)
     todo = [outcome.run for outcome in outcomes.values() if outcome.status != "done"]
     stopped: Stopped | None = None
-    with _terminations():
+    with terminations():  # the trainer of a run in this process hears its own
         try:
             with contextlib.closing(executor.execute(todo, folder, watcher, options)) as ended:
                 for outcome in ended:
                     outcomes[outcome.run.key] = outcome
                     watcher.ends(outcome)
                     if outcome.status == "open":
-                        raise _Terminated
+                        raise Terminated
                     if folder is not None:
                         write_tables(list(outcomes.values()), folder)
-        except _Terminated:
+        except Terminated:
             stopped = "terminated"
         except KeyboardInterrupt:
             stopped = "interrupted"
@@ -76,25 +75,3 @@ def carry_out(
         clear_errors(folder, outcomes.values())
         write_tables(list(outcomes.values()), folder)
     return outcomes, stopped
-
-
-@final
-class _Terminated(BaseException):
-    """SIGTERM, which the trainer of a run in this process hears itself."""
-
-
-@contextlib.contextmanager
-def _terminations() -> Iterator[None]:
-    """SIGTERM between runs, or while others run them, ends the sweep as Ctrl-C does."""
-
-    def terminate(*_: object) -> None:
-        raise _Terminated
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

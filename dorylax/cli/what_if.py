@@ -15,8 +15,9 @@ from dorylax.durable import write_file
 from dorylax.machine import cores
 from dorylax.observers.progress import dollars, duration
 from dorylax.settings.errors import ConfigError
-from dorylax.terminal.failures import INTERRUPTED, CommandError
+from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.output import print_json, print_table
+from dorylax.terminal.terminations import terminations
 
 if TYPE_CHECKING:
     from dorylax.simulation.choice import Wishes
@@ -58,7 +59,7 @@ class WhatIf(NamedTuple):
 
         Raises:
             ScenarioError, ConfigError: it cannot be; or nothing is within budget and deadline, which is said in the end.
-            CommandError: Ctrl-C; what there is was shown.
+            CommandError: Ctrl-C or SIGTERM; what there is was shown.
         """
         from dorylax.simulation import amounts
         from dorylax.simulation.choice import Wishes
@@ -72,7 +73,8 @@ class WhatIf(NamedTuple):
         grid = Grid.parse(self.grid)
         _check_files(self.csv, self.page)
         scenario = Scenario.load(self.scenario)
-        search = self._searched(scenario, grid)
+        with terminations() as ended:
+            search = self._searched(scenario, grid)
         picked, nothing = None, None
         try:
             picked = search.pick(*wishes)
@@ -84,9 +86,8 @@ class WhatIf(NamedTuple):
             _show(search, picked, str(wishes))
         self._write(search, wishes, picked)
         if not search.complete:
-            raise CommandError(
-                f"interrupted: {len(search.tried)} of {search.points} points were simulated", INTERRUPTED
-            )
+            stopped, code = ("terminated", TERMINATED) if ended.came else ("interrupted", INTERRUPTED)
+            raise CommandError(f"{stopped}: {len(search.tried)} of {search.points} points were simulated", code)
         if nothing is not None:
             raise nothing
 

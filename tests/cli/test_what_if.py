@@ -119,33 +119,40 @@ def test_what_cannot_be_is_one_line_before_anything_runs(
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_keeps_what_there_is(scenario: str, tmp_path: Path, jobs: str) -> None:
-    """In a process of its own, as a terminal would send it; those that it has started end with it."""
+@pytest.mark.parametrize(
+    ("sent", "end"), [(signal.SIGINT, (130, "interrupted")), (signal.SIGTERM, (143, "terminated"))], ids=["INT", "TERM"]
+)
+def test_who_is_stopped_keeps_what_there_is(
+    scenario: str, tmp_path: Path, jobs: str, sent: signal.Signals, end: tuple[int, str]
+) -> None:
+    """In a process of its own, as a terminal would send it to all; those that it has started end with it."""
     table, told = tmp_path / "points.csv", tmp_path / "told"
-    code = (
+    program = (
         "import pathlib, sys\n"
         "from dorylax.cli import main\n"
         "from dorylax.simulation import search\n"
-        "row = search.Tried.__init__\n"
+        "row, made = search.Tried.__init__, []\n"
         "def tried(*args, **options):\n"
-        f"    row(*args, **options); pathlib.Path({os.fspath(told)!r}).touch()\n"
+        f"    if made: pathlib.Path({os.fspath(told)!r}).touch()\n"  # the first is known by now
+        "    row(*args, **options); made.append(1)\n"
         "search.Tried.__init__ = tried\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     options = ("--csv", str(table), "--json", "--epochs", "9", "--jobs", jobs)
-    command = [sys.executable, "-c", code, *words(scenario, *options, grid="servers=1..40/40")]
+    command = [sys.executable, "-c", program, *words(scenario, *options, grid="servers=1..40/40")]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         until(told.exists)
-        os.killpg(process.pid, signal.SIGINT)
+        os.killpg(process.pid, sent)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
+    code, stopped = end
+    assert process.returncode == code
     content = json.loads(out)
     assert not content["complete"]
     assert 0 < len(content["points"]) < content["num_points"] == 40
-    assert err.splitlines()[-1] == f"interrupted: {len(content['points'])} of 40 points were simulated"
+    assert err.splitlines()[-1] == f"{stopped}: {len(content['points'])} of 40 points were simulated"
     assert len(table.read_text().splitlines()) == 1 + len(content["points"])
