@@ -74,7 +74,7 @@ def test_a_loaded_machine_is_in_doubt() -> None:
     shaky = summary("memory", [1e9, 2e9, 3e9], threads=1)
     (doubt,) = doubts(measured(results=(*measured().results, shaky)))
     assert doubt.startswith(
-        "1 of 25 measurements vary by more than 25 % between their quartiles, memory (threads 1) by 50 %"
+        "1 of 28 measurements vary by more than 25 % between their quartiles, memory (threads 1) by 50 %"
     )
 
 
