@@ -119,9 +119,10 @@ def _instance(value: Any, where: Where, base: Instance | None) -> Instance:
             raise ClusterError(".".join(where), f"must be {', '.join(INSTANCES)} or a description, got {value!r}")
         return INSTANCES[value]
     values = _mapping(value, where, Instance)
+    known = INSTANCES.get(values["name"]) if "name" in values else base
     if values.get("gpu") is not None:
-        values["gpu"] = _gpu(values["gpu"], (*where, "gpu"))
-    if (known := INSTANCES.get(values["name"]) if "name" in values else base) is not None:
+        values["gpu"] = _gpu(values["gpu"], (*where, "gpu"), None if known is None else known.gpu)
+    if known is not None:
         return _filled(known, values, where)
     for field in dataclasses.fields(Instance):
         if field.name not in values and field.name not in _OPTIONAL:
@@ -131,9 +132,11 @@ def _instance(value: Any, where: Where, base: Instance | None) -> Instance:
     return _filled(DEFAULT_CLUSTER.graph_server, unshared | values, where)
 
 
-def _gpu(value: Any, where: Where) -> Gpu:
-    """A GPU, described in full."""
+def _gpu(value: Any, where: Where, base: Gpu | None) -> Gpu:
+    """A GPU with other values, or one described in full if there is none."""
     values = _mapping(value, where, Gpu)
+    if base is not None:
+        return _filled(base, values, where)
     for field in dataclasses.fields(Gpu):
         if field.name not in values:
             raise ClusterError(".".join((*where, field.name)), "is missing: give every key of a GPU")
