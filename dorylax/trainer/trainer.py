@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
+import numpy as np
 import optax
 from flax import nnx
 
@@ -30,8 +31,8 @@ from dorylax.runs.environment import UserCode
 from dorylax.runs.result import TrainingError, TrainResult
 from dorylax.trainer import from_config
 from dorylax.trainer.loop import TrainingLoop
-from dorylax.trainer.loop_state import LoopState
-from dorylax.trainer.model_parts import parts_of
+from dorylax.trainer.loop_state import LoopState, to_host
+from dorylax.trainer.model_parts import further_inputs, parts_of
 from dorylax.trainer.one_machine import OneMachine
 from dorylax.trainer.options import free_settings
 from dorylax.trainer.runners.base import EpochRunner
@@ -43,6 +44,7 @@ from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.step.objective import Loss, Objective
+from dorylax.trainer.trained import InputSpec, TrainedModel
 from dorylax.trainer.validate import (
     check_arguments,
     check_keep_checkpoints,
@@ -55,6 +57,9 @@ from dorylax.user_code.lines import user_line_noted
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
+
+Epoch = Literal["best", "last"]
+"""Which parameters to predict with: of the epoch that the run is judged by, or of the last."""
 
 
 @final
@@ -191,6 +196,7 @@ class Trainer:
             warnings.warn(f"{self._parts.name} {self._parts.switched_off}", UserWarning, stacklevel=2)
         self._functions = step_functions(self._parts.structure, optimizer, objective)
         checked = check_model(self._functions, self._parts, shapes)
+        self._edge_ids = checked.edge_ids
         self._machine = OneMachine(
             self._functions,
             self._parts,
@@ -329,7 +335,7 @@ class Trainer:
         return result
 
     @user_line_noted()
-    def predict(self, epoch: Literal["best", "last"] = "best") -> Any:
+    def predict(self, epoch: Epoch = "best", *, graph: Any = None, x: Any = None, **inputs: Any) -> Any:
         """The model's outputs for every vertex, by an exact forward without dropout.
 
         Before any `fit` in this process, the newest whole checkpoint in the run directory is used. Its run must have
@@ -337,18 +343,57 @@ class Trainer:
 
         Args:
             epoch: with the parameters of the "best" epoch (`TrainResult.best_epoch`) or of the "last".
+            graph: predict on this graph, and not on the data; see `TrainResult.predict`.
+            x: its features.
+            inputs: its further inputs, by name.
 
         Returns:
             What the model returns, NumPy arrays (logits `[V, C]`), floating ones as float32: row i for row i of `data`, as
-            `model(data.graph, data.features)` gives them.
+            `model(data.graph, data.features)` gives them; or for row i of `graph`.
 
         Raises:
-            ValueError: another `epoch`.
+            ValueError: another `epoch`, or inputs that do not fit the model.
             TrainingError: nothing is trained yet.
             RunDirectoryError, CheckpointError: as `fit`.
         """
+        params, state = self._chosen(epoch)
+        if graph is not None or x is not None or inputs:
+            if graph is None or x is None:
+                raise ValueError("predict(graph=…, x=…) needs both; without them it predicts on the data it trains on")
+            return self._with(params, state).predict(graph, x, **inputs)
+        if not isinstance(self.data, ShardedData):
+            return self._machine.outputs(params, state)
+        with contextlib.closing(self._pipeline_runner()) as runner:
+            return runner.outputs(params, state)
+
+    @user_line_noted()
+    def intermediates(
+        self, epoch: Epoch = "best", *, graph: Any = None, x: Any = None, **inputs: Any
+    ) -> dict[str, np.ndarray]:
+        """What the model's layers give: hidden rows, attention coefficients; see `TrainResult.intermediates`.
+
+        Args:
+            epoch: as of `predict`.
+            graph: as of `predict`.
+            x: as of `predict`.
+            inputs: as of `predict`.
+
+        Raises:
+            TypeError: the model is a function, which has no layers.
+            ValueError, TrainingError, RunDirectoryError, CheckpointError: as `predict`.
+        """
+        trained = self._with(*self._chosen(epoch))
+        if graph is not None or x is not None or inputs:
+            return trained.intermediates(graph, x, **inputs)
+        if isinstance(self.data, ShardedData):
+            raise ValueError(f"{self.data.name} is here in shards alone: give intermediates(graph=…, x=…)")
+        data = self.data
+        return trained.intermediates(data.graph, data.features, **further_inputs(data, self._parts.keywords))
+
+    def _chosen(self, epoch: Epoch) -> tuple[Tree, Tree]:
+        """Parameters and carried state of an epoch; from the run directory where nothing is trained here."""
         if epoch not in ("best", "last"):
-            raise ValueError(f'predict(epoch=…) must be "best" or "last", got {epoch!r}')
+            raise ValueError(f'epoch must be "best" or "last", got {epoch!r}')
         if self._trained is None and self.run_directory is not None:
             fresh = self._fresh()
             directory = RunDirectory.open(self.run_directory)
@@ -360,13 +405,15 @@ class Trainer:
             )
             self._trained = files.restore(fresh, to_predict=True)
         if self._trained is None:
-            raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
+            raise TrainingError("there are no trained parameters: call fit() first, or give a run with a checkpoint")
         loop = self._trained
-        params, state = loop.chosen if epoch == "best" else (loop.params, loop.state)
-        if not isinstance(self.data, ShardedData):
-            return self._machine.outputs(params, state)
-        with contextlib.closing(self._pipeline_runner()) as runner:
-            return runner.outputs(params, state)
+        return loop.chosen if epoch == "best" else (loop.params, loop.state)
+
+    def _with(self, params: Tree, state: Tree) -> TrainedModel:
+        """The model with values of an epoch, which are copied."""
+        spec = InputSpec.of(self._parts, shapes_of(self.data))
+        host = to_host((params, state))
+        return TrainedModel(self._functions, self._parts, *host, spec=spec, edge_ids=self._edge_ids)
 
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""
@@ -400,11 +447,12 @@ class Trainer:
             runner.check_memory()
         return runner
 
-    def _take(self, loop: LoopState, params: Tree, state: Tree) -> None:
+    def _take(self, loop: LoopState, params: Tree, state: Tree) -> TrainedModel:
         """A state that was trained, with the values of the best epoch on the host: for `predict` and the user's model."""
         self._trained = loop
         if isinstance(self.model, nnx.Module):
             put_back(self.model, params, state)
+        return self._with(params, state)
 
     def _fresh(self) -> LoopState:
         parts = self._parts
