@@ -179,7 +179,8 @@ class RunDirectory:
         for entry in filter(is_leftover, _entries(self.path)):
             _guarded(entry.unlink, missing_ok=True)
         write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
-        found = environment(user_code, checkpoints)
+        where = {"directory": str(self.path.absolute()), "started_in": str(Path.cwd())}
+        found = environment(user_code, checkpoints) | where
         _guarded(durable.write_json, self.environment_path, sealed({"schema": SCHEMA, **found}))
 
     @classmethod
@@ -296,6 +297,22 @@ class RunDirectory:
             for place, fields in files
             if isinstance(fields, dict) and all(isinstance(fields.get(name), str) for name in wanted)
         }
+
+    def located(self, file: str) -> str:
+        """A file that the run names, relative to the folder that it was started in; its name where it is not found.
+
+        If run and file have moved together, it is where it is now.
+        """
+        try:
+            then = self.environment
+        except RunDirectoryError:
+            return file
+        directory, folder = then.get("directory"), then.get("started_in")
+        if not isinstance(directory, str) or not isinstance(folder, str):  # of an earlier version
+            return file
+        there = os.path.join(folder, file)
+        moved = os.path.normpath(self.path.absolute() / os.path.relpath(there, directory))
+        return next((path for path in (there, moved) if os.path.isfile(path)), file)
 
     @property
     def complete(self) -> bool:
