@@ -16,6 +16,7 @@ only says where, and keeps files whole (`dorylax.durable`).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -155,7 +156,7 @@ class RunDirectory:
             if changed.keys() - set(free):
                 raise RunDirectoryError(
                     f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
-                    "choose another run directory, or delete this one"
+                    f"choose another run directory, such as {free_name(run.path)}, or delete this one"
                 )
         return run
 
@@ -365,6 +366,12 @@ def held(path: Path) -> Iterator[None]:
 def _check_no_file(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise RunDirectoryError(f"{path} is a file: choose another run directory")
+
+
+def free_name(path: Path) -> Path:
+    """A path beside a directory, where there is nothing: `run-2`, say."""
+    names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(name for name in names if not name.exists())
 
 
 def write_text(path: Path, text: str) -> None:

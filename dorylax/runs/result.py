@@ -7,11 +7,16 @@ nowhere else: `best_epoch`, `TrainResult.test_accuracy`, `final_loss`, `seconds_
 from __future__ import annotations
 
 import dataclasses
+import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkable
 
 from dorylax.errors import DorylaxError
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+    from matplotlib.figure import Figure
 
 Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
 Metric = Literal["accuracy", "micro_f1", "loss"]
@@ -163,6 +168,10 @@ class Trained(Protocol):
         """What its layers give."""
         ...
 
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes it."""
+        ...
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -235,15 +244,31 @@ class TrainResult:
             inputs: likewise.
 
         Returns:
-            Arrays by name, sorted. `convs.0` is what `model.convs[0]` returned, `output`
-            what the model did; `convs.0.attention` is what that layer sowed (`nnx.Intermediate`) under the name. Several of a
-            name are numbered, `skeleton.hidden.0`. Rows are vertices or edges in the order of the graph and its edge ids.
+            Arrays by name, sorted. `convs.0` is what `model.convs[0]` returned, `output` what the model did;
+            `convs.0.attention` is what that layer sowed (`nnx.Intermediate`) under the name. Several of a name are numbered,
+            `skeleton.hidden.0`. Rows are vertices or edges in the order of the graph and its edge ids.
 
         Raises:
             ValueError: as `predict`.
             TypeError: the model is a function, which has no layers.
         """
         return self._there.intermediates(graph, x, **inputs)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model as one file that runs where only JAX and NumPy are, on graphs of any size.
+
+        `python FILE INPUT.npz OUTPUT` runs it, or `runpy.run_path(FILE)["Model"]()` in Python, called as
+        `(edge_index [2, E], x [V, F])`. It gives what `predict` gives, to rounding; if a configuration has row-normalised the
+        features that were trained on, it does so itself.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            ExportError: the model does what depends on the numbers of vertices and edges, or computes in 64 bits.
+            OSError: the file cannot be written; the one that may have been there stays.
+        """
+        self._there.export(path)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: numbers and parameters, without what this process has compiled."""
@@ -254,6 +279,30 @@ class TrainResult:
         if self.trained is None:
             raise TrainingError("this result has numbers alone: Trainer(…, run_directory=…) has the run's model")
         return self.trained
+
+    def frame(self) -> pandas.DataFrame:
+        """The history as a pandas frame: a row per epoch, a column for each field of `EpochRecord` that any epoch has.
+
+        `time` are the training seconds up to the epoch's end. Values that are missing are NaN. `dorylax.experiments.load`
+        gives such frames of whole sweeps.
+        """
+        import pandas
+
+        from dorylax.runs.curves import columns_of
+
+        whole = pandas.DataFrame(columns_of(EpochRecord, [self.history]))
+        return whole.dropna(axis="columns", how="all") if self.history else whole
+
+    def plot(self) -> Figure:
+        """Loss and accuracies (or evaluated losses) by epoch, and which was best: a Matplotlib figure."""
+        from dorylax.runs.curves import plot
+
+        return plot(self.history, self.best_epoch, METRIC_NAMES[self.metric], percent=self.metric != "loss")
+
+    def __repr__(self) -> str:
+        fields = {name: value for name, value in self.summary().items() if isinstance(value, str | int | float)}
+        shown = {name: f"{value:.4g}" if isinstance(value, float) else repr(value) for name, value in fields.items()}
+        return f"TrainResult({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     @property
     def val_accuracy(self) -> float | None:

@@ -135,8 +135,9 @@ class TrainingLoop:
         runner, files = self.runner, self.files
         params, state = (to_host(tree) for tree in loop.chosen)
         trained = self.trained(loop, params, state)
-        if files is not None:
-            loop.carried = None if loop.diverged else runner.carried()
+        # Without files, too, so that `fit(resume=True)` goes on; but of hosts elsewhere only files have it.
+        keeps = files is not None or (stopped == "signal" and runner.evaluate is None)
+        loop.carried = runner.carried() if keeps and not loop.diverged else None
         report = runner.report()  # of the late calls, too, that `carried` waits for
         if report is not None:  # else nothing was trained now, and the checkpoint says how the run was
             loop.report = report

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, final
 
 import jax
@@ -15,6 +17,7 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.features import checked_features
 from dorylax.graph.inputs import checked_inputs
+from dorylax.inference.artefact import RowInput, write_artefact
 from dorylax.near_matches import did_you_mean
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.trainer.step.arrays import TrainingArrays
@@ -28,32 +31,16 @@ class UnfitInputError(DorylaxError, ValueError):
 
 @final
 @dataclasses.dataclass(frozen=True)
-class FurtherInput:
-    """A further input of a model, as it was trained with it.
-
-    Attributes:
-        per: what it has a row of.
-        shape: of a row.
-        dtype: bool, int32 or float32.
-    """
-
-    per: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-
-@final
-@dataclasses.dataclass(frozen=True)
 class InputSpec:
     """What a trained model is called with besides the graph.
 
     Attributes:
         num_features: F, of `x [V, F]`.
-        further: by name.
+        further: by name, bool, int32 or float32.
     """
 
     num_features: int
-    further: Mapping[str, FurtherInput]
+    further: Mapping[str, RowInput]
 
     @classmethod
     def of(cls, parts: ModelParts, data: Dataset | AbstractData) -> InputSpec:
@@ -63,7 +50,7 @@ class InputSpec:
         further = {}
         for name in parts.keywords.taken(there):
             per, array = there[name]
-            further[name] = FurtherInput(per, tuple(array.shape[1:]), np.dtype(array.dtype))
+            further[name] = RowInput(per, tuple(array.shape[1:]), np.dtype(array.dtype))
         return cls(data.num_features, further)
 
     def checked(self, graph: Any, x: Any, given: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -125,10 +112,21 @@ class TrainedModel:
         state: what it carries besides, likewise.
         spec: what it is called with.
         edge_ids: whether it reads edge ids.
+        data: what it is trained on is called.
+        row_normalise: whether its features were row-normalised by what made the trainer.
     """
 
     def __init__(
-        self, functions: StepFunctions, parts: ModelParts, params: Tree, state: Tree, *, spec: InputSpec, edge_ids: bool
+        self,
+        functions: StepFunctions,
+        parts: ModelParts,
+        params: Tree,
+        state: Tree,
+        *,
+        spec: InputSpec,
+        edge_ids: bool,
+        data: str,
+        row_normalise: bool,
     ) -> None:
         self._functions = functions
         self._parts = parts
@@ -136,6 +134,8 @@ class TrainedModel:
         self._state = state
         self._spec = spec
         self._edge_ids = edge_ids
+        self._data = data
+        self._row_normalise = row_normalise
 
     def bound(self) -> Any:
         """See `TrainResult.model`."""
@@ -143,12 +143,27 @@ class TrainedModel:
 
     def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
         """See `TrainResult.predict`."""
-        return jax.tree.map(np.array, self._run(self._functions.prediction(self._functions.plain.forward), graph, x, inputs))
+        return jax.tree.map(
+            np.array, self._run(self._functions.prediction(self._functions.plain.forward), graph, x, inputs)
+        )
 
     def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, np.ndarray]:
         """See `TrainResult.intermediates`."""
         found = self._run(self._functions.recorded, graph, x, inputs)
         return {name: np.array(value) for name, value in found.items()}
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """See `TrainResult.export`."""
+        write_artefact(
+            Path(path),
+            self._parts,
+            self._params,
+            self._state,
+            features=self._spec.num_features,
+            inputs=self._spec.further,
+            data=self._data,
+            row_normalise=self._row_normalise,
+        )
 
     def _run(self, function: Any, graph: Any, x: Any, inputs: Mapping[str, Any]) -> Any:
         """What a function of (parameters, state, (streams, nothing kept, data)) gives."""

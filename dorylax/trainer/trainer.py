@@ -23,12 +23,15 @@ from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, Tr
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.observers.base import Observer
+from dorylax.observers.progress import ProgressBar
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.directory import RunDirectory, held
 from dorylax.runs.environment import UserCode
 from dorylax.runs.result import TrainingError, TrainResult
+from dorylax.terminal.output import print_error
+from dorylax.terminal.session import is_interactive
 from dorylax.trainer import from_config
 from dorylax.trainer.loop import TrainingLoop
 from dorylax.trainer.loop_state import LoopState, to_host
@@ -259,13 +262,21 @@ class Trainer:
         return trainer
 
     @user_line_noted()
-    def fit(self) -> TrainResult:
-        """Trains, from the model as it was given or, with `resume`, from the newest whole checkpoint.
+    def fit(self, *, resume: bool | None = None, interactive: bool | None = None) -> TrainResult:
+        """Trains, from the model as it was given or, with `resume`, from where it was stopped.
 
-        With a run directory, SIGTERM or SIGHUP ends the current epoch, saves a checkpoint and returns `stopped="signal"`
-        (the caller decides whether the process ends); Ctrl-C does the same and is then raised as KeyboardInterrupt. A
-        second signal ends the run at once, by KeyboardInterrupt or SystemExit, and the newest checkpoint stays. Without
-        a run directory signals do what they always do.
+        Ctrl-C ends the current epoch and saves a checkpoint, if there is a run directory. In a notebook or at Python's
+        prompt `fit` then gives what there is, `stopped="signal"`, and says how to go on; in a program KeyboardInterrupt is
+        raised (without a run directory at once). With a run directory, SIGTERM or SIGHUP does the same and returns (the
+        caller decides whether the process ends). A second signal ends the run at once, by KeyboardInterrupt or SystemExit,
+        and the newest checkpoint stays.
+
+        Args:
+            resume: go on from the newest whole checkpoint in the run directory, if there is one; without a run directory
+                from what the last `fit` of this trainer has left. None: as the trainer was made.
+            interactive: whether somebody looks on. True: show a line with epoch, loss, accuracy and the time left,
+                wherever the output goes, and answer Ctrl-C with what there is. False: show nothing, and raise. None: show
+                it in a notebook and on a terminal, and answer in a notebook and at Python's prompt.
 
         Warns:
             UserWarning: the model cannot be split, and trains as plain jit; once for a trainer. With a pipeline it is an
@@ -275,7 +286,8 @@ class Trainer:
             What the run reached; the model now holds the parameters of the best epoch.
 
         Raises:
-            TrainingError: the loss or the outputs became NaN or infinite; its `result` has what was reached before.
+            TrainingError: the loss or the outputs became NaN or infinite; its `result` has what was reached before. Or there
+                is nothing to go on from.
             RunDirectoryError: the run directory belongs to something else, is in use by another process, has more epochs
                 than asked for, or cannot be written.
             CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
@@ -285,6 +297,8 @@ class Trainer:
             SplitError, ConfigError: the pipeline cannot train this model on these data.
         """
         begun = time.perf_counter()
+        resumes = self._resume if resume is None else resume
+        answers = is_interactive() if interactive is None else interactive
         fresh = self._fresh()
         files = None
         with contextlib.ExitStack() as stack:
@@ -301,20 +315,25 @@ class Trainer:
                     user_code=self._user_code,
                     free=free_settings(self._pipeline),
                     keep=self._keep_checkpoints,
-                    resume=self._resume,
+                    resume=resumes,
                 )
-            # Without a run directory there is nothing to save first, and SIGTERM should end the process as ever.
-            requests = None if files is None else stack.enter_context(StopRequests())
+            # In a program without a run directory there is nothing to save first, and signals should end it as ever.
+            requests = None
+            if files is not None or answers:
+                requests = stack.enter_context(StopRequests(terminate=files is not None))
             loop = fresh
-            if files is not None and self._resume:
+            if files is None and resumes:
+                loop = self._left_in_memory()
+            if files is not None and resumes:
                 loop = files.restore(fresh, parts=not self._hosts_elsewhere) or fresh
+            if not loop.diverged:
+                loop.go_on(self.options)
             if files is not None:
-                if not loop.diverged:
-                    loop.go_on(self.options)
                 files.start(self._written_config(), loop)
             if loop.diverged:
+                where = "this trainer's run" if files is None else f"the run in {self.run_directory}"
                 raise TrainingError(
-                    f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot continue. Give a run with "
+                    f"{where} diverged in epoch {loop.epochs} and cannot continue. Give a run with "
                     "other settings a directory of its own"
                 )
             result = TrainingLoop(
@@ -324,15 +343,41 @@ class Trainer:
                 machine=self._machine,
                 runner=runner,
                 train=self.options,
-                observers=self._observers,
+                observers=self._watching(stack, interactive),
                 files=files,
                 requests=requests,
                 trained=self._take,
                 begun=begun,
             ).run(loop)
         if requests is not None:
-            requests.pass_on(stopped=result.stopped == "signal")
+            if answers and requests.interrupt and result.stopped == "signal":
+                self._say_how_to_go_on(result)
+            requests.pass_on(stopped=result.stopped == "signal", answered=answers)
         return result
+
+    def _left_in_memory(self) -> LoopState:
+        """What the last `fit` has left, to go on from."""
+        if self._trained is None:
+            raise TrainingError("fit(resume=True) without run_directory goes on from a fit before, and there was none")
+        if self._hosts_elsewhere:
+            raise TrainingError("fit(resume=True) needs run_directory where pipeline.hosts are not inline")
+        return self._trained.copy()
+
+    def _watching(self, stack: contextlib.ExitStack, interactive: bool | None) -> Sequence[Observer]:
+        """The observers, and a progress line where somebody sees it who has not brought one."""
+        if interactive is False or any(isinstance(one, ProgressBar) for one in self._observers):
+            return self._observers
+        bar = ProgressBar(f"{self._parts.name} on {self.data.name}", always=interactive is True)
+        return (*self._observers, stack.enter_context(bar))
+
+    def _say_how_to_go_on(self, result: TrainResult) -> None:
+        later = (
+            "" if self.run_directory is None else f", or later Trainer(…, run_directory={str(self.run_directory)!r})"
+        )
+        print_error(
+            f"interrupted after {len(result.history)} of {self.options.epochs} epochs; this is the result so far. To go on: "
+            f"fit(resume=True) of this trainer{later}"
+        )
 
     @user_line_noted()
     def predict(self, epoch: Epoch = "best", *, graph: Any = None, x: Any = None, **inputs: Any) -> Any:
@@ -390,6 +435,20 @@ class Trainer:
         data = self.data
         return trained.intermediates(data.graph, data.features, **further_inputs(data, self._parts.keywords))
 
+    @user_line_noted()
+    def export(self, path: str | os.PathLike[str], epoch: Epoch = "best") -> None:
+        """Writes the model as a file that runs where only JAX and NumPy are; see `TrainResult.export`.
+
+        Args:
+            path: of the file.
+            epoch: as of `predict`.
+
+        Raises:
+            ExportError, OSError: as `TrainResult.export`.
+            ValueError, TrainingError, RunDirectoryError, CheckpointError: as `predict`.
+        """
+        self._with(*self._chosen(epoch)).export(path)
+
     def _chosen(self, epoch: Epoch) -> tuple[Tree, Tree]:
         """Parameters and carried state of an epoch; from the run directory where nothing is trained here."""
         if epoch not in ("best", "last"):
@@ -413,7 +472,28 @@ class Trainer:
         """The model with values of an epoch, which are copied."""
         spec = InputSpec.of(self._parts, shapes_of(self.data))
         host = to_host((params, state))
-        return TrainedModel(self._functions, self._parts, *host, spec=spec, edge_ids=self._edge_ids)
+        prepared = {} if self._config is None else self._config["data"]
+        return TrainedModel(
+            self._functions,
+            self._parts,
+            *host,
+            spec=spec,
+            edge_ids=self._edge_ids,
+            data=self.data.name,
+            row_normalise=prepared.get("row_normalise", False),
+        )
+
+    def __repr__(self) -> str:
+        parts = [f"{self._parts.name} on {self.data.name}", f"{self.options.epochs} epochs at most"]
+        pipeline = self._pipeline
+        if pipeline is None:
+            parts.append("on one machine")
+        else:
+            parts.append(f"{pipeline.mode} on {pipeline.servers} servers with {pipeline.intervals} intervals")
+        if self.run_directory is not None:
+            parts.append(f"in {self.run_directory}")
+        parts.append("not trained yet" if self._trained is None else f"{self._trained.epochs} epochs trained")
+        return f"Trainer({', '.join(parts)})"
 
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""

@@ -74,7 +74,7 @@ def test_the_model_is_the_best_epoch_s_and_nothing_changes_it(trainer: Callable[
     runner = trainer()
     result = runner.fit()
     before = result.predict(data.graph, data.features)
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), *(
+    jax.tree.map(np.testing.assert_array_equal, *(
         jax.tree.map(np.asarray, tree) for tree in (nnx.to_pure_dict(nnx.state(result.model, nnx.Param)), result.params)
     ))  # fmt: skip
     nnx.update(runner.model, jax.tree.map(jnp.zeros_like, nnx.state(runner.model, nnx.Param)))
@@ -149,7 +149,9 @@ def test_further_inputs_are_those_that_it_was_trained_with(positioned: Dataset) 
     graph, x = other(40, 160)
     pos, weight = np.ones((40, 2)), np.arange(160)
     logits = result.predict(graph, x, pos=pos, weight=weight)
-    want = result.model(graph, jnp.asarray(x), pos=jnp.asarray(pos, jnp.float32), weight=jnp.asarray(weight, jnp.float32))
+    want = result.model(
+        graph, jnp.asarray(x), pos=jnp.asarray(pos, jnp.float32), weight=jnp.asarray(weight, jnp.float32)
+    )
     np.testing.assert_allclose(logits, want, rtol=1e-5, atol=1e-4)
     edges = np.random.default_rng(1).integers(0, 40, (2, 160))
     carried = Graph.from_coo(*edges, 40, edge_data={"weight": weight.astype(np.float32)})
@@ -177,7 +179,10 @@ def test_what_does_not_fit_is_one_line(trainer: Callable[..., Trainer]) -> None:
     for call, message in (
         (lambda: result.predict(graph, x[:, :5]), r"^x must have the 6 features per vertex .* got 5: x \[9, 5\]$"),
         (lambda: result.predict(graph, x[:4]), "one row per vertex"),
-        (lambda: result.predict(np.zeros((2, 3), int), x), r"must be a dorylax.Graph, got ndarray: Graph.from_edge_index"),
+        (
+            lambda: result.predict(np.zeros((2, 3), int), x),
+            r"must be a dorylax.Graph, got ndarray: Graph.from_edge_index",
+        ),
         (lambda: result.predict(graph, x, weight=x), "takes none beside graph and x"),
         (lambda: runner.predict(graph=graph), "needs both"),
         (lambda: runner.predict(x=x), "needs both"),
@@ -226,7 +231,8 @@ def test_attention_is_by_edge_id_and_sums_to_one(data: Dataset, name: str) -> No
     np.add.at(sums, edges[1], attention)
     np.testing.assert_allclose(sums, 1, rtol=1e-5)
     own = np.isin(np.arange(25), edges[0][edges[0] == edges[1]])
-    assert np.all(loops[own] == 0) and np.all(loops[~own] > 0)
+    assert np.all(loops[own] == 0)
+    assert np.all(loops[~own] > 0)
     # What the fused operator gives, from the coefficients.
     if name == "GAT":
         z = (x @ result.params["convs"][0]["kernel"]).reshape(25, 2, 4)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -80,7 +80,7 @@ def _watched(kind: type[nnx.Module]) -> type[nnx.Module]:
     """A class as another one, whose modules tell what they give."""
 
     def told(self: nnx.Module, *args: Any, **options: Any) -> Any:
-        result = call(self, *args, **options)
+        result = kind.__call__(self, *args, **options)  # type: ignore[operator]
         if (recorder := _RECORDER.get()) is not None:
             recorder.record(self, None, result)
         return result
@@ -94,8 +94,7 @@ def _watched(kind: type[nnx.Module]) -> type[nnx.Module]:
 
     # By `__captures__` a layer knows that what it sows is kept, as under `nnx.capture` (`dorylax.layers.attention`).
     members: dict[str, Any] = {"sow": sow, "__captures__": (), "__module__": kind.__module__}
-    call: Callable[..., Any] | None = getattr(kind, "__call__", None)
-    if call is not None:
+    if any("__call__" in vars(base) for base in kind.__mro__):
         members["__call__"] = told
     return type(kind.__name__, (kind,), members)
 

@@ -40,8 +40,8 @@ class StepFunctions:
         objective: likewise.
         plain: the gradient as JAX differentiates the model.
         start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
-        recorded: `(params, state, inputs) -> {name: array}`, what layers give in an exact forward pass of the model as it is;
-            inputs as of `evaluation`.
+        recorded: `(params, state, inputs) -> {name: array}`, what layers give in an exact forward pass of the model as it
+            is; inputs as of `evaluation`.
     """
 
     def __init__(
@@ -127,7 +127,9 @@ class StepFunctions:
             self._predictions[forward] = Compiled(functools.partial(_predict, forward))
         return self._predictions[forward]
 
-    def _recorded(self, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]) -> dict[str, Any]:
+    def _recorded(
+        self, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]
+    ) -> dict[str, Any]:
         streams, _, arrays = inputs
         rows = (arrays.graph, arrays.features)
         found: dict[str, Any] = self._structure.apply_recorded(params, streams, state, *rows, **arrays.named)
