@@ -96,10 +96,10 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
         if re.fullmatch(r"seed-[0-9]+", path.parent.name)
     }
     if not seeds:
-        raise ConfigError(f"--run {folder} is not a run directory: it has neither config.yaml nor seed-0/config.yaml")
+        raise ConfigError(f"{folder} is not a run directory: it has neither config.yaml nor seed-0/config.yaml")
     if seed is not None:
         if seed not in seeds:
-            raise ConfigError(f"--run {folder} has no seed {seed}: it has {', '.join(map(str, sorted(seeds)))}")
+            raise ConfigError(f"{folder} has no seed {seed}: it has {', '.join(map(str, sorted(seeds)))}")
         return seeds[seed]
 
     def merit(number: int) -> tuple[bool, float, int]:
@@ -121,7 +121,7 @@ def config_of(path: Path, *, trust: bool) -> RunConfig:
     if "class" in content.get("model", {}):
         raise ConfigError(
             f"{path} is a run of a model made in Python ({content['model']['class']}): "
-            "predict with Trainer(…, run_directory=…).predict() there"
+            "use Trainer(…, run_directory=…).predict() or export() there"
         )
     config = RunConfig.load(path / "config.yaml", trust=trust)
     name = run.located(config.data.name) if config.data.name.endswith(".npz") else config.data.name

@@ -122,7 +122,10 @@ def write_artefact(
             name: {"per": one.per, "shape": list(one.shape), "dtype": one.dtype.name} for name, one in inputs.items()
         },
         "outputs": {
-            name: {"shape": [str(size) if isinstance(size, int) is False else size for size in aval.shape], "dtype": aval.dtype.name}
+            name: {
+                "shape": [size if isinstance(size, int) else str(size) for size in aval.shape],
+                "dtype": aval.dtype.name,
+            }
             for name, aval in outputs.items()
         },
         "parameters": [

@@ -1,16 +1,16 @@
-"""Runs a trained model where only JAX and NumPy are: this file is `__main__.py` of every artefact that `dorylax export` writes.
+"""Runs a trained model where only JAX and NumPy are: `__main__.py` of every artefact that `dorylax export` writes.
 
     python MODEL.zip INPUT.npz OUTPUT
 
-INPUT.npz holds `edge_index [2, E]` (row 0 sources, row 1 targets, in any order), `x [V, F]`, and the model's further inputs by
-name; OUTPUT gets a .npy with the model's output, row i for vertex i, or a .npz if it has several. In Python:
+INPUT.npz holds `edge_index [2, E]` (row 0 sources, row 1 targets, in any order), `x [V, F]`, and the model's further
+inputs by name; OUTPUT gets a .npy with the model's output, row i for vertex i, or a .npz if it has several. In Python:
 
     Model = runpy.run_path("MODEL.zip")["Model"]
     model = Model()
     output = model(edge_index, x)
 
-It imports the standard library, NumPy and JAX. `jax.export` reads with flatbuffers (Google, Apache License 2.0), which JAX does
-not require; the artefact brings a copy for where it is not installed.
+It imports the standard library, NumPy and JAX. `jax.export` reads with flatbuffers (Google, Apache License 2.0), which
+JAX does not require; the artefact brings a copy for where it is not installed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
+import importlib.util
 import io
 import json
 import sys
@@ -69,9 +70,7 @@ class Model:
         with np.load(io.BytesIO(files[PARAMETERS]), allow_pickle=False) as arrays:
             stored = [arrays[str(place)] for place in range(len(self.meta["parameters"]))]
         dtypes = [jax.numpy.dtype(entry["dtype"]) for entry in self.meta["parameters"]]
-        self._parameters = [
-            jax.numpy.asarray(array.view(dtype)) for array, dtype in zip(stored, dtypes, strict=True)
-        ]
+        self._parameters = [jax.numpy.asarray(array.view(dtype)) for array, dtype in zip(stored, dtypes, strict=True)]
         self._functions = {edges: self._loaded(name, files[name]) for edges, name in FUNCTIONS.items()}
 
     def __call__(self, edge_index: Any, x: Any, **inputs: Any) -> Any:
@@ -137,12 +136,15 @@ class Model:
         from jax import export
 
         try:
-            return jax.jit(export.deserialize(bytearray(content)).call)
+            exported = export.deserialize(bytearray(content))
         except Exception as error:
             raise ArtefactError(
                 f"{self.path}: JAX {jax.__version__} cannot read {name}, which JAX {self.meta['jax']} wrote: "
                 f"{type(error).__name__}: {error}"
             ) from error
+        if importlib.util.find_spec("scipy") is None and b"lapack_" not in exported.mlir_module_serialized:
+            _leave_lapack_alone()
+        return jax.jit(exported.call)
 
     def _find_flatbuffers(self) -> None:
         try:
@@ -163,12 +165,22 @@ class Model:
             shape = ", ".join(["V" if wanted["per"] == "vertex" else "E", *map(str, wanted["shape"])])
             raise ArtefactError(f"{name} must be [{shape}], got {list(array.shape)}")
         if len(array) != (len(array) if rows is None else rows) or (rows is None and not len(array)):
-            raise ArtefactError(f"{name} must have one row per {wanted['per']}, {rows or 'at least one'}, got {len(array)}")
+            raise ArtefactError(
+                f"{name} must have one row per {wanted['per']}, {rows or 'at least one'}, got {len(array)}"
+            )
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
             array = array.astype(dtype)
         if not np.isfinite(array).all():
             raise ArtefactError(f"{name} holds NaN or infinity")
         return array
+
+
+def _leave_lapack_alone() -> None:
+    """JAX loads LAPACK through SciPy for all that was exported for CPUs. SciPy is missing here, and nothing calls LAPACK."""
+    from jax._src.export import _export
+
+    if hasattr(_export, "_ensure_backends_initialized"):
+        _export._ensure_backends_initialized = lambda _: None
 
 
 def compressed_rows(edge_index: np.ndarray, vertices: int) -> list[np.ndarray]:

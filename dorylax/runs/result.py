@@ -258,8 +258,8 @@ class TrainResult:
         """Writes the model as one file that runs where only JAX and NumPy are, on graphs of any size.
 
         `python FILE INPUT.npz OUTPUT` runs it, or `runpy.run_path(FILE)["Model"]()` in Python, called as
-        `(edge_index [2, E], x [V, F])`. It gives what `predict` gives, to rounding; if a configuration has row-normalised the
-        features that were trained on, it does so itself.
+        `(edge_index [2, E], x [V, F])`. It gives what `predict` gives, to rounding; if a configuration has row-normalised
+        the features that were trained on, it does so itself.
 
         Args:
             path: of the file.

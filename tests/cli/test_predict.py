@@ -67,9 +67,9 @@ def test_what_cannot_be_is_one_line(dorylax, trained: Path, tmp_path: Path) -> N
     for words, message in (
         (
             ["--run", str(tmp_path)],
-            f"--run {tmp_path} is not a run directory: it has neither config.yaml nor seed-0/config.yaml",
+            f"{tmp_path} is not a run directory: it has neither config.yaml nor seed-0/config.yaml",
         ),
-        (["--run", str(trained), "--seed", "7"], f"--run {trained} has no seed 7: it has 0, 1"),
+        (["--run", str(trained), "--seed", "7"], f"{trained} has no seed 7: it has 0, 1"),
         (["--run", str(trained), "--out", "p.txt"], "--out must end in .npz or .csv, got 'p.txt'"),
     ):
         assert dorylax("predict", *words) == (2, "", f"error: {message}\n")
