@@ -27,7 +27,7 @@ from jax import export
 
 from dorylax.durable import write_file
 from dorylax.errors import DorylaxError
-from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.graph import Graph
 from dorylax.inference import loader
 from dorylax.jax_internals import without_locations
 from dorylax.ops.native import plain_operators
@@ -94,7 +94,7 @@ def write_artefact(
     def function(values: list[Any], rows: list[Any], x: Any, named: dict[str, Any]) -> dict[str, Any]:
         params, state = jax.tree.unflatten(tree, values)
         *structure, columns = rows
-        graph = CompressedGraph.tree_unflatten((False, "some", False), (*structure, None, columns, None))
+        graph = Graph.tree_unflatten((False, "some", False), (*structure, None, columns, None))
         output = parts.structure.apply_evaluate(params, parts.streams, state, graph, x, **named)
         return {
             jax.tree_util.keystr(path, simple=True, separator="."): _single(leaf)
@@ -104,7 +104,8 @@ def write_artefact(
     exported = {edges: _exported(function, values, features, inputs, edges=edges) for edges in (False, True)}
     outputs = jax.tree.unflatten(exported[True].out_tree, exported[True].out_avals)
     stream = io.BytesIO()
-    np.savez(stream, **{str(place): _storable(value) for place, value in enumerate(values)})
+    stored: dict[str, Any] = {str(place): _storable(value) for place, value in enumerate(values)}
+    np.savez(stream, **stored)
     files = {
         loader.PARAMETERS: stream.getvalue(),
         **{name: bytes(exported[edges].serialize()) for edges, name in loader.FUNCTIONS.items()},
@@ -141,8 +142,11 @@ def write_artefact(
 def _exported(
     function: Any, values: list[np.ndarray], features: int, inputs: Mapping[str, RowInput], *, edges: bool
 ) -> export.Exported:
-    (vertices,) = export.symbolic_shape("V")
-    number: Any = export.symbolic_shape("E", scope=vertices.scope)[0] if edges else 0
+    vertices: Any
+    number: Any
+    vertices, number = export.symbolic_shape("V, E")
+    if not edges:
+        number = 0
     sizes = {"vertex": vertices, "edge": number}
     offsets = jax.ShapeDtypeStruct((vertices + 1, 2), jnp.uint32)
     entries = jax.ShapeDtypeStruct((number,), jnp.int32)

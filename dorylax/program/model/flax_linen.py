@@ -77,7 +77,7 @@ class LinenStructure:
         named |= training_flags(self.flags, training=False)
         options: dict[str, Any] = {"capture_intermediates": True, "mutable": ["intermediates"]}
         _, kept = self.evaluated.apply({"params": params, **state}, graph, *inputs, **named, **options)
-        found = traverse_util.flatten_dict(kept["intermediates"])
+        found = traverse_util.flatten_dict(kept["intermediates"])  # type: ignore[no-untyped-call]
         return flat({name_of([part for part in path if part != "__call__"]): values for path, values in found.items()})
 
     def bound(self, params: Tree, streams: Tree, state: Tree) -> linen.Module:

@@ -80,7 +80,7 @@ def _watched(kind: type[nnx.Module]) -> type[nnx.Module]:
     """A class as another one, whose modules tell what they give."""
 
     def told(self: nnx.Module, *args: Any, **options: Any) -> Any:
-        result = kind.__call__(self, *args, **options)  # type: ignore[operator]
+        result = kind.__call__(self, *args, **options)
         if (recorder := _RECORDER.get()) is not None:
             recorder.record(self, None, result)
         return result
