@@ -17,6 +17,7 @@ from dorylax.figure_style import MUTED, PAPER, series, styled
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
+_KINDS = {"int": int, "float": float, "str": str}
 _SPLITS = {"train": "training", "val": "validation", "test": "test"}
 
 
@@ -24,12 +25,12 @@ def columns_of(kind: type[Any], histories: Sequence[Sequence[Any]]) -> dict[str,
     """A column for each field of epochs' records, one run after the other, and `time`, the training seconds so far.
 
     Args:
-        kind: `EpochRecord`, whose fields are whole or real numbers.
+        kind: `EpochRecord`, whose fields are numbers or names.
         histories: such records, of each run.
     """
     records = list(itertools.chain.from_iterable(histories))
     columns = {
-        field.name: column([getattr(record, field.name) for record in records], int if field.type == "int" else float)
+        field.name: column([getattr(record, field.name) for record in records], _KINDS[str(field.type).split(" ")[0]])
         for field in dataclasses.fields(kind)
     }
     times = [itertools.accumulate(record.seconds for record in history) for history in histories]
