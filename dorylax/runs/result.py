@@ -10,13 +10,9 @@ import dataclasses
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkable
+from typing import Any, Literal, Protocol, final, runtime_checkable
 
 from dorylax.errors import DorylaxError
-
-if TYPE_CHECKING:
-    import pandas  # type: ignore[import-untyped]
-    from matplotlib.figure import Figure
 
 Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
 Metric = Literal["accuracy", "micro_f1", "loss"]
@@ -280,20 +276,20 @@ class TrainResult:
             raise TrainingError("this result has numbers alone: Trainer(…, run_directory=…) has the run's model")
         return self.trained
 
-    def frame(self) -> pandas.DataFrame:
+    def frame(self) -> Any:
         """The history as a pandas frame: a row per epoch, a column for each field of `EpochRecord` that any epoch has.
 
         `time` are the training seconds up to the epoch's end. Values that are missing are NaN. `dorylax.experiments.load`
         gives such frames of whole sweeps.
         """
-        import pandas
+        import pandas  # type: ignore[import-untyped]
 
         from dorylax.runs.curves import columns_of
 
         whole = pandas.DataFrame(columns_of(EpochRecord, [self.history]))
         return whole.dropna(axis="columns", how="all") if self.history else whole
 
-    def plot(self) -> Figure:
+    def plot(self) -> Any:
         """Loss and accuracies (or evaluated losses) by epoch, and which was best: a Matplotlib figure."""
         from dorylax.runs.curves import plot
 
