@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, cast, final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dorylax.errors import DorylaxError
@@ -19,9 +21,8 @@ from dorylax.graph.features import checked_features
 from dorylax.graph.inputs import checked_inputs
 from dorylax.inference.artefact import RowInput, write_artefact
 from dorylax.near_matches import did_you_mean
-from dorylax.program.model.base import ModelParts, Tree
-from dorylax.trainer.step.arrays import TrainingArrays
-from dorylax.trainer.step.functions import StepFunctions
+from dorylax.program.model.base import ModelParts, ModelStructure, Tree
+from dorylax.trainer.step.compiled import Compiled
 
 
 @final
@@ -106,7 +107,6 @@ class TrainedModel:
     """A model with the parameters of one epoch; nothing of it changes when the trainer goes on.
 
     Args:
-        functions: of the model.
         parts: the model, as it was taken apart.
         params: of the epoch, on the host.
         state: what it carries besides, likewise.
@@ -118,7 +118,6 @@ class TrainedModel:
 
     def __init__(
         self,
-        functions: StepFunctions,
         parts: ModelParts,
         params: Tree,
         state: Tree,
@@ -128,7 +127,7 @@ class TrainedModel:
         data: str,
         row_normalise: bool,
     ) -> None:
-        self._functions = functions
+        self._passes = _passes(parts.structure)
         self._parts = parts
         self._params = params
         self._state = state
@@ -143,13 +142,11 @@ class TrainedModel:
 
     def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
         """See `TrainResult.predict`."""
-        return jax.tree.map(
-            np.array, self._run(self._functions.prediction(self._functions.plain.forward), graph, x, inputs)
-        )
+        return jax.tree.map(np.array, self._run(self._passes.output, graph, x, inputs))
 
     def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, np.ndarray]:
         """See `TrainResult.intermediates`."""
-        found = self._run(self._functions.recorded, graph, x, inputs)
+        found = self._run(self._passes.recorded, graph, x, inputs)
         return {name: np.array(value) for name, value in found.items()}
 
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -165,11 +162,49 @@ class TrainedModel:
             row_normalise=self._row_normalise,
         )
 
-    def _run(self, function: Any, graph: Any, x: Any, inputs: Mapping[str, Any]) -> Any:
-        """What a function of (parameters, state, (streams, nothing kept, data)) gives."""
+    def _run(self, function: Compiled, graph: Any, x: Any, inputs: Mapping[str, Any]) -> Any:
         features, named = self._spec.checked(graph, x, inputs)
         needed = graph if self._edge_ids or not graph.edge_ids_fit else graph.without_edge_ids()
-        arrays = jax.device_put(TrainingArrays(needed, features, None, None, None, named))
-        arguments = (self._params, self._state, (self._parts.streams, (), arrays))
+        data = jax.device_put((needed, features, named))
+        arguments = (self._params, self._state, self._parts.streams, data)
         executable, _ = function.prepare(*arguments)
         return executable(*arguments)
+
+
+class _Passes(NamedTuple):
+    """Exact forward passes of the model as it is: `(params, state, streams, (graph, x, further inputs)) -> …`.
+
+    Attributes:
+        output: what the model gives, floating arrays as float32.
+        recorded: what its layers give, by name.
+    """
+
+    output: Compiled
+    recorded: Compiled
+
+
+def _passes(structure: ModelStructure) -> _Passes:
+    """Those of a model: one object for equal structures, so that each size of graph is compiled once."""
+    try:
+        return _cached(cast(Hashable, structure))
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        return _cached.__wrapped__(structure)
+
+
+@functools.lru_cache(maxsize=16)
+def _cached(structure: Any) -> _Passes:
+    def output(params: Tree, state: Tree, streams: Tree, data: tuple[Any, Any, dict[str, Any]]) -> Any:
+        graph, x, named = data
+        return jax.tree.map(_single, structure.apply_evaluate(params, streams, state, graph, x, **named))
+
+    def recorded(params: Tree, state: Tree, streams: Tree, data: tuple[Any, Any, dict[str, Any]]) -> Any:
+        graph, x, named = data
+        return structure.apply_recorded(params, streams, state, graph, x, **named)
+
+    return _Passes(Compiled(output), Compiled(recorded))
+
+
+def _single(leaf: Any) -> Any:
+    return leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

@@ -195,6 +195,7 @@ class Trainer:
         self._parts = parts_of(
             model, shapes, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
         )
+        self._own = self._parts  # what the user's model gives, whatever is made of that to train it
         if self._parts.switched_off:
             warnings.warn(f"{self._parts.name} {self._parts.switched_off}", UserWarning, stacklevel=2)
         self._functions = step_functions(self._parts.structure, optimizer, objective)
@@ -433,7 +434,7 @@ class Trainer:
         if isinstance(self.data, ShardedData):
             raise ValueError(f"{self.data.name} is here in shards alone: give intermediates(graph=…, x=…)")
         data = self.data
-        return trained.intermediates(data.graph, data.features, **further_inputs(data, self._parts.keywords))
+        return trained.intermediates(data.graph, data.features, **further_inputs(data, self._own.keywords))
 
     @user_line_noted()
     def export(self, path: str | os.PathLike[str], epoch: Epoch = "best") -> None:
@@ -470,12 +471,11 @@ class Trainer:
 
     def _with(self, params: Tree, state: Tree) -> TrainedModel:
         """The model with values of an epoch, which are copied."""
-        spec = InputSpec.of(self._parts, shapes_of(self.data))
+        spec = InputSpec.of(self._own, shapes_of(self.data))
         host = to_host((params, state))
         prepared = {} if self._config is None else self._config["data"]
         return TrainedModel(
-            self._functions,
-            self._parts,
+            self._own,
             *host,
             spec=spec,
             edge_ids=self._edge_ids,

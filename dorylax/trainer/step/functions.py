@@ -40,8 +40,6 @@ class StepFunctions:
         objective: likewise.
         plain: the gradient as JAX differentiates the model.
         start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
-        recorded: `(params, state, inputs) -> {name: array}`, what layers give in an exact forward pass of the model as it
-            is; inputs as of `evaluation`.
     """
 
     def __init__(
@@ -55,7 +53,6 @@ class StepFunctions:
         self._steps: dict[Gradient, Compiled] = {}
         self.plain = PlainGradient(structure, objective.rows)
         self.start = Compiled(self._start)
-        self.recorded = Compiled(self._recorded)
         self._forwards: dict[Any, Forward] = {}
         self._evaluations: dict[Forward, Compiled] = {}
         self._predictions: dict[Forward, Compiled] = {}
@@ -126,14 +123,6 @@ class StepFunctions:
         if forward not in self._predictions:
             self._predictions[forward] = Compiled(functools.partial(_predict, forward))
         return self._predictions[forward]
-
-    def _recorded(
-        self, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]
-    ) -> dict[str, Any]:
-        streams, _, arrays = inputs
-        rows = (arrays.graph, arrays.features)
-        found: dict[str, Any] = self._structure.apply_recorded(params, streams, state, *rows, **arrays.named)
-        return found
 
     def _start(self, params: Tree, state: Tree) -> tuple[Tree, Tree, Tree]:
         return _fresh(params), _fresh(self._optimizer.init(params)), _fresh(state)
