@@ -22,7 +22,7 @@ def shape_of(cell: Any) -> list[str]:
     for output in cell.outputs:
         data = output.get("data", {})
         text = output.get("text", data.get("text/plain", ""))
-        words = re.sub(r"[-+]?[\d.]+(e[-+]\d+)?|\bm?s(?=/epoch)", "#", text)
+        words = re.sub(r"[-+]?\d[\d.]*(e[-+]?\d+)?|\bm?s(?=/epoch)", "#", text)
         found.append(" ".join([output.output_type, *sorted(data), re.sub(r"\s+", "", words)]))
     return found
 
