@@ -6,7 +6,6 @@ Tidy: a row for each epoch, or for each run; every fact is a column, and the ind
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from dorylax.experiments.runner import directory
 from dorylax.experiments.simulated_run import history
 from dorylax.experiments.table import TIMINGS, keys_of, results_of, row
 from dorylax.runs import metrics
+from dorylax.runs.curves import columns_of
 from dorylax.runs.directory import RunDirectory
 from dorylax.runs.result import EpochRecord
 from dorylax.settings.words import type_words
@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 
 _LEVELS = ("epochs", "runs")
 _KINDS: Mapping[str, type] = {"a whole number": int, "a number": float, "true or false": bool}  # all others are text
-_EPOCH: Mapping[str, type] = {
-    "epoch": int,
-    "loss": float,
-    "train_accuracy": float,
-    "val_accuracy": float,
-    "test_accuracy": float,
-    "seconds": float,
-    "dollars": float,
-    "train_loss": float,
-    "val_loss": float,
-    "test_loss": float,
-}
 _Member = tuple[Study, RunOutcome]
 
 
@@ -93,11 +81,7 @@ def _epochs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame
     histories = [_history(study, outcome) for study, outcome in done]
     runs = pandas.DataFrame(_identities(done, keys))
     repeated = runs.loc[runs.index.repeat([len(history) for history in histories])].reset_index(drop=True)
-    records = list(itertools.chain.from_iterable(histories))
-    columns = {name: column([getattr(record, name) for record in records], kind) for name, kind in _EPOCH.items()}
-    times = [itertools.accumulate(record.seconds for record in history) for history in histories]
-    columns["time"] = column(list(itertools.chain.from_iterable(times)), float)
-    return pandas.concat([repeated, pandas.DataFrame(columns)], axis=1)
+    return pandas.concat([repeated, pandas.DataFrame(columns_of(EpochRecord, histories))], axis=1)
 
 
 def _history(study: Study, outcome: RunOutcome) -> Sequence[EpochRecord]:

@@ -151,7 +151,7 @@ def run_one(
                 observers=observers,
                 kept_as=None if options.kept_in is None else directory(options.kept_in, run),
             )
-            result = trainer.fit()
+            result = trainer.fit(interactive=False)
     except options.failures as error:
         text, line = traceback.format_exc(), user_line(error)
         if line is not None:

@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.layers.attention import attend
+from dorylax.layers.attention import attend, kept
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
@@ -128,9 +128,9 @@ class GATConv(nnx.Module):
         self, graph: CompressedGraph, z: Float[Array, "V K F"], source: Float[Array, "V K"], target: Float[Array, "V K"]
     ) -> Float[Array, "V K F"]:
         slope = self.negative_slope
-        if not self.dropout.active:
+        if not self.dropout.active and not kept(self):
             loops = missing_self_loops(graph, z.dtype)
             return additive_attention(graph, z, source, target, negative_slope=slope, loops=loops)
-        # Dropout falls on coefficients by the ids of their edges, so they are needed one by one.
+        # Dropout falls on coefficients by the ids of their edges, so they are needed one by one; so are they to be seen.
         scores = jax.nn.leaky_relu(scatter_src(graph, source) + scatter_dst(graph, target), slope)
-        return attend(graph, z, scores, jax.nn.leaky_relu(source + target, slope), self.dropout)
+        return attend(graph, z, scores, jax.nn.leaky_relu(source + target, slope), self.dropout, layer=self)

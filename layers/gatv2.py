@@ -136,7 +136,7 @@ class GATv2Conv(nnx.Module):
             return scores
 
         scores = score(scatter_src(graph, source) + scatter_dst(graph, target))
-        y = attend(graph, source, scores, score(source + target), self.dropout)
+        y = attend(graph, source, scores, score(source + target), self.dropout, layer=self)
         y = y.reshape(x.shape[0], self.total_features) if self.concat else y.mean(axis=1)
         return y if bias is None else y + bias
 

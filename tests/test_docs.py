@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support import wandb_double
 
 from dorylax.cli.app import cli
 from dorylax.cli.overrides import collect
@@ -29,9 +30,24 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [name for name, blocks in EXAMPLES.items() if blocks])
 def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "wandb", wandb_double.module())  # of observers.md
     namespace: dict[str, object] = {"__name__": "example"}
     for block in EXAMPLES[page]:  # of one page, in order: later ones may use what earlier ones define
         exec(compile(block, page, "exec"), namespace)
+
+
+def test_the_observer_for_wandb_tells_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = wandb_double.module()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    for block in EXAMPLES["observers.md"]:
+        exec(compile(block, "observers.md", "exec"), {"__name__": "example"})
+    (run,) = wandb.runs
+    assert run.closed
+    assert run.updates == {"epochs": 5}
+    assert [step for step, _ in run.logged] == list(range(5))
+    assert all({"epoch", "loss", "val_accuracy", "seconds"} <= values.keys() for _, values in run.logged)
+    assert run.summary["epochs"] == 5
+    assert 0 <= run.summary["test_accuracy"] <= 1
 
 
 def test_the_guide_s_commands_run_with_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,9 @@ def test_nothing_else_touches_unstable_names() -> None:
     package = Path(dorylax.__file__).parent
     files = [*package.rglob("*.py"), *(package.parent / "layers").rglob("*.py")]
     assert len(files) > 50
-    assert [file.name for file in files if unstable.search(file.read_text())] == ["jax_internals.py"]
+    # The loader of artefacts runs where dorylax is not, and does there what `without_lapack` does here.
+    touching = {str(file.relative_to(package)) for file in files if unstable.search(file.read_text())}
+    assert touching == {"jax_internals.py", "inference/loader.py"}
 
 
 def test_dimensions() -> None:

@@ -12,6 +12,7 @@ from dorylax.cli.cluster import cluster
 from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets
 from dorylax.cli.describe import describe
+from dorylax.cli.export import export
 from dorylax.cli.info import info
 from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
@@ -29,7 +30,20 @@ def cli() -> None:
     """Train graph neural networks on whole graphs."""
 
 
-for _command in (train, predict, describe, partition, simulate, report, datasets, info, calibrate, aws, cluster):
+for _command in (
+    train,
+    predict,
+    export,
+    describe,
+    partition,
+    simulate,
+    report,
+    datasets,
+    info,
+    calibrate,
+    aws,
+    cluster,
+):
     cli.add_command(_command)
 
 

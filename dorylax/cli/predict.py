@@ -41,7 +41,7 @@ def predict(
         raise ConfigError(f"--out must end in .npz or .csv, got {str(out)!r}")
     check_process()
     path = choose_run(folder, seed)
-    config = _config(path, trust=trust)
+    config = config_of(path, trust=trust)
     if data is not None:
         config = _on_other_data(config, parse_value("data.name", data))
     if no_verify:
@@ -96,10 +96,10 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
         if re.fullmatch(r"seed-[0-9]+", path.parent.name)
     }
     if not seeds:
-        raise ConfigError(f"--run {folder} is not a run directory: it has neither config.yaml nor seed-0/config.yaml")
+        raise ConfigError(f"{folder} is not a run directory: it has neither config.yaml nor seed-0/config.yaml")
     if seed is not None:
         if seed not in seeds:
-            raise ConfigError(f"--run {folder} has no seed {seed}: it has {', '.join(map(str, sorted(seeds)))}")
+            raise ConfigError(f"{folder} has no seed {seed}: it has {', '.join(map(str, sorted(seeds)))}")
         return seeds[seed]
 
     def merit(number: int) -> tuple[bool, float, int]:
@@ -109,15 +109,23 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
     return seeds[max(seeds, key=merit)]
 
 
-def _config(path: Path, *, trust: bool) -> RunConfig:
-    """The configuration in a run directory."""
-    content = RunDirectory.open(path).config
+def config_of(path: Path, *, trust: bool) -> RunConfig:
+    """The configuration in a run directory, with its data where they are, seen from here.
+
+    Raises:
+        ConfigError: the run's model was made in Python.
+        UntrustedCodeError: it names code, and is not trusted.
+    """
+    run = RunDirectory.open(path)
+    content = run.config
     if "class" in content.get("model", {}):
         raise ConfigError(
             f"{path} is a run of a model made in Python ({content['model']['class']}): "
-            "predict with Trainer(…, run_directory=…).predict() there"
+            "use Trainer(…, run_directory=…).predict() or export() there"
         )
-    return RunConfig.load(path / "config.yaml", trust=trust)
+    config = RunConfig.load(path / "config.yaml", trust=trust)
+    name = run.located(config.data.name) if config.data.name.endswith(".npz") else config.data.name
+    return config.model_copy(update={"data": config.data.model_copy(update={"name": name})})
 
 
 def _on_other_data(config: RunConfig, name: str) -> RunConfig:

@@ -51,7 +51,7 @@ def overrides_from_file(path: Path, *, trust: bool = False, overridden: Collecti
         OSError: the machine fails to read it.
     """
     run = _run_of(path)
-    files = {} if run is None else {place: noted["file"] for place, noted in run.user_code.items()}
+    files = {} if run is None else {place: run.located(noted["file"]) for place, noted in run.user_code.items()}
     return overrides_from_yaml(
         read_text(path), str(path), trust=trust, overridden=overridden, of_run=run is not None, files=files
     )

@@ -301,6 +301,23 @@ class Dataset:
         given = by_role(read, ignore, features=features, labels=labels, split=split)
         return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
 
+    def __repr__(self) -> str:
+        graph, kinds = self.graph, self.num_classes
+        targets = self.labels.shape[1] if self.labels.ndim == 2 else 1
+        labels = f"{targets} targets" if kinds is None else f"{kinds} {'labels' if self.multilabel else 'classes'}"
+        masks = [f"{mask.sum()} {name}" for name, mask in zip(("train", "val", "test"), self._masks, strict=True)]
+        inputs = sorted({*self.vertex_inputs, *self.edge_inputs})
+        parts = [
+            f"{graph.num_vertices} vertices, {graph.num_edges} edges, {self.num_features} features, {labels}",
+            ", ".join(masks),
+            *([f"inputs {', '.join(inputs)}"] if inputs else []),
+        ]
+        return f"Dataset({self.name!r}: {'; '.join(parts)})"
+
+    @property
+    def _masks(self) -> tuple[np.ndarray, ...]:
+        return self.train_mask, self.val_mask, self.test_mask
+
     def save_npz(self, path: str | PathLike[str]) -> None:
         """Writes the archive that `from_npz` reads, in the user's vertex order, and all of it or nothing.
 

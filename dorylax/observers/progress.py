@@ -1,12 +1,13 @@
-"""What a terminal shows while a run trains: one line with epoch, loss, accuracy, seconds per epoch and the time left.
+"""What is shown while a run trains: one line with epoch, loss, accuracy, seconds per epoch and the time left.
 
-An observer of the trainer (`dorylax.observers.base`). Nothing is written where the stream is not a terminal, so that
-logs and pipes stay clean; results are the command line's to print.
+An observer of the trainer (`dorylax.observers.base`), for terminals and notebooks. Elsewhere nothing is written unless it is
+asked for, so that logs and pipes stay clean; results are the command line's to print.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import sys
 import time
@@ -19,12 +20,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from dorylax.runs.result import METRIC_NAMES
+from dorylax.terminal.session import notebook
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, TrainResult
 
 # Epochs that "s/epoch" is the median of: enough to be steady, few enough to follow a change.
 _WINDOW = 20
+_WIDTH = 20  # of a bar, in letters
+_SECONDS = {"notebook": 0.2, "log": 10.0}
+"""Between two updates: each is a message to the browser, or a line."""
 _REASONS = {
     "target": "stopped at the target accuracy",
     "patience": "stopped early",
@@ -74,26 +79,118 @@ class Lasting:
         return self._stream.isatty()
 
 
+@runtime_checkable
+class _Line(Protocol):
+    """Where the line is."""
+
+    def show(self, completed: int, state: str) -> None:
+        """Shows how far a run is."""
+        ...
+
+    def close(self, last: str | None) -> None:
+        """Takes the line away, or leaves this one behind."""
+        ...
+
+
+@final
+class _OnTerminal:
+    """One line of a terminal, kept up to date by Rich."""
+
+    def __init__(self, label: str, total: int, stream: Lasting, bars: Progress) -> None:
+        self._stream, self._bars = stream, bars
+        self._task = bars.add_task(label, total=total, state="")
+        bars.start()
+
+    def show(self, completed: int, state: str) -> None:
+        """See `_Line`."""
+        self._bars.update(self._task, completed=completed, state=state)
+
+    def close(self, last: str | None) -> None:
+        """See `_Line`."""
+        self._bars.stop()
+        if last is not None:
+            print(last, file=self._stream, flush=True)
+
+
+@final
+class _InNotebook:
+    """One output of a cell, as plain text; what is stored with the notebook is its last state alone."""
+
+    def __init__(self, label: str, total: int, display: Any, clock: Callable[[], float]) -> None:
+        self._label, self._total, self._clock = label, total, clock
+        self._shown = -math.inf
+        self._state = (0, "")
+        self._handle = display.display(_text(""), raw=True, display_id=True)
+
+    def show(self, completed: int, state: str) -> None:
+        """See `_Line`."""
+        self._state = (completed, state)
+        if self._clock() - self._shown >= _SECONDS["notebook"]:
+            self._shown = self._clock()
+            self._handle.update(_text(self._line()), raw=True)
+
+    def close(self, last: str | None) -> None:
+        """See `_Line`; where a run was broken off, how far it came stays."""
+        self._handle.update(_text(self._line() if last is None else last), raw=True)
+
+    def _line(self) -> str:
+        completed, state = self._state
+        full = _WIDTH * completed // max(1, self._total)
+        return f"{self._label} {'━' * full}{'╌' * (_WIDTH - full)} {state}"
+
+
+def _text(line: str) -> dict[str, str]:
+    return {"text/plain": line}
+
+
+@final
+class _InLog:
+    """Lines one below the other."""
+
+    def __init__(self, label: str, stream: Lasting, clock: Callable[[], float]) -> None:
+        self._label, self._stream, self._clock = label, stream, clock
+        self._shown = clock()
+
+    def show(self, completed: int, state: str) -> None:  # noqa: ARG002
+        """See `_Line`."""
+        if self._clock() - self._shown >= _SECONDS["log"]:
+            self._shown = self._clock()
+            print(f"{self._label}: {state}", file=self._stream, flush=True)
+
+    def close(self, last: str | None) -> None:
+        """See `_Line`."""
+        if last is not None:
+            print(last, file=self._stream, flush=True)
+
+
 @final
 class ProgressBar:
-    """Observer that keeps one line of a terminal up to date, and leaves a line with the result behind.
+    """Observer that keeps one line of a terminal or a notebook up to date, and leaves a line with the result behind.
 
     Use it as a context manager, so that the terminal is restored when the run ends by an exception.
 
     Args:
         label: what is being trained, for instance `gcn on cora, seed 0`.
-        stream: where to write; by default standard error.
+        stream: where to write; by default standard error, or the output of a notebook's cell.
         clock: seconds from any origin, for the time left.
+        always: whether to write, a line now and then, where the stream is neither.
     """
 
     def __init__(
-        self, label: str, stream: Stream | None = None, *, clock: Callable[[], float] = time.perf_counter
+        self,
+        label: str,
+        stream: Stream | None = None,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        always: bool = False,
     ) -> None:
         self._label = label
+        self._display = notebook() if stream is None else None
         self._stream = Lasting(sys.stderr if stream is None else stream)
         self._clock = clock
+        self._always = always
         self._seconds: deque[float] = deque(maxlen=_WINDOW)
-        self._progress: Progress | None = None
+        self._line: _Line | None = None
         self._total = 0
         self._judged = ""
         # Clock and epoch at the end of the first epoch seen here: compilation says nothing about the epochs to come.
@@ -108,16 +205,20 @@ class ProgressBar:
         self.close()
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
-        """Shows the line, unless the stream is not a terminal."""
+        """Shows the line, where there is somebody to see it."""
         self._total = total_epochs
-        self._progress = terminal_bars(self._stream)
-        if self._progress is not None:
-            self._progress.add_task(self._label, total=total_epochs, completed=first_epoch, state="compiling …")
-            self._progress.start()
+        if self._display is not None:
+            self._line = _InNotebook(self._label, total_epochs, self._display, self._clock)
+        elif (bars := terminal_bars(self._stream)) is not None:
+            self._line = _OnTerminal(self._label, total_epochs, self._stream, bars)
+        elif self._always:
+            self._line = _InLog(self._label, self._stream, self._clock)
+        if self._line is not None:
+            self._line.show(first_epoch, "compiling …")
 
     def epoch(self, record: EpochRecord) -> None:
         """Updates the line."""
-        if self._progress is None:
+        if self._line is None:
             return
         done = record.epoch + 1
         now = self._clock()
@@ -135,7 +236,7 @@ class ProgressBar:
         elif self._total > done:
             start, first = self._mark
             parts.append(f"{duration((now - start) / (done - first) * (self._total - done))} left")
-        self._progress.update(self._progress.task_ids[0], completed=done, state="  ".join(parts))
+        self._line.show(done, "  ".join(parts))
 
     def finished(self, result: TrainResult) -> None:
         """Replaces the line by the result."""
@@ -143,16 +244,16 @@ class ProgressBar:
 
     def leave(self, summary: Mapping[str, Any]) -> None:
         """Replaces the line by a result, given as in summary.json."""
-        if self._progress is None:
-            return
-        self.close()
-        print(f"{self._label}: {describe_summary(summary)}", file=self._stream, flush=True)
+        self._end(f"{self._label}: {describe_summary(summary)}")
 
     def close(self) -> None:
         """Takes the line away and restores the terminal; harmless when there is none."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        self._end(None)
+
+    def _end(self, last: str | None) -> None:
+        if self._line is not None:
+            self._line.close(last)
+            self._line = None
 
 
 def terminal_bars(stream: Stream) -> Progress | None:
@@ -162,7 +263,7 @@ def terminal_bars(stream: Stream) -> Progress | None:
     console = Console(file=cast("IO[str]", stream), force_terminal=True)
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=_WIDTH),
         TextColumn("{task.fields[state]}", markup=False),
     )
     return Progress(*columns, console=console, transient=True, refresh_per_second=5)

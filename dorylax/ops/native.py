@@ -10,6 +10,8 @@ instruction set, which otherwise is the best that the processor has.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import ctypes
 import dataclasses
 import functools
@@ -36,6 +38,7 @@ _HANDLERS = (
 _SUFFIXES = (".so", ".dylib", ".dll")
 _DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1, jax.numpy.dtype(jax.numpy.bfloat16): 2}
 _OPS = {"sum": 0, "weighted_sum": 1, "max": 2, "min": 3, "select_sum": 4}
+_PLAIN = contextvars.ContextVar("plain", default=False)
 _NOT_BUILT = "it was not built: no C++ compiler was found when dorylax was installed, or dorylax is not installed"
 
 InstructionSet = Literal["avx512", "avx2", "baseline"]
@@ -68,8 +71,20 @@ def status() -> Status:
     return Status(available=True, instruction_set=library.dorylax_instruction_set().decode(), path=library._name)
 
 
+@contextlib.contextmanager
+def plain_operators() -> Iterator[None]:
+    """While this is open, operators are lowered to plain JAX, for machines without the library."""
+    token = _PLAIN.set(True)
+    try:
+        yield
+    finally:
+        _PLAIN.reset(token)
+
+
 def usable(*dtypes: Any) -> bool:
     """Whether the kernels serve operands of these dtypes; warns once per process where the library is missing."""
+    if _PLAIN.get():
+        return False
     kinds = {jax.numpy.dtype(dtype) for dtype in dtypes}
     if len(kinds) != 1 or not kinds <= _DTYPES.keys():
         return False

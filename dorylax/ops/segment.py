@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int32, Num, UInt32
 
+from dorylax.graph.compressed import Size
+
 
 def degrees(offsets: UInt32[Array, "R1 2"]) -> Int32[Array, " R"]:
     """Entries of each row, int32 `[R]`: exact while a row holds fewer than 2³¹ entries, however many there are in all."""
@@ -21,7 +23,7 @@ def degrees(offsets: UInt32[Array, "R1 2"]) -> Int32[Array, " R"]:
     return (low[1:] - low[:-1]).astype(jnp.int32)
 
 
-def rows(offsets: UInt32[Array, "R1 2"], num_entries: int) -> Int32[Array, " E"]:
+def rows(offsets: UInt32[Array, "R1 2"], num_entries: Size) -> Int32[Array, " E"]:
     """The row of each entry, int32 `[E]`.
 
     Raises:

@@ -16,6 +16,7 @@ only says where, and keeps files whole (`dorylax.durable`).
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -155,7 +156,7 @@ class RunDirectory:
             if changed.keys() - set(free):
                 raise RunDirectoryError(
                     f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
-                    "choose another run directory, or delete this one"
+                    f"choose another run directory, such as {free_name(run.path)}, or delete this one"
                 )
         return run
 
@@ -179,7 +180,8 @@ class RunDirectory:
         for entry in filter(is_leftover, _entries(self.path)):
             _guarded(entry.unlink, missing_ok=True)
         write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
-        found = environment(user_code, checkpoints)
+        where = {"directory": str(self.path.absolute()), "started_in": str(Path.cwd())}
+        found = environment(user_code, checkpoints) | where
         _guarded(durable.write_json, self.environment_path, sealed({"schema": SCHEMA, **found}))
 
     @classmethod
@@ -297,6 +299,22 @@ class RunDirectory:
             if isinstance(fields, dict) and all(isinstance(fields.get(name), str) for name in wanted)
         }
 
+    def located(self, file: str) -> str:
+        """A file that the run names, relative to the folder that it was started in; its name where it is not found.
+
+        If run and file have moved together, it is where it is now.
+        """
+        try:
+            then = self.environment
+        except RunDirectoryError:
+            return file
+        directory, folder = then.get("directory"), then.get("started_in")
+        if not isinstance(directory, str) or not isinstance(folder, str):  # of an earlier version
+            return file
+        there = os.path.join(folder, file)
+        moved = os.path.normpath(self.path.absolute() / os.path.relpath(there, directory))
+        return next((path for path in (there, moved) if os.path.isfile(path)), file)
+
     @property
     def complete(self) -> bool:
         """Whether the run came to its own end: all epochs, target or patience; not a signal, not diverged."""
@@ -348,6 +366,12 @@ def held(path: Path) -> Iterator[None]:
 def _check_no_file(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise RunDirectoryError(f"{path} is a file: choose another run directory")
+
+
+def free_name(path: Path) -> Path:
+    """A path beside a directory, where there is nothing: `run-2`, say."""
+    names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(name for name in names if not name.exists())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -7,9 +7,10 @@ nowhere else: `best_epoch`, `TrainResult.test_accuracy`, `final_loss`, `seconds_
 from __future__ import annotations
 
 import dataclasses
+import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, final
+from typing import Any, Literal, Protocol, final, runtime_checkable
 
 from dorylax.errors import DorylaxError
 
@@ -147,6 +148,27 @@ def best_epoch(history: Sequence[EpochRecord]) -> int | None:
     return None if best is None else best.epoch
 
 
+@runtime_checkable
+class Trained(Protocol):
+    """A model with trained parameters, as `TrainResult` uses it; its methods are documented there."""
+
+    def bound(self) -> Any:
+        """The user's model with them."""
+        ...
+
+    def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
+        """Its outputs."""
+        ...
+
+    def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, Any]:
+        """What its layers give."""
+        ...
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes it."""
+        ...
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
@@ -168,6 +190,7 @@ class TrainResult:
         pipeline: mode, staleness, servers, intervals and counters of the pipeline that trained; None where none did.
         state: what the model keeps besides parameters (running statistics), after `best_epoch`; of a Linen module the
             other collections: `module.apply({"params": result.params, **result.state}, …)`.
+        trained: what predicts with `params` and `state`; None where only numbers are known.
     """
 
     history: list[EpochRecord]
@@ -181,6 +204,101 @@ class TrainResult:
     passes: tuple[str, ...] | None = None
     pipeline: dict[str, Any] | None = None
     state: Any = None
+    trained: Trained | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def model(self) -> Any:
+        """The model with the parameters and the carried state of the best epoch, without dropout; a new object each time.
+
+        A Flax NNX module after `eval()`, called as `model(graph, x)` wherever Flax is; of a Linen module what
+        `module.bind` gives, of a function its `functools.partial`.
+        """
+        return self._there.bound()
+
+    def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
+        """What `model(graph, x)` gives, on any graph: an exact forward without dropout, compiled once per graph's size.
+
+        Args:
+            graph: a `dorylax.Graph`, V vertices.
+            x: features `[V, F]`, prepared as those of the training data were (`Dataset.row_normalised`, say).
+            inputs: the further inputs that the model was trained with, by name; those per edge may have come with the graph.
+
+        Returns:
+            What the model returns, NumPy arrays, floating ones as float32; row i for row i of the graph.
+
+        Raises:
+            ValueError: another number of features, or an input that the model was not trained with, or lacks.
+        """
+        return self._there.predict(graph, x, **inputs)
+
+    def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, Any]:
+        """What the model's layers give in such a pass: hidden rows, attention coefficients.
+
+        Args:
+            graph: as of `predict`.
+            x: likewise.
+            inputs: likewise.
+
+        Returns:
+            Arrays by name, sorted. `convs.0` is what `model.convs[0]` returned, `output` what the model did;
+            `convs.0.attention` is what that layer sowed (`nnx.Intermediate`) under the name. Several of a name are numbered,
+            `skeleton.hidden.0`. Rows are vertices or edges in the order of the graph and its edge ids.
+
+        Raises:
+            ValueError: as `predict`.
+            TypeError: the model is a function, which has no layers.
+        """
+        return self._there.intermediates(graph, x, **inputs)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Writes the model as one file that runs where only JAX and NumPy are, on graphs of any size.
+
+        `python FILE INPUT.npz OUTPUT` runs it, or `runpy.run_path(FILE)["Model"]()` in Python, called as
+        `(edge_index [2, E], x [V, F])`. It gives what `predict` gives, to rounding; if a configuration has row-normalised
+        the features that were trained on, it does so itself.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            ExportError: the model does what depends on the numbers of vertices and edges, or computes in 64 bits.
+            OSError: the file cannot be written; the one that may have been there stays.
+        """
+        self._there.export(path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: numbers and parameters, without what this process has compiled."""
+        return {**self.__dict__, "trained": None}
+
+    @property
+    def _there(self) -> Trained:
+        if self.trained is None:
+            raise TrainingError("this result has numbers alone: Trainer(…, run_directory=…) has the run's model")
+        return self.trained
+
+    def frame(self) -> Any:
+        """The history as a pandas frame: a row per epoch, a column for each field of `EpochRecord` that any epoch has.
+
+        `time` are the training seconds up to the epoch's end. Values that are missing are NaN. `dorylax.experiments.load`
+        gives such frames of whole sweeps.
+        """
+        import pandas  # type: ignore[import-untyped]
+
+        from dorylax.runs.curves import columns_of
+
+        whole = pandas.DataFrame(columns_of(EpochRecord, [self.history]))
+        return whole.dropna(axis="columns", how="all") if self.history else whole
+
+    def plot(self) -> Any:
+        """Loss and accuracies (or evaluated losses) by epoch, and which was best: a Matplotlib figure."""
+        from dorylax.runs.curves import plot
+
+        return plot(self.history, self.best_epoch, METRIC_NAMES[self.metric], percent=self.metric != "loss")
+
+    def __repr__(self) -> str:
+        fields = {name: value for name, value in self.summary().items() if isinstance(value, str | int | float)}
+        shown = {name: f"{value:.4g}" if isinstance(value, float) else repr(value) for name, value in fields.items()}
+        return f"TrainResult({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     @property
     def val_accuracy(self) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -66,6 +66,13 @@ class Section(BaseModel):
             for name, field in cls.options().items()
         ]
         cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Attributes:", *lines])
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """For `repr`: what is not as by default."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value != field.get_default(call_default_factory=True):
+                yield name, value
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:

@@ -14,7 +14,7 @@ from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.metrics import MetricsWriter
-from dorylax.runs.result import Stopped, TrainingError, TrainResult
+from dorylax.runs.result import Stopped, Trained, TrainingError, TrainResult
 from dorylax.runs.servers import ServersWriter
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation, OneMachineEvaluation
@@ -42,7 +42,8 @@ class TrainingLoop:
         observers: told about each epoch.
         files: the run's directory; None where there is none.
         requests: signals that ask for an end; None where they are not watched.
-        trained: called with the last state, and parameters and carried state of the best epoch on the host.
+        trained: called with the last state, and parameters and carried state of the best epoch on the host; gives the model
+            with them.
         begun: when `fit` began, on the machine's clock.
     """
 
@@ -55,7 +56,7 @@ class TrainingLoop:
     observers: Sequence[Observer]
     files: RunFiles | None
     requests: StopRequests | None
-    trained: Callable[[LoopState, Tree, Tree], None]
+    trained: Callable[[LoopState, Tree, Tree], Trained]
     begun: float
 
     def run(self, loop: LoopState) -> TrainResult:
@@ -133,9 +134,10 @@ class TrainingLoop:
         """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
         runner, files = self.runner, self.files
         params, state = (to_host(tree) for tree in loop.chosen)
-        self.trained(loop, params, state)
-        if files is not None:
-            loop.carried = None if loop.diverged else runner.carried()
+        trained = self.trained(loop, params, state)
+        # Without files, too, so that `fit(resume=True)` goes on; but of hosts elsewhere only files have it.
+        keeps = files is not None or (stopped == "signal" and runner.evaluate is None)
+        loop.carried = runner.carried() if keeps and not loop.diverged else None
         report = runner.report()  # of the late calls, too, that `carried` waits for
         if report is not None:  # else nothing was trained now, and the checkpoint says how the run was
             loop.report = report
@@ -153,6 +155,7 @@ class TrainingLoop:
             passes=runner.passes,
             pipeline=loop.report,
             state=state,
+            trained=trained,
         )
         if files is not None:
             runner.finish()

@@ -80,6 +80,13 @@ class LoopState:
         current = unjudged or self.best_is_last
         return (self.params, self.state) if current else (self.best_params, self.best_state)
 
+    def copy(self) -> LoopState:
+        """The same state in arrays of its own, which training may use up."""
+        current = (self.params, self.opt_state, self.state)
+        params, opt_state, state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), current)
+        history = list(self.history)
+        return dataclasses.replace(self, params=params, opt_state=opt_state, state=state, history=history)
+
     def add(self, record: EpochRecord, *, regular: bool = True) -> None:
         """Appends an epoch whose update is already in `params`, and keeps a copy if it is the best so far.
 

@@ -15,6 +15,9 @@ from dorylax import hang_up
 class StopRequests:
     """Context in which the first SIGTERM and the first Ctrl-C only set a flag; handlers are put back at its end.
 
+    Args:
+        terminate: whether SIGTERM is watched for; else it does what it always does.
+
     A second one acts at once, whatever the epoch waits for (workers that hang, say): Ctrl-C raises KeyboardInterrupt;
     SIGTERM does what it did before the context and, where that returns or was to end the process, raises SystemExit.
     SIGHUP is a SIGTERM, but never a second one (`dorylax.hang_up`).
@@ -26,7 +29,8 @@ class StopRequests:
         interrupt: Ctrl-C has come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, terminate: bool = True) -> None:
+        self._watches_terminate = terminate
         self.terminate = False
         self.interrupt = False
         self._previous: dict[signal.Signals, Any] = {}
@@ -34,8 +38,9 @@ class StopRequests:
 
     def __enter__(self) -> StopRequests:
         if threading.current_thread() is threading.main_thread():
-            self._install(signal.SIGTERM, self._on_terminate)
-            self._hang_up.enter_context(hang_up.terminates())
+            if self._watches_terminate:
+                self._install(signal.SIGTERM, self._on_terminate)
+                self._hang_up.enter_context(hang_up.terminates())
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._install(signal.SIGINT, self._on_interrupt)
         return self
@@ -47,17 +52,18 @@ class StopRequests:
         while self._previous:
             signal.signal(*self._previous.popitem())
 
-    def pass_on(self, *, stopped: bool) -> None:
+    def pass_on(self, *, stopped: bool, answered: bool = False) -> None:
         """After the context: sends on what is still to be acted on, to the handlers that were there before.
 
         Args:
             stopped: whether SIGTERM stopped the work and is thereby dealt with. One that came too late for that must
-                not be swallowed. Ctrl-C is always raised.
+                not be swallowed.
+            answered: whether whoever pressed Ctrl-C has an answer; else it is raised.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C has come.
+            KeyboardInterrupt: Ctrl-C has come, and is not answered.
         """
-        if self.interrupt:
+        if self.interrupt and not answered:
             raise KeyboardInterrupt
         if self.terminate and not stopped:
             signal.raise_signal(signal.SIGTERM)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
+import numpy as np
 import optax
 from flax import nnx
 
@@ -22,16 +23,19 @@ from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, Tr
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.observers.base import Observer
+from dorylax.observers.progress import ProgressBar
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.directory import RunDirectory, held
 from dorylax.runs.environment import UserCode
 from dorylax.runs.result import TrainingError, TrainResult
+from dorylax.terminal.output import print_error
+from dorylax.terminal.session import is_interactive
 from dorylax.trainer import from_config
 from dorylax.trainer.loop import TrainingLoop
-from dorylax.trainer.loop_state import LoopState
-from dorylax.trainer.model_parts import parts_of
+from dorylax.trainer.loop_state import LoopState, to_host
+from dorylax.trainer.model_parts import further_inputs, parts_of
 from dorylax.trainer.one_machine import OneMachine
 from dorylax.trainer.options import free_settings
 from dorylax.trainer.runners.base import EpochRunner
@@ -43,6 +47,7 @@ from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
 from dorylax.trainer.step.objective import Loss, Objective
+from dorylax.trainer.trained import InputSpec, TrainedModel
 from dorylax.trainer.validate import (
     check_arguments,
     check_keep_checkpoints,
@@ -55,6 +60,9 @@ from dorylax.user_code.lines import user_line_noted
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
+
+Epoch = Literal["best", "last"]
+"""Which parameters to predict with: of the epoch that the run is judged by, or of the last."""
 
 
 @final
@@ -187,10 +195,12 @@ class Trainer:
         self._parts = parts_of(
             model, shapes, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
         )
+        self._own = self._parts  # what the user's model gives, whatever is made of that to train it
         if self._parts.switched_off:
             warnings.warn(f"{self._parts.name} {self._parts.switched_off}", UserWarning, stacklevel=2)
         self._functions = step_functions(self._parts.structure, optimizer, objective)
         checked = check_model(self._functions, self._parts, shapes)
+        self._edge_ids = checked.edge_ids
         self._machine = OneMachine(
             self._functions,
             self._parts,
@@ -253,13 +263,21 @@ class Trainer:
         return trainer
 
     @user_line_noted()
-    def fit(self) -> TrainResult:
-        """Trains, from the model as it was given or, with `resume`, from the newest whole checkpoint.
+    def fit(self, *, resume: bool | None = None, interactive: bool | None = None) -> TrainResult:
+        """Trains, from the model as it was given or, with `resume`, from where it was stopped.
 
-        With a run directory, SIGTERM or SIGHUP ends the current epoch, saves a checkpoint and returns `stopped="signal"`
-        (the caller decides whether the process ends); Ctrl-C does the same and is then raised as KeyboardInterrupt. A
-        second signal ends the run at once, by KeyboardInterrupt or SystemExit, and the newest checkpoint stays. Without
-        a run directory signals do what they always do.
+        Ctrl-C ends the current epoch and saves a checkpoint, if there is a run directory. In a notebook or at Python's
+        prompt `fit` then gives what there is, `stopped="signal"`, and says how to go on; in a program KeyboardInterrupt is
+        raised (without a run directory at once). With a run directory, SIGTERM or SIGHUP does the same and returns (the
+        caller decides whether the process ends). A second signal ends the run at once, by KeyboardInterrupt or SystemExit,
+        and the newest checkpoint stays.
+
+        Args:
+            resume: go on from the newest whole checkpoint in the run directory, if there is one; without a run directory
+                from what the last `fit` of this trainer has left. None: as the trainer was made.
+            interactive: whether somebody looks on. True: show a line with epoch, loss, accuracy and the time left,
+                wherever the output goes, and answer Ctrl-C with what there is. False: show nothing, and raise. None: show
+                it in a notebook and on a terminal, and answer in a notebook and at Python's prompt.
 
         Warns:
             UserWarning: the model cannot be split, and trains as plain jit; once for a trainer. With a pipeline it is an
@@ -269,7 +287,8 @@ class Trainer:
             What the run reached; the model now holds the parameters of the best epoch.
 
         Raises:
-            TrainingError: the loss or the outputs became NaN or infinite; its `result` has what was reached before.
+            TrainingError: the loss or the outputs became NaN or infinite; its `result` has what was reached before. Or there
+                is nothing to go on from.
             RunDirectoryError: the run directory belongs to something else, is in use by another process, has more epochs
                 than asked for, or cannot be written.
             CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
@@ -279,6 +298,8 @@ class Trainer:
             SplitError, ConfigError: the pipeline cannot train this model on these data.
         """
         begun = time.perf_counter()
+        resumes = self._resume if resume is None else resume
+        answers = is_interactive() if interactive is None else interactive
         fresh = self._fresh()
         files = None
         with contextlib.ExitStack() as stack:
@@ -295,20 +316,25 @@ class Trainer:
                     user_code=self._user_code,
                     free=free_settings(self._pipeline),
                     keep=self._keep_checkpoints,
-                    resume=self._resume,
+                    resume=resumes,
                 )
-            # Without a run directory there is nothing to save first, and SIGTERM should end the process as ever.
-            requests = None if files is None else stack.enter_context(StopRequests())
+            # In a program without a run directory there is nothing to save first, and signals should end it as ever.
+            requests = None
+            if files is not None or answers:
+                requests = stack.enter_context(StopRequests(terminate=files is not None))
             loop = fresh
-            if files is not None and self._resume:
+            if files is None and resumes:
+                loop = self._left_in_memory()
+            if files is not None and resumes:
                 loop = files.restore(fresh, parts=not self._hosts_elsewhere) or fresh
+            if not loop.diverged:
+                loop.go_on(self.options)
             if files is not None:
-                if not loop.diverged:
-                    loop.go_on(self.options)
                 files.start(self._written_config(), loop)
             if loop.diverged:
+                where = "this trainer's run" if files is None else f"the run in {self.run_directory}"
                 raise TrainingError(
-                    f"the run in {self.run_directory} diverged in epoch {loop.epochs} and cannot continue. Give a run with "
+                    f"{where} diverged in epoch {loop.epochs} and cannot continue. Give a run with "
                     "other settings a directory of its own"
                 )
             result = TrainingLoop(
@@ -318,18 +344,44 @@ class Trainer:
                 machine=self._machine,
                 runner=runner,
                 train=self.options,
-                observers=self._observers,
+                observers=self._watching(stack, interactive),
                 files=files,
                 requests=requests,
                 trained=self._take,
                 begun=begun,
             ).run(loop)
         if requests is not None:
-            requests.pass_on(stopped=result.stopped == "signal")
+            if answers and requests.interrupt and result.stopped == "signal":
+                self._say_how_to_go_on(result)
+            requests.pass_on(stopped=result.stopped == "signal", answered=answers)
         return result
 
+    def _left_in_memory(self) -> LoopState:
+        """What the last `fit` has left, to go on from."""
+        if self._trained is None:
+            raise TrainingError("fit(resume=True) without run_directory goes on from a fit before, and there was none")
+        if self._hosts_elsewhere:
+            raise TrainingError("fit(resume=True) needs run_directory where pipeline.hosts are not inline")
+        return self._trained.copy()
+
+    def _watching(self, stack: contextlib.ExitStack, interactive: bool | None) -> Sequence[Observer]:
+        """The observers, and a progress line where somebody sees it who has not brought one."""
+        if interactive is False or any(isinstance(one, ProgressBar) for one in self._observers):
+            return self._observers
+        bar = ProgressBar(f"{self._parts.name} on {self.data.name}", always=interactive is True)
+        return (*self._observers, stack.enter_context(bar))
+
+    def _say_how_to_go_on(self, result: TrainResult) -> None:
+        later = (
+            "" if self.run_directory is None else f", or later Trainer(…, run_directory={str(self.run_directory)!r})"
+        )
+        print_error(
+            f"interrupted after {len(result.history)} of {self.options.epochs} epochs; this is the result so far. To go on: "
+            f"fit(resume=True) of this trainer{later}"
+        )
+
     @user_line_noted()
-    def predict(self, epoch: Literal["best", "last"] = "best") -> Any:
+    def predict(self, epoch: Epoch = "best", *, graph: Any = None, x: Any = None, **inputs: Any) -> Any:
         """The model's outputs for every vertex, by an exact forward without dropout.
 
         Before any `fit` in this process, the newest whole checkpoint in the run directory is used. Its run must have
@@ -337,18 +389,71 @@ class Trainer:
 
         Args:
             epoch: with the parameters of the "best" epoch (`TrainResult.best_epoch`) or of the "last".
+            graph: predict on this graph, and not on the data; see `TrainResult.predict`.
+            x: its features.
+            inputs: its further inputs, by name.
 
         Returns:
             What the model returns, NumPy arrays (logits `[V, C]`), floating ones as float32: row i for row i of `data`, as
-            `model(data.graph, data.features)` gives them.
+            `model(data.graph, data.features)` gives them; or for row i of `graph`.
 
         Raises:
-            ValueError: another `epoch`.
+            ValueError: another `epoch`, or inputs that do not fit the model.
             TrainingError: nothing is trained yet.
             RunDirectoryError, CheckpointError: as `fit`.
         """
+        params, state = self._chosen(epoch)
+        if graph is not None or x is not None or inputs:
+            if graph is None or x is None:
+                raise ValueError("predict(graph=…, x=…) needs both; without them it predicts on the data it trains on")
+            return self._with(params, state).predict(graph, x, **inputs)
+        if not isinstance(self.data, ShardedData):
+            return self._machine.outputs(params, state)
+        with contextlib.closing(self._pipeline_runner()) as runner:
+            return runner.outputs(params, state)
+
+    @user_line_noted()
+    def intermediates(
+        self, epoch: Epoch = "best", *, graph: Any = None, x: Any = None, **inputs: Any
+    ) -> dict[str, np.ndarray]:
+        """What the model's layers give: hidden rows, attention coefficients; see `TrainResult.intermediates`.
+
+        Args:
+            epoch: as of `predict`.
+            graph: as of `predict`.
+            x: as of `predict`.
+            inputs: as of `predict`.
+
+        Raises:
+            TypeError: the model is a function, which has no layers.
+            ValueError, TrainingError, RunDirectoryError, CheckpointError: as `predict`.
+        """
+        trained = self._with(*self._chosen(epoch))
+        if graph is not None or x is not None or inputs:
+            return trained.intermediates(graph, x, **inputs)
+        if isinstance(self.data, ShardedData):
+            raise ValueError(f"{self.data.name} is here in shards alone: give intermediates(graph=…, x=…)")
+        data = self.data
+        return trained.intermediates(data.graph, data.features, **further_inputs(data, self._own.keywords))
+
+    @user_line_noted()
+    def export(self, path: str | os.PathLike[str], epoch: Epoch = "best") -> None:
+        """Writes the model as a file that runs where only JAX and NumPy are; see `TrainResult.export`.
+
+        Args:
+            path: of the file.
+            epoch: as of `predict`.
+
+        Raises:
+            ExportError, OSError: as `TrainResult.export`.
+            ValueError, TrainingError, RunDirectoryError, CheckpointError: as `predict`.
+        """
+        self._with(*self._chosen(epoch)).export(path)
+
+    def _chosen(self, epoch: Epoch) -> tuple[Tree, Tree]:
+        """Parameters and carried state of an epoch; from the run directory where nothing is trained here."""
         if epoch not in ("best", "last"):
-            raise ValueError(f'predict(epoch=…) must be "best" or "last", got {epoch!r}')
+            raise ValueError(f'epoch must be "best" or "last", got {epoch!r}')
         if self._trained is None and self.run_directory is not None:
             fresh = self._fresh()
             directory = RunDirectory.open(self.run_directory)
@@ -360,13 +465,35 @@ class Trainer:
             )
             self._trained = files.restore(fresh, to_predict=True)
         if self._trained is None:
-            raise TrainingError("predict() needs trained parameters: call fit() first, or give a run with a checkpoint")
+            raise TrainingError("there are no trained parameters: call fit() first, or give a run with a checkpoint")
         loop = self._trained
-        params, state = loop.chosen if epoch == "best" else (loop.params, loop.state)
-        if not isinstance(self.data, ShardedData):
-            return self._machine.outputs(params, state)
-        with contextlib.closing(self._pipeline_runner()) as runner:
-            return runner.outputs(params, state)
+        return loop.chosen if epoch == "best" else (loop.params, loop.state)
+
+    def _with(self, params: Tree, state: Tree) -> TrainedModel:
+        """The model with values of an epoch, which are copied."""
+        spec = InputSpec.of(self._own, shapes_of(self.data))
+        host = to_host((params, state))
+        prepared = {} if self._config is None else self._config["data"]
+        return TrainedModel(
+            self._own,
+            *host,
+            spec=spec,
+            edge_ids=self._edge_ids,
+            data=self.data.name,
+            row_normalise=prepared.get("row_normalise", False),
+        )
+
+    def __repr__(self) -> str:
+        parts = [f"{self._parts.name} on {self.data.name}", f"{self.options.epochs} epochs at most"]
+        pipeline = self._pipeline
+        if pipeline is None:
+            parts.append("on one machine")
+        else:
+            parts.append(f"{pipeline.mode} on {pipeline.servers} servers with {pipeline.intervals} intervals")
+        if self.run_directory is not None:
+            parts.append(f"in {self.run_directory}")
+        parts.append("not trained yet" if self._trained is None else f"{self._trained.epochs} epochs trained")
+        return f"Trainer({', '.join(parts)})"
 
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""
@@ -400,11 +527,12 @@ class Trainer:
             runner.check_memory()
         return runner
 
-    def _take(self, loop: LoopState, params: Tree, state: Tree) -> None:
+    def _take(self, loop: LoopState, params: Tree, state: Tree) -> TrainedModel:
         """A state that was trained, with the values of the best epoch on the host: for `predict` and the user's model."""
         self._trained = loop
         if isinstance(self.model, nnx.Module):
             put_back(self.model, params, state)
+        return self._with(params, state)
 
     def _fresh(self) -> LoopState:
         parts = self._parts

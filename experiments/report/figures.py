@@ -7,42 +7,17 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dorylax.experiments.report import theme
+from dorylax.figure_style import styled
 
 Draw = Callable[[float], Figure]
 
-_STYLE: dict[Any, Any] = {
-    "font.size": 9.5,
-    "font.family": "sans-serif",
-    "svg.fonttype": "none",  # text stays text: it can be searched, and has the page's font
-    "svg.hashsalt": "dorylax",  # the same bytes from the same numbers
-    "axes.edgecolor": theme.LINE.light,
-    "axes.labelcolor": theme.MUTED.light,
-    "axes.titlecolor": theme.INK.light,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.facecolor": "none",
-    "grid.color": theme.LINE.light,
-    "grid.linewidth": 0.6,
-    "xtick.color": theme.MUTED.light,
-    "ytick.color": theme.MUTED.light,
-    "text.color": theme.INK.light,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "lines.linewidth": 1.8,
-}
 _BESIDE = 26  # letters of the longest name in a legend beside the axes
 _ROW = 0.19  # inches of a row of a legend
 _LETTER, _HANDLE = 0.075, 0.55  # inches of a letter, and of what stands before a name with the room around both
@@ -64,15 +39,6 @@ class NamedFigure(NamedTuple):
     title: str
     text: str
     draw: Draw
-
-
-@contextmanager
-def styled() -> Iterator[None]:
-    """Matplotlib as reports use it, whatever the user has set."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
-        yield
 
 
 def svg(draw: Draw, width: float) -> str:

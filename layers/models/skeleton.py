@@ -17,6 +17,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
+from dorylax.layers.attention import kept
 from dorylax.layers.dropout import Dropout
 from dorylax.layers.inputs import follow_input
 from dorylax.layers.jumping import JumpingKnowledge, JumpKind, check_jk
@@ -114,6 +115,8 @@ class Skeleton(nnx.Module):
             if self.shortcuts:
                 y = y + self.shortcuts[depth](x)
             x = y if last else self.activation(y)
+            if not last and kept(self):
+                self.sow(nnx.Intermediate, "hidden", x)
             rows.append(x)
         if self.jump is None:
             return x

@@ -67,9 +67,9 @@ def test_what_cannot_be_is_one_line(dorylax, trained: Path, tmp_path: Path) -> N
     for words, message in (
         (
             ["--run", str(tmp_path)],
-            f"--run {tmp_path} is not a run directory: it has neither config.yaml nor seed-0/config.yaml",
+            f"{tmp_path} is not a run directory: it has neither config.yaml nor seed-0/config.yaml",
         ),
-        (["--run", str(trained), "--seed", "7"], f"--run {trained} has no seed 7: it has 0, 1"),
+        (["--run", str(trained), "--seed", "7"], f"{trained} has no seed 7: it has 0, 1"),
         (["--run", str(trained), "--out", "p.txt"], "--out must end in .npz or .csv, got 'p.txt'"),
     ):
         assert dorylax("predict", *words) == (2, "", f"error: {message}\n")
@@ -131,3 +131,38 @@ def test_stray_folders_are_passed_over(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "seed-0", tmp_path / "run" / "seed-0")
     shutil.copytree(trained / "seed-0", tmp_path / "run" / "seed-abc")
     assert choose_run(tmp_path / "run") == tmp_path / "run" / "seed-0"
+
+
+OWN = """
+from flax import nnx
+from dorylax import ops
+
+class Net(nnx.Module):
+    def __init__(self, in_features, out_features, *, rngs):
+        self.dense = nnx.Linear(in_features, out_features, rngs=rngs)
+
+    def __call__(self, graph, x):
+        return self.dense(ops.gather(graph, x, reduce="mean"))
+"""
+
+
+def test_a_run_of_own_code_and_data_from_any_folder(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are named relative to the folder that the run was started in, and found from others; also if all have moved."""
+    made, other, moved = tmp_path / "made", tmp_path / "other", tmp_path / "moved"
+    (made / "code").mkdir(parents=True)
+    other.mkdir()
+    (made / "code" / "own.py").write_text(OWN)
+    load("communities", size="tiny").save_npz(made / "graph.npz")
+    (made / "mine.yaml").write_text("data.name: graph.npz\nmodel.name: code/own.py:Net\ntrain.epochs: 2\n")
+    monkeypatch.chdir(made)
+    assert dorylax("train", "--config", "mine.yaml", "--out", "runs/first").code == 0
+    code, wanted, _ = dorylax("predict", "--run", "runs/first", "--trust")
+    assert code == 0
+    monkeypatch.chdir(other)
+    assert dorylax("predict", "--run", "../made/runs/first", "--trust")[:2] == (0, wanted)
+    made.rename(moved)
+    assert dorylax("predict", "--run", "../moved/runs/first", "--trust")[:2] == (0, wanted)
+    (moved / "graph.npz").unlink()
+    code, _, error = dorylax("predict", "--run", "../moved/runs/first", "--trust")
+    assert code == 2
+    assert "there is no file graph.npz" in error

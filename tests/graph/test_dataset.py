@@ -358,3 +358,11 @@ def test_real_data(real_data, name, width, classes, sizes):
 def test_real_topology_is_only_a_graph(real_data, name, absent):
     with pytest.raises(GraphError, match=rf"has no array {absent}; .*it is only a graph"):
         Dataset.from_npz(real_data / f"{name}.npz")
+
+
+def test_a_data_set_is_a_line():
+    sizes, masks = "Dataset('made up': 6 vertices, 14 edges, 4 features, ", "; 2 train, 2 val, 2 test"
+    assert repr(_dataset()) == f"{sizes}3 classes{masks})"
+    assert repr(_dataset(many=True)) == f"{sizes}3 labels{masks})"
+    targets = _dataset(labels=np.full((V, 2), 1.5, np.float32), num_classes=None, vertex_inputs={"pos": np.ones(V)})
+    assert repr(targets) == f"{sizes}2 targets{masks}; inputs pos)"

@@ -124,3 +124,56 @@ def test_duration(seconds: float, text: str) -> None:
 )
 def test_data_size(num_bytes: float, text: str) -> None:
     assert data_size(num_bytes) == text
+
+
+def test_lines_where_they_are_asked_for() -> None:
+    times = iter([0.0, 1.0, 1.0, 11.0, 11.0, 11.5, 11.5])
+    stream = io.StringIO()
+    bar = ProgressBar("gcn", stream, clock=lambda: next(times), always=True)
+    bar.started(10, 0)
+    for epoch in range(2):
+        bar.epoch(_record(epoch))
+    bar.finished(_result([_record(0)], 0))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("gcn: epoch 1/10  loss 1.2500")
+    assert lines[1].startswith("gcn: validation accuracy 50.0 %")
+
+
+class Display:
+    """IPython's, as far as a progress line uses it."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, str]] = []
+
+    def display(self, bundle: dict[str, str], *, raw: bool, display_id: bool) -> Display:
+        assert raw
+        assert display_id
+        self.shown.append(bundle)
+        return self
+
+    def update(self, bundle: dict[str, str], *, raw: bool) -> None:
+        assert raw
+        self.shown.append(bundle)
+
+
+def test_a_notebook_has_one_output_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    display = Display()
+    monkeypatch.setattr("dorylax.observers.progress.notebook", lambda: display)
+    now = [0.0]
+    bar = ProgressBar("gcn", clock=lambda: now[0])
+    bar.started(4, 0)
+    for epoch in range(3):  # of which the second comes too soon after the first
+        now[0] += (1.0, 0.1, 0.3)[epoch]
+        bar.epoch(_record(epoch))
+    texts = [bundle["text/plain"] for bundle in display.shown]
+    assert texts[:2] == ["", f"gcn {'╌' * 20} compiling …"]
+    assert [text.split("  ")[0] for text in texts[2:]] == [
+        f"gcn {'━' * 5}{'╌' * 15} epoch 1/4",
+        f"gcn {'━' * 15}{'╌' * 5} epoch 3/4",
+    ]
+    bar.close()  # broken off: how far it came is left
+    assert "epoch 3/4" in display.shown[-1]["text/plain"]
+    bar.started(1, 0)
+    bar.finished(_result([_record(0)], 0))
+    assert display.shown[-1]["text/plain"].startswith("gcn: validation accuracy 50.0 %")

@@ -15,7 +15,9 @@ def test_environment(tmp_path):
     assert environment["cpu_count"] == os.cpu_count()
     assert environment["kernel"]["name"] in {"native", "segment"}
     assert environment["packages"]["jax"].startswith("0.")
+    assert environment["directory"] == str(tmp_path)
+    assert environment["started_in"] == os.getcwd()
     assert set(environment) == {
         *("schema", "dorylax", "kernel", "python", "platform", "machine", "cpu_count", "jax_backend", "packages"),
-        "digest",
+        *("directory", "started_in", "digest"),
     }

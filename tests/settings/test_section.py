@@ -161,3 +161,8 @@ def test_a_setting_is_added_as_one_field(monkeypatch: pytest.MonkeyPatch) -> Non
         overrides_from_yaml("train:\n  warmup: 0\n", "f")
     with pytest.raises(ConfigError, match=r"^unknown key 'train\.warmpu': did you mean train\.warmup\?$"):
         parse_setting("train.warmpu=3")
+
+
+def test_what_is_not_as_by_default_is_shown() -> None:
+    assert repr(Oven()) == "Oven()"
+    assert repr(Oven(loaves=3, minutes=2.5)) == "Oven(loaves=3, minutes=2.5)"

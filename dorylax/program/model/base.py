@@ -37,6 +37,20 @@ class ModelStructure(Protocol):
         """One exact forward pass, without dropout and without updating anything: the model's output."""
         ...
 
+    def apply_recorded(
+        self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
+    ) -> dict[str, Any]:
+        """One such pass: what its layers give, arrays by name (`recording.name_of`).
+
+        Raises:
+            TypeError: a model without layers.
+        """
+        ...
+
+    def bound(self, params: Tree, streams: Tree, state: Tree) -> Any:
+        """The model as the user would call it without dropout, with these values in it."""
+        ...
+
 
 @final
 @dataclasses.dataclass(frozen=True)

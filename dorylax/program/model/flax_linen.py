@@ -9,7 +9,7 @@ from typing import Any, final
 
 import jax
 import numpy as np
-from flax import linen
+from flax import linen, traverse_util
 
 from dorylax.program.model.base import (
     Keywords,
@@ -20,6 +20,7 @@ from dorylax.program.model.base import (
     flags_to_give,
     training_flags,
 )
+from dorylax.program.model.recording import flat, name_of
 
 
 @final
@@ -67,6 +68,22 @@ class LinenStructure:
         del streams
         named |= training_flags(self.flags, training=False)
         return self.evaluated.apply({"params": params, **state}, graph, *inputs, **named)
+
+    def apply_recorded(
+        self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
+    ) -> dict[str, Any]:
+        """One such pass: what its layers give and sow, arrays by name."""
+        del streams
+        named |= training_flags(self.flags, training=False)
+        options: dict[str, Any] = {"capture_intermediates": True, "mutable": ["intermediates"]}
+        _, kept = self.evaluated.apply({"params": params, **state}, graph, *inputs, **named, **options)
+        found = traverse_util.flatten_dict(kept["intermediates"])  # type: ignore[no-untyped-call]
+        return flat({name_of([part for part in path if part != "__call__"]): values for path, values in found.items()})
+
+    def bound(self, params: Tree, streams: Tree, state: Tree) -> linen.Module:
+        """The module with these variables; its call is told that it does not train by what its signature has for that."""
+        del streams
+        return self.evaluated.bind({"params": params, **state})
 
     def init(self, key: Any, streams: Tree, graph: Any, *inputs: Any, **named: Any) -> dict[str, Tree]:
         """The variables that a module begins with."""

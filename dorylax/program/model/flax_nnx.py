@@ -22,6 +22,7 @@ from dorylax.program.model.base import (
     flags_to_give,
     training_flags,
 )
+from dorylax.program.model.recording import Recorder, flat
 
 # The attributes by which `Module.eval` switches layers off, for which they are then True.
 _SWITCHES = ("deterministic", "use_running_average")
@@ -56,6 +57,22 @@ class NnxStructure:
         """One exact forward pass, without dropout and without updating anything: the model's output."""
         model = nnx.merge(self.evaluate, params, streams, state)
         return model(graph, *inputs, **named, **training_flags(self.flags, training=False))
+
+    def apply_recorded(
+        self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
+    ) -> dict[str, Any]:
+        """One such pass: what its layers give and sow, arrays by name."""
+        model = nnx.merge(self.evaluate, params, streams, state)
+        recorder = Recorder(model)
+        with recorder.recording():
+            model(graph, *inputs, **named, **training_flags(self.flags, training=False))
+        return flat(recorder.found)
+
+    def bound(self, params: Tree, streams: Tree, state: Tree) -> nnx.Module:
+        """A new module with these values, after `Module.eval`."""
+        params, streams, state = jax.tree.map(jax.numpy.asarray, (params, streams, state))
+        model: nnx.Module = nnx.merge(self.evaluate, params, streams, state)
+        return model
 
 
 def take_apart(model: Any) -> ModelParts:

@@ -10,7 +10,14 @@ from typing import Any, final
 
 import jax
 
-from dorylax.program.model.base import Keywords, ModelParts, NoParametersError, Tree, training_flags
+from dorylax.program.model.base import (
+    Keywords,
+    ModelKindError,
+    ModelParts,
+    NoParametersError,
+    Tree,
+    training_flags,
+)
 
 
 @final
@@ -30,6 +37,26 @@ class FunctionStructure:
         """One exact forward pass: the output."""
         del state
         return self.function(params, graph, *inputs, **streams, **named, **self._flags(training=False))
+
+    def apply_recorded(
+        self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
+    ) -> dict[str, Any]:
+        """A function has no layers.
+
+        Raises:
+            ModelKindError: always.
+        """
+        del params, streams, state, graph, inputs, named
+        name = name_of(self.function)
+        raise ModelKindError(
+            f"{name} is a function, without layers whose outputs could be recorded: have it return what you want to see, or "
+            "call the function that computes it with result.params"
+        )
+
+    def bound(self, params: Tree, streams: Tree, state: Tree) -> Callable[..., Any]:
+        """`functools.partial` of the function, called as `(graph, *inputs)`."""
+        del state
+        return functools.partial(self.function, params, **streams, **self._flags(training=False))
 
     def _flags(self, *, training: bool) -> dict[str, bool]:
         return training_flags(_parameters(self.function), training=training)

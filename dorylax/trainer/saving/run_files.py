@@ -13,7 +13,7 @@ from typing import Any, final
 
 from dorylax.runs.checkpoint import CheckpointError, Checkpoints
 from dorylax.runs.checkpoint_places import place_at
-from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.runs.directory import RunDirectory, RunDirectoryError, free_name
 from dorylax.runs.environment import UserCode
 from dorylax.runs.parts import CopiedParts
 from dorylax.runs.result import TrainResult
@@ -101,7 +101,8 @@ class RunFiles:
             return files
         if directory.metrics_path.exists() or any(store.epochs() for store in files._stores[1:]):
             raise RunDirectoryError(
-                f"{path} already holds epochs of this run: continue it (resume), or choose another run directory"
+                f"{path} already holds epochs of this run: continue it (resume=True, --resume), or choose another run "
+                f"directory, such as {free_name(path)}"
             )
         if epochs:
             raise RunDirectoryError(

@@ -39,7 +39,7 @@ from dorylax.runs.parts import PartsWriter, read_part
 from dorylax.runs.servers import GraphServerMetrics, read
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
-from dorylax.trainer import Trainer
+from dorylax.trainer import Trainer, prepare_data
 from dorylax.trainer.step.objective import CLASSES
 
 pytestmark = pytest.mark.timeout(180)
@@ -301,6 +301,7 @@ def test_where_hosts_have_shards_the_driver_loads_no_data(tmp_path: Path, monkey
     here = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run")
     result = here.fit()
 
+    data = prepare_data(RunConfig.resolve(values).data)
     monkeypatch.setattr("dorylax.trainer.from_config.prepare_data", None)
     values |= {"pipeline.hosts": "processes", "pipeline.num_hosts": 1, "train.epochs": 3}
     trainer = Trainer.from_config(RunConfig.resolve(values), run_directory=tmp_path / "run", resume=True)
@@ -322,6 +323,10 @@ def test_where_hosts_have_shards_the_driver_loads_no_data(tmp_path: Path, monkey
     assert found.first_epoch == 2
     assert [record.val_accuracy for record in found.history[:2]] == [record.val_accuracy for record in result.history]
     assert found.history[-1].test_accuracy is not None
+    graph, x = data.graph, data.features  # the driver is given them now, as any others
+    np.testing.assert_allclose(found.predict(graph, x), trainer.predict(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="here in shards alone"):
+        trainer.intermediates()
     for wrong, key in (({"pipeline.servers": 1}, "servers"), ({"data.split_seed": 1}, "partition")):
         with pytest.raises(ConfigError, match=rf"^pipeline\.{key}"):
             Trainer.from_config(RunConfig.resolve(values | wrong)).fit()

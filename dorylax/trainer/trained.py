@@ -1,0 +1,210 @@
+"""A model with trained parameters, apart from the trainer and the data that it was trained on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dorylax.errors import DorylaxError
+from dorylax.graph.abstract import AbstractData
+from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.features import checked_features
+from dorylax.graph.inputs import checked_inputs
+from dorylax.inference.artefact import RowInput, write_artefact
+from dorylax.near_matches import did_you_mean
+from dorylax.program.model.base import ModelParts, ModelStructure, Tree
+from dorylax.trainer.step.compiled import Compiled
+
+
+@final
+class UnfitInputError(DorylaxError, ValueError):
+    """A graph, features or further inputs that the trained model cannot be called with."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class InputSpec:
+    """What a trained model is called with besides the graph.
+
+    Attributes:
+        num_features: F, of `x [V, F]`.
+        further: by name, bool, int32 or float32.
+    """
+
+    num_features: int
+    further: Mapping[str, RowInput]
+
+    @classmethod
+    def of(cls, parts: ModelParts, data: Dataset | AbstractData) -> InputSpec:
+        """That of a model on the data that it trains on."""
+        groups = {"vertex": data.vertex_inputs, "edge": data.edge_inputs}
+        there = {name: (per, array) for per, arrays in groups.items() for name, array in arrays.items()}
+        further = {}
+        for name in parts.keywords.taken(there):
+            per, array = there[name]
+            further[name] = RowInput(per, tuple(array.shape[1:]), np.dtype(array.dtype))
+        return cls(data.num_features, further)
+
+    def checked(self, graph: Any, x: Any, given: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Features float32 `[V, F]` and further inputs by name, of the types that the model was trained with.
+
+        Args:
+            graph: V vertices, E edges; inputs per edge may be among its `edge_data`.
+            x: `[V, F]`, in any form that a `Dataset` takes.
+            given: further inputs, likewise.
+
+        Raises:
+            UnfitInputError: one is missing, or is not what the model was trained with.
+            GraphError: values that a `Dataset` would refuse.
+        """
+        if not isinstance(graph, CompressedGraph):
+            raise UnfitInputError(
+                f"graph must be a dorylax.Graph, got {type(graph).__name__}: Graph.from_edge_index(edge_index, V) makes one"
+            )
+        features = checked_features(x, graph.num_vertices)
+        if features.shape[1] != self.num_features:
+            raise UnfitInputError(
+                f"x must have the {self.num_features} features per vertex that the model was trained with, got "
+                f"{features.shape[1]}: x {list(features.shape)}"
+            )
+        return features, self._further(graph, given)
+
+    def _further(self, graph: CompressedGraph, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        for name in given:
+            if name not in self.further:
+                known = did_you_mean(name, list(self.further)) if self.further else "it takes none beside graph and x"
+                raise UnfitInputError(f"the model was not trained with an input {name!r}: {known}")
+        came = graph.edge_data if graph.knows_edge_data else {}
+        found = {}
+        for name, wanted in self.further.items():
+            per_edge = wanted.per == "edge"
+            values = given.get(name, came.get(name) if per_edge else None)
+            rows = graph.num_edges if per_edge else graph.num_vertices
+            shape = [{"edge": "E", "vertex": "V"}[wanted.per], *map(str, wanted.shape)]
+            needs = f"{name}, {wanted.dtype} [{', '.join(shape)}]"
+            if values is None:
+                raise UnfitInputError(f"the model was trained with a further input: give {needs}")
+            array = checked_inputs("inputs", {name: values}, rows, f"one row per {wanted.per}")[name]
+            if array.dtype == np.int32 and wanted.dtype == np.float32:
+                array = array.astype(np.float32)
+            if array.shape[1:] != wanted.shape or array.dtype != wanted.dtype:
+                raise UnfitInputError(f"the model was trained with {needs}, got {array.dtype} {list(array.shape)}")
+            found[name] = array
+        return found
+
+
+@final
+class TrainedModel:
+    """A model with the parameters of one epoch; nothing of it changes when the trainer goes on.
+
+    Args:
+        parts: the model, as it was taken apart.
+        params: of the epoch, on the host.
+        state: what it carries besides, likewise.
+        spec: what it is called with.
+        edge_ids: whether it reads edge ids.
+        data: what it is trained on is called.
+        row_normalise: whether its features were row-normalised by what made the trainer.
+    """
+
+    def __init__(
+        self,
+        parts: ModelParts,
+        params: Tree,
+        state: Tree,
+        *,
+        spec: InputSpec,
+        edge_ids: bool,
+        data: str,
+        row_normalise: bool,
+    ) -> None:
+        self._passes = _passes(parts.structure)
+        self._parts = parts
+        self._params = params
+        self._state = state
+        self._spec = spec
+        self._edge_ids = edge_ids
+        self._data = data
+        self._row_normalise = row_normalise
+
+    def bound(self) -> Any:
+        """See `TrainResult.model`."""
+        return self._parts.structure.bound(self._params, self._parts.streams, self._state)
+
+    def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
+        """See `TrainResult.predict`."""
+        return jax.tree.map(np.array, self._run(self._passes.output, graph, x, inputs))
+
+    def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, np.ndarray]:
+        """See `TrainResult.intermediates`."""
+        found = self._run(self._passes.recorded, graph, x, inputs)
+        return {name: np.array(value) for name, value in found.items()}
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """See `TrainResult.export`."""
+        write_artefact(
+            Path(path),
+            self._parts,
+            self._params,
+            self._state,
+            features=self._spec.num_features,
+            inputs=self._spec.further,
+            data=self._data,
+            row_normalise=self._row_normalise,
+        )
+
+    def _run(self, function: Compiled, graph: Any, x: Any, inputs: Mapping[str, Any]) -> Any:
+        features, named = self._spec.checked(graph, x, inputs)
+        needed = graph if self._edge_ids or not graph.edge_ids_fit else graph.without_edge_ids()
+        data = jax.device_put((needed, features, named))
+        arguments = (self._params, self._state, self._parts.streams, data)
+        executable, _ = function.prepare(*arguments)
+        return executable(*arguments)
+
+
+class _Passes(NamedTuple):
+    """Exact forward passes of the model as it is: `(params, state, streams, (graph, x, further inputs)) -> …`.
+
+    Attributes:
+        output: what the model gives, floating arrays as float32.
+        recorded: what its layers give, by name.
+    """
+
+    output: Compiled
+    recorded: Compiled
+
+
+def _passes(structure: ModelStructure) -> _Passes:
+    """Those of a model: one object for equal structures, so that each size of graph is compiled once."""
+    try:
+        return _cached(cast(Hashable, structure))
+    except TypeError as error:
+        if "unhashable" not in str(error):
+            raise
+        return _cached.__wrapped__(structure)
+
+
+@functools.lru_cache(maxsize=16)
+def _cached(structure: Any) -> _Passes:
+    def output(params: Tree, state: Tree, streams: Tree, data: tuple[Any, Any, dict[str, Any]]) -> Any:
+        graph, x, named = data
+        return jax.tree.map(_single, structure.apply_evaluate(params, streams, state, graph, x, **named))
+
+    def recorded(params: Tree, state: Tree, streams: Tree, data: tuple[Any, Any, dict[str, Any]]) -> Any:
+        graph, x, named = data
+        return structure.apply_recorded(params, streams, state, graph, x, **named)
+
+    return _Passes(Compiled(output), Compiled(recorded))
+
+
+def _single(leaf: Any) -> Any:
+    return leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
