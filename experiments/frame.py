@@ -40,6 +40,10 @@ _EPOCH: Mapping[str, type] = {
     "train_loss": float,
     "val_loss": float,
     "test_loss": float,
+    "metric": str,
+    "train_score": float,
+    "val_score": float,
+    "test_score": float,
 }
 _Member = tuple[Study, RunOutcome]
 

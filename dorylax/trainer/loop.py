@@ -16,6 +16,7 @@ from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import Stopped, TrainingError, TrainResult
 from dorylax.runs.servers import ServersWriter
+from dorylax.tasks.base import TaskData
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation, OneMachineEvaluation
 from dorylax.trainer.loop_state import LoopState, to_host
@@ -48,7 +49,7 @@ class TrainingLoop:
 
     functions: StepFunctions
     parts: ModelParts
-    data: Dataset | ShardedData
+    data: Dataset | TaskData | ShardedData
     machine: OneMachine
     runner: EpochRunner
     train: TrainConfig
@@ -111,7 +112,7 @@ class TrainingLoop:
             runner.start(loop, None)
             return Evaluation(functions.objective, evaluate, mask_counts(self.data))
         machine, data = self.machine, self.data
-        assert isinstance(data, Dataset)
+        assert not isinstance(data, ShardedData)
         arrays = machine.arrays
         loop.spend("compile", machine.order_seconds)
         machine.order_seconds = 0.0

@@ -11,6 +11,7 @@ from typing import Any
 import optax
 
 from dorylax.config.resolve import RunConfig
+from dorylax.config.tasks import SPECS
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.datasets.communities import NAME as GENERATED
@@ -93,7 +94,8 @@ def check_config(config: RunConfig) -> None:
     """
     limit = memory_limit()
     inline = config.pipeline is not None and config.pipeline.hosts == "inline"
-    if config.single.memory == "ignore" or inline or limit is None:
+    of_vertices = config.task.name is None or SPECS[config.task.name].of_vertices
+    if config.single.memory == "ignore" or inline or limit is None or not of_vertices:
         return
     shards = shards_for(config)
     shape = shape_of(config.data) if shards is None else shards.summary.shape
@@ -143,7 +145,9 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
     """With the shape as this model reads it."""
     data = abstract_data(shape)
     parts = take_apart(build_model(config, data))
-    functions = step_functions(parts.structure, build_optimizer(config))
+    functions = step_functions(
+        parts.structure, build_optimizer(config), Objective.of(config.train.loss, data, config.train.metric)
+    )
     reads = check_model(functions, parts, data).edge_ids
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
 
