@@ -66,7 +66,7 @@ def results_of(outcomes: Sequence[RunOutcome]) -> dict[str, type]:
     simulated = [outcome.run.simulation is not None for outcome in outcomes]
     judged = {outcome.summary.get("metric") for outcome in outcomes} - {None, *ACCURACIES}
     others = {f"{mask}_{'loss' if name == 'loss' else 'score'}": float for mask in ("val", "test") for name in judged}
-    return {**({} if all(simulated) else RESULTS | others), **(SIMULATED if any(simulated) else {})}
+    return {**({} if all(simulated) else {**RESULTS, **others}), **(SIMULATED if any(simulated) else {})}
 
 
 def row(outcome: RunOutcome) -> dict[str, Any]:

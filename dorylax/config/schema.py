@@ -122,8 +122,8 @@ class TrainConfig(Section):
     eval_every: Count = Field(default=1, description="epochs between evaluations")
     loss: Literal["cross_entropy", "mse", "mae", "huber", "binary_cross_entropy"] | None = Field(
         default=None,
-        description="what is minimised, as the mean over the training vertices; null: cross_entropy of classes, mse of targets, "
-        "binary_cross_entropy of links",
+        description="what is minimised, as the mean over the training vertices; null: cross_entropy of classes, mse of "
+        "targets, binary_cross_entropy of links",
     )
     metric: MetricName | None = Field(
         default=None,
@@ -254,7 +254,7 @@ def check_together(
         return
     if task is not None and task.name is not None and not SPECS[task.name].of_vertices:
         raise ConfigError(
-            f"task.name={task.name} and {_named(pipeline)} exclude each other: a pipeline predicts something for each vertex",
+            f"task.name={task.name} and {_named(pipeline)} exclude each other: a pipeline predicts for each vertex",
             "task.name",
         )
     if not single.optimize:

@@ -7,14 +7,13 @@ need all scores at once: their outputs come to the host, and are ranked in float
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from dorylax.errors import DorylaxError
+from dorylax.graph.labels import Kind
 
-Kind = Literal["classes", "several", "pairs", "targets"]
-"""Of labels: one class each, several classes each, pairs that are linked or not, numbers."""
 KINDS: dict[Kind, str] = {
     "classes": "one class for each example",
     "several": "several classes for each example",
@@ -72,8 +71,3 @@ def on_all(
 ) -> Measure:
     """A metric of all examples of a mask at once: `value(output, labels)`."""
     return Measure(kinds, Gathered, lambda gathered, mask: value(*Gathered(*gathered).of(mask)), False, undefined)
-
-
-def kind_of(num_classes: int | None, *, multilabel: bool) -> Kind:
-    """The kind of a data set's labels."""
-    return "targets" if num_classes is None else "several" if multilabel else "classes"

@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from dorylax.graph.labels import Kind
 from dorylax.metrics import confusion, ranking, regression
-from dorylax.metrics.base import KINDS, Kind, Measure, MetricError
+from dorylax.metrics.base import KINDS, Measure, MetricError
 
 MEASURES: Mapping[str, Measure] = MappingProxyType({**confusion.MEASURES, **ranking.MEASURES, **regression.MEASURES})
 ADDITIVE = (*(name for name, measure in MEASURES.items() if measure.additive), "loss")

@@ -25,7 +25,8 @@ def class_counts(logits: Float[Array, "V C"], labels: Labels, masks: Bool[Array,
     def over(mask: Any) -> Any:
         return jnp.where(mask[:, None, None], found, False).sum(axis=0, dtype=jnp.int32)
 
-    return jax.lax.map(over, masks)
+    counts: Array = jax.lax.map(over, masks)
+    return counts
 
 
 def macro_f1(counts: Int32[np.ndarray, "C 3"]) -> float:

@@ -11,7 +11,8 @@ from jaxtyping import Bool, Float
 from scipy.special import softmax
 from scipy.stats import rankdata
 
-from dorylax.metrics.base import on_all
+from dorylax.graph.labels import Kind
+from dorylax.metrics.base import Measure, on_all
 
 Scores = Float[np.ndarray, " n"]
 Truth = Bool[np.ndarray, " n"]
@@ -90,17 +91,14 @@ def _one_class(labels: np.ndarray) -> str:
     return f"{needs}, and no class has both" if (labels == labels[0]).all() else ""
 
 
-_ALL = ("classes", "several", "pairs")
+def _hits(k: int) -> Measure:
+    return on_all(("pairs",), lambda output, labels: hits_at(k, output.reshape(-1), labels > 0.5), _one_class)
+
+
+_ALL: tuple[Kind, ...] = ("classes", "several", "pairs")
 MEASURES = {
     "roc_auc": on_all(_ALL, functools.partial(_of_classes, roc_auc), _one_class),
     "average_precision": on_all(_ALL, functools.partial(_of_classes, average_precision), _one_class),
     "mrr": on_all(("pairs",), lambda output, labels: reciprocal_rank(output.reshape(-1), labels > 0.5), _one_class),
-    **{
-        f"hits_at_{k}": on_all(
-            ("pairs",),
-            lambda output, labels, k=k: hits_at(k, output.reshape(-1), labels > 0.5),
-            _one_class,
-        )
-        for k in (10, 20, 50, 100)
-    },
+    **{f"hits_at_{k}": _hits(k) for k in (10, 20, 50, 100)},
 }

@@ -37,6 +37,7 @@ def rows(offsets: UInt32[Array, "R1 2"], num_entries: int) -> Int32[Array, " E"]
 
 
 def accumulator(dtype: jnp.dtype) -> jnp.dtype:
+    """What sums of a type are added up in."""
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.dtype(jnp.float32) if narrow else dtype
 

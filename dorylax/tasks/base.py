@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Protocol, cast, final, runtime_checkable
 
 import numpy as np
 
 from dorylax.errors import DorylaxError
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
-from dorylax.metrics.base import Kind
+from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import Keywords, ModelParts, Tree
 
 
@@ -21,41 +21,8 @@ class TaskError(DorylaxError, ValueError):
     """The data are not what the task needs, or it cannot be done in the way that is asked for."""
 
 
-@final
-@dataclasses.dataclass(frozen=True, eq=False)
-class TaskData:
-    """What is trained on where examples are no vertices: a graph as a model sees it, and N examples.
-
-    Attributes are those of `Dataset`, but labels and masks have a row per example, and `vertex_inputs` hold what tells the
-    task which vertices an example is made of.
-
-    Attributes:
-        kind: of the labels.
-        examples: what they are called.
-    """
-
-    name: str
-    graph: Graph
-    features: np.ndarray
-    labels: np.ndarray
-    num_classes: int | None
-    train_mask: np.ndarray
-    val_mask: np.ndarray
-    test_mask: np.ndarray
-    vertex_inputs: Mapping[str, np.ndarray]
-    edge_inputs: Mapping[str, np.ndarray]
-    kind: Kind
-    examples: str
-    multilabel: bool = False
-
-    @property
-    def num_features(self) -> int:
-        """F, the width of the features."""
-        return int(self.features.shape[1])
-
-
 class Task(ABC):
-    """What a model is trained for. Tasks are compared and hashed by what they are."""
+    """What a model is trained for: a frozen dataclass of plain values and functions."""
 
     of_vertices = False
     """Whether examples are vertices, so that data are the data set itself."""
@@ -69,12 +36,19 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def outputs(self, data: Dataset) -> int:
+    def outputs(self, data: Dataset | AbstractData) -> int:
         """How wide the model's row of a vertex is to be."""
 
     def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:  # noqa: ARG002
         """The model with a row per example in the place of one per vertex."""
         return parts
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the task is, as JSON values: a run is continued by the same."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(cast("Any", self))}
+        shown = {name: getattr(value, "__qualname__", value) for name, value in fields.items()}
+        return {"name": type(self).__name__, **shown}
 
     def redraw(self, data: Dataset | TaskData, seed: int, epoch: int) -> Mapping[str, np.ndarray]:  # noqa: ARG002
         """Inputs of the model by name that are others in this epoch: the same for the same seed and epoch."""
@@ -85,8 +59,10 @@ class Task(ABC):
 class Head(Protocol):
     """Makes rows of examples of rows of vertices; hashable."""
 
-    names: tuple[str, ...]
-    """Of the inputs that it takes."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the inputs that it takes."""
+        ...
 
     def __call__(self, rows: Any, **inputs: Any) -> Any:
         """`[V, …]` → `[N, …]`: a pure function, to be traced."""

@@ -8,7 +8,7 @@ from dorylax.config.tasks import SPECS, TaskConfig
 from dorylax.tasks.base import Task
 from dorylax.tasks.graphs import GraphPrediction
 from dorylax.tasks.links import LinkPrediction
-from dorylax.tasks.vertices import VertexPrediction
+from dorylax.tasks.vertices import Labelled, VertexPrediction
 
 
 def make_task(config: TaskConfig, split_seed: int = 0) -> Task:
@@ -24,7 +24,7 @@ def make_task(config: TaskConfig, split_seed: int = 0) -> Task:
     options: dict[str, Any] = {
         name: usual if given[name] is None else given[name] for name, usual in SPECS[config.name].options.items()
     }
-    of = "targets" if config.name.endswith("regression") else "classes"
+    of: Labelled = "targets" if config.name.endswith("regression") else "classes"
     if config.name.startswith("vertex"):
         return VertexPrediction(of)
     if config.name.startswith("graph"):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.labels import kind_of
 from dorylax.graph.many import GRAPH_OF
 from dorylax.graph.rows import all_rows
-from dorylax.metrics.base import kind_of
+from dorylax.graph.task_data import TaskData
 from dorylax.ops.readout import Readout, readout
 from dorylax.program.model.base import ModelParts
-from dorylax.tasks.base import Task, TaskData, TaskError, headed
-from dorylax.tasks.vertices import check_labels, width_of
+from dorylax.tasks.base import Task, TaskError, headed
+from dorylax.tasks.vertices import Labelled, check_labels, width_of
 
 
 @final
@@ -28,7 +30,7 @@ class GraphPrediction(Task):
     """
 
     readout: Readout = "mean"
-    of: Literal["classes", "targets"] | None = None
+    of: Labelled | None = None
 
     def prepare(self, data: Dataset) -> TaskData:
         """A row per graph, of labels and masks.
@@ -39,8 +41,8 @@ class GraphPrediction(Task):
         check_labels(self.of, data)
         if GRAPH_OF not in data.vertex_inputs:
             raise TaskError(
-                f"{data.name} does not say which graph each vertex is of (vertex_inputs has no {GRAPH_OF!r}): make it of its "
-                "graphs, by dorylax.graph.merge_graphs"
+                f"{data.name} does not say which graph each vertex is of (vertex_inputs has no {GRAPH_OF!r}): make it of "
+                "its graphs, by dorylax.graph.merge_graphs"
             )
         graph_of = data.vertex_inputs[GRAPH_OF]
         numbers, first = np.unique(graph_of, return_index=True)
@@ -69,7 +71,7 @@ class GraphPrediction(Task):
             **{name: values[first] for name, values in rows.items()},
         )
 
-    def outputs(self, data: Dataset) -> int:
+    def outputs(self, data: Dataset | AbstractData) -> int:
         """C classes, or T targets."""
         return width_of(data)
 

@@ -14,10 +14,12 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Array, Float, Int32, Int64
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.link_splits import Links, LinkSplit, keys_of_links, link_split, pairs_without_links
+from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import ModelParts
-from dorylax.tasks.base import Task, TaskData, headed
+from dorylax.tasks.base import Task, headed
 
 _PAIRS = "link_pairs"
 
@@ -90,7 +92,7 @@ class LinkPrediction(Task):
         first = self._drawn(found, 0, 0)  # so that training pairs are drawn in one way, redrawn or not
         return dataclasses.replace(found, vertex_inputs={**found.vertex_inputs, **first})
 
-    def outputs(self, data: Dataset) -> int:  # noqa: ARG002
+    def outputs(self, data: Dataset | AbstractData) -> int:  # noqa: ARG002
         """The width of a row."""
         return self.embedding
 
@@ -125,7 +127,8 @@ class _Decoder:
 
 def _places(data: Dataset, split: LinkSplit) -> Int64[np.ndarray, " M"]:
     """Where the edges that are left stand among all."""
-    return np.searchsorted(data.graph.edge_ids, split.graph.edge_ids)
+    places: np.ndarray = np.searchsorted(data.graph.edge_ids, split.graph.edge_ids)
+    return places
 
 
 def _pairs(links: Links) -> Int32[np.ndarray, "N 2"]:

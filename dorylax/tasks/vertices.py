@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, final
 
+from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.tasks.base import Task, TaskError
+
+Labelled = Literal["classes", "targets"]
+"""What labels are."""
 
 
 @final
@@ -19,7 +23,7 @@ class VertexPrediction(Task):
     """
 
     of_vertices = True
-    of: Literal["classes", "targets"] | None = None
+    of: Labelled | None = None
 
     def prepare(self, data: Dataset) -> Dataset:
         """The data set itself.
@@ -30,12 +34,12 @@ class VertexPrediction(Task):
         check_labels(self.of, data)
         return data
 
-    def outputs(self, data: Dataset) -> int:
+    def outputs(self, data: Dataset | AbstractData) -> int:
         """C classes, or T targets."""
         return width_of(data)
 
 
-def check_labels(of: Literal["classes", "targets"] | None, data: Dataset) -> None:
+def check_labels(of: Labelled | None, data: Dataset) -> None:
     """Passes where the labels are what a task needs.
 
     Raises:
@@ -53,7 +57,7 @@ def check_labels(of: Literal["classes", "targets"] | None, data: Dataset) -> Non
         )
 
 
-def width_of(data: Dataset) -> int:
+def width_of(data: Dataset | AbstractData) -> int:
     """How many numbers a label asks for."""
     if data.num_classes is not None:
         return int(data.num_classes)

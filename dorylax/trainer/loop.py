@@ -11,12 +11,12 @@ from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
 from dorylax.graph.sharded_data import ShardedData, mask_counts
+from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import Stopped, TrainingError, TrainResult
 from dorylax.runs.servers import ServersWriter
-from dorylax.tasks.base import TaskData
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation, OneMachineEvaluation
 from dorylax.trainer.loop_state import LoopState, to_host

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 import optax
 from flax import nnx
@@ -22,6 +22,7 @@ from flax import nnx
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
+from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
@@ -165,8 +166,8 @@ class Trainer:
             epochs=epochs,
             seed=seed,
             eval_every=eval_every,
-            loss=loss if isinstance(loss, str) and loss in LOSSES else None,
-            metric=metric,
+            loss=cast("Any", loss) if isinstance(loss, str) and loss in LOSSES else None,
+            metric=cast("Any", metric),
             target_accuracy=target_accuracy,
             target=target,
             patience=patience,
@@ -185,14 +186,14 @@ class Trainer:
         check_keep_checkpoints(keep_checkpoints)
         check_run_directory(self.options, run_directory, resume=resume)
         self._task = task
-        data = data if isinstance(data, ShardedData) else task.prepare(data)
-        shapes = shapes_of(data)
+        examples = data if isinstance(data, ShardedData) else task.prepare(data)
+        shapes = shapes_of(examples)
         objective = Objective.of(loss, shapes, metric)
         check_target(objective, self.options)
-        check_stops(data, self.options)
-        check_metric_defined(objective, data, pipeline)
+        check_stops(examples, self.options)
+        check_metric_defined(objective, examples, pipeline)
         self.model = model
-        self.data = data
+        self.data: Dataset | TaskData | ShardedData = examples
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
         self._keep_checkpoints = keep_checkpoints
@@ -210,13 +211,14 @@ class Trainer:
             **({} if gathered == "float32" else {"single.gathered": gathered}),
             **({} if objective.name == "cross_entropy" else {"train.loss": objective.name}),
             **({} if metric is None else {"train.metric": metric}),
-            **({} if task.of_vertices else {"task": repr(task)}),
+            **({} if task.of_vertices else {"task": task.description}),
             **{key: value for key, value in of_pipeline.items() if key not in free},
         }
         self._parts = parts_of(
             model, shapes, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
         )
-        self._parts = task.wrap(self._parts, data)
+        if not isinstance(examples, ShardedData):
+            self._parts = task.wrap(self._parts, examples)
         if self._parts.switched_off:
             warnings.warn(f"{self._parts.name} {self._parts.switched_off}", UserWarning, stacklevel=2)
         self._functions = step_functions(self._parts.structure, optimizer, objective)
@@ -224,7 +226,7 @@ class Trainer:
         self._machine = OneMachine(
             self._functions,
             self._parts,
-            data,
+            examples,
             self._single,
             checked=checked,
             evaluates_only=pipeline is not None,

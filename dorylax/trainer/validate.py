@@ -14,6 +14,7 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.npz import MASKS
 from dorylax.graph.sharded_data import ShardedData, mask_counts
+from dorylax.graph.task_data import TaskData
 from dorylax.metrics.base import MetricError
 from dorylax.metrics.catalogue import ADDITIVE, check_defined
 from dorylax.observers.base import Observer
@@ -21,7 +22,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelKindError, ModelParts
 from dorylax.runs.metric import ACCURACIES, METRICS
 from dorylax.settings.errors import ConfigError, shown
-from dorylax.tasks.base import Task, TaskData, TaskError
+from dorylax.tasks.base import Task, TaskError
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.objective import Objective
@@ -56,7 +57,7 @@ def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None
     name = type(task).__name__
     if pipeline is not None:
         raise TaskError(
-            f"{name} trains on one machine only: a pipeline predicts something for each vertex. Leave pipeline.* and tensor.* out"
+            f"{name} trains on one machine only: a pipeline predicts for each vertex. Leave pipeline.* and tensor.* out"
         )
     for key, value, usual in (("order", single.order, "community"), ("gathered", single.gathered, "bfloat16")):
         if value == usual:

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 from dorylax.errors import DorylaxError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.metrics.base import KINDS, Measure, kind_of
+from dorylax.graph.labels import kind_of
+from dorylax.graph.task_data import TaskData
+from dorylax.metrics.base import KINDS, Measure
 from dorylax.metrics.catalogue import MEASURES, check_metric
 from dorylax.program.model.base import ModelKindError
 from dorylax.program.model.loss import (
@@ -23,7 +25,6 @@ from dorylax.program.model.loss import (
     masked_sums,
     squared_error,
 )
-from dorylax.tasks.base import TaskData
 
 Loss = str | Callable[[Any, Any], Any] | None
 """A name of `LOSSES`, or `(output, labels) -> [V]`; None: that of the labels, "cross_entropy" or "mse"."""
