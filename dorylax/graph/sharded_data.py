@@ -219,7 +219,7 @@ class ShardedData:
         return homes_of(self.summary.shards)
 
 
-def shapes_of(data: Dataset | TaskData | ShardedData) -> Dataset | TaskData | AbstractData:
+def shapes_of(data: Dataset | ShardedData) -> Dataset | AbstractData:
     """For whoever asks for shapes alone."""
     return data.abstract if isinstance(data, ShardedData) else data
 

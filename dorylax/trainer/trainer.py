@@ -22,7 +22,6 @@ from flax import nnx
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
-from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
@@ -186,14 +185,15 @@ class Trainer:
         check_keep_checkpoints(keep_checkpoints)
         check_run_directory(self.options, run_directory, resume=resume)
         self._task = task
-        examples = data if isinstance(data, ShardedData) else task.prepare(data)
+        # `TaskData` has what of a data set is read from here on.
+        examples = data if isinstance(data, ShardedData) else cast("Dataset", task.prepare(data))
         shapes = shapes_of(examples)
         objective = Objective.of(loss, shapes, metric)
         check_target(objective, self.options)
         check_stops(examples, self.options)
         check_metric_defined(objective, examples, pipeline)
         self.model = model
-        self.data: Dataset | TaskData | ShardedData = examples
+        self.data = examples
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
         self._keep_checkpoints = keep_checkpoints
@@ -413,7 +413,7 @@ class Trainer:
             self._parts.streams,
             seed=self.options.seed,
             trace_seconds=seconds,
-            redraw=functools.partial(self._task.redraw, self.data, self.options.seed),
+            redraw=functools.partial(self._task.redraw, cast("Dataset", self.data), self.options.seed),
         )
 
     @property
