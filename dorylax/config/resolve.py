@@ -182,6 +182,8 @@ class RunConfig(BaseModel):
                 own = _listed(tuned) if tuned else "only those of every optimizer"
                 raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
         values.update(given)
+        if values.get("optimizer.schedule") is not None and values.get("optimizer.schedule_epochs") is None:
+            values["optimizer.schedule_epochs"] = values["train.epochs"]
         config = cls(
             data=DataConfig(**_section("data", values)),
             task=TaskConfig(**_section("task", values)),

@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeVar, final
 
 import jax
 import numpy as np
@@ -39,6 +39,9 @@ from dorylax.storage.local import LocalStorage
 
 _DIGEST = "sha256"
 Masks = tuple[int, int, int]
+
+
+D = TypeVar("D", bound=Dataset | TaskData)
 
 
 @final
@@ -219,7 +222,7 @@ class ShardedData:
         return homes_of(self.summary.shards)
 
 
-def shapes_of(data: Dataset | ShardedData) -> Dataset | AbstractData:
+def shapes_of(data: D | ShardedData) -> D | AbstractData:
     """For whoever asks for shapes alone."""
     return data.abstract if isinstance(data, ShardedData) else data
 

@@ -51,7 +51,7 @@ def reciprocal_rank(scores: Scores, true: Truth) -> float:
     return float(np.mean(1 / ranks_among(scores[true], np.sort(scores[~true])))) if true.any() else math.nan
 
 
-def ranks_among(scores: Scores, others: Scores) -> Float[np.ndarray, " n"]:
+def ranks_among(scores: Scores, others: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n"]:
     """The rank of each score among others, which are sorted: 1 + those above + half of those that are equal."""
     above = len(others) - np.searchsorted(others, scores, side="right")
     equal = len(others) - above - np.searchsorted(others, scores, side="left")

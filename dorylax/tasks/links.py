@@ -127,8 +127,9 @@ class _Decoder:
 
 def _places(data: Dataset, split: LinkSplit) -> Int64[np.ndarray, " M"]:
     """Where the edges that are left stand among all."""
-    places: np.ndarray = np.searchsorted(data.graph.edge_ids, split.graph.edge_ids)
-    return places
+    ids, left = data.graph.edge_ids, split.graph.edge_ids
+    places: np.ndarray = np.arange(split.graph.num_edges) if left is None else np.asarray(left)
+    return places if ids is None else np.searchsorted(ids, places)
 
 
 def _pairs(links: Links) -> Int32[np.ndarray, "N 2"]:

@@ -8,20 +8,21 @@ What users call: arguments, `fit`, `predict`. The order of things in a run is `l
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, final
 
+import numpy as np
 import optax
 from flax import nnx
 
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
+from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
@@ -185,15 +186,14 @@ class Trainer:
         check_keep_checkpoints(keep_checkpoints)
         check_run_directory(self.options, run_directory, resume=resume)
         self._task = task
-        # `TaskData` has what of a data set is read from here on.
-        examples = data if isinstance(data, ShardedData) else cast("Dataset", task.prepare(data))
+        examples = data if isinstance(data, ShardedData) else task.prepare(data)
         shapes = shapes_of(examples)
         objective = Objective.of(loss, shapes, metric)
         check_target(objective, self.options)
         check_stops(examples, self.options)
         check_metric_defined(objective, examples, pipeline)
         self.model = model
-        self.data = examples
+        self.data: Dataset | TaskData | ShardedData = examples
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
         self._keep_checkpoints = keep_checkpoints
@@ -413,8 +413,13 @@ class Trainer:
             self._parts.streams,
             seed=self.options.seed,
             trace_seconds=seconds,
-            redraw=functools.partial(self._task.redraw, cast("Dataset", self.data), self.options.seed),
+            redraw=self._redraw,
         )
+
+    def _redraw(self, epoch: int) -> Mapping[str, np.ndarray]:
+        """Inputs of the model that are others in this epoch."""
+        assert not isinstance(self.data, ShardedData)  # hosts train those
+        return self._task.redraw(self.data, self.options.seed, epoch)
 
     @property
     def _hosts_elsewhere(self) -> bool:
@@ -423,6 +428,7 @@ class Trainer:
 
     def _pipeline_runner(self) -> PipelineRunner:
         assert self._pipeline is not None
+        assert not isinstance(self.data, TaskData)  # refused with a pipeline
         run = None if self.run_directory is None else RunDirectory(self.run_directory)
         runner = PipelineRunner(
             self._parts,

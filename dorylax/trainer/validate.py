@@ -131,7 +131,7 @@ class Checked(NamedTuple):
     row_outputs: bool
 
 
-def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | AbstractData) -> Checked:
+def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | TaskData | AbstractData) -> Checked:
     """Traces one forward pass on shapes alone.
 
     Raises:

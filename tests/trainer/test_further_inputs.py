@@ -200,12 +200,14 @@ def test_frozen_statistics_stay_and_the_model_splits(data: Dataset, optimize: bo
 
 
 def test_losses_of_the_wrong_form_are_refused_before_anything_runs(data: Dataset, targets: Dataset) -> None:
-    with pytest.raises(ValueError, match=r"loss must be one of cross_entropy, mse, mae or a function, got 'huber'"):
-        make(linear, data, params=weights(data), loss="huber")
     with pytest.raises(
-        ValueError, match=r"loss=cross_entropy needs classes, .* give loss= one of mse, mae, or a function"
+        ValueError, match=r"loss must be one of cross_entropy, mse, mae, huber, .* or a function, got 'hinge'"
     ):
-        make(linear, targets, params=weights(data))
+        make(linear, data, params=weights(data), loss="hinge")
+    with pytest.raises(
+        ValueError, match=r"loss=cross_entropy needs classes, .* give loss= one of mse, mae, huber, or a function"
+    ):
+        make(linear, targets, params=weights(data), loss="cross_entropy")
     with pytest.raises(ValueError, match=r"must give one number per vertex, shape \[V\] = \[48\], got float32 \[\]"):
         make(linear, data, params=weights(data), loss=lambda output, labels: output.mean())
     with pytest.raises(TypeError, match="must give real numbers, got bool"):
