@@ -37,7 +37,7 @@ def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
     """Writes the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV."""
     predictions = _predictions(outputs, data)
     if path.suffix == ".npz":
-        arrays = {"outputs": outputs} if data.num_classes is None else {"logits": outputs}
+        arrays: dict[str, Any] = {"outputs" if data.num_classes is None else "logits": outputs}
         write_file(path, lambda file: np.savez(file, **arrays, predictions=predictions))
     else:
         write_file(path, _csv(predictions, data))

@@ -17,7 +17,7 @@ from dorylax.config.optimizers import OptimizerConfig
 from dorylax.config.tasks import SPECS, TaskConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
-from dorylax.runs.metric import ACCURACIES
+from dorylax.runs.metric import ACCURACIES, MetricName
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Fraction, Positive, Section, Seed, Text
@@ -26,22 +26,6 @@ from dorylax.storage.location import parse
 Order = Literal["auto", "given", "community"]
 Gathered = Literal["float32", "bfloat16"]
 MemoryCheck = Literal["check", "ignore"]
-MetricName = Literal[
-    "accuracy",
-    "micro_f1",
-    "macro_f1",
-    "roc_auc",
-    "average_precision",
-    "mrr",
-    "hits_at_10",
-    "hits_at_20",
-    "hits_at_50",
-    "hits_at_100",
-    "mae",
-    "rmse",
-    "r2",
-    "loss",
-]
 
 
 class DataConfig(Section):

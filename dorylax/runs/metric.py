@@ -33,6 +33,22 @@ class MetricKind(NamedTuple):
         return f"{100 * value:.1f} %" if self.fraction else f"{value:.4f}"
 
 
+MetricName = Literal[
+    "accuracy",
+    "micro_f1",
+    "macro_f1",
+    "roc_auc",
+    "average_precision",
+    "mrr",
+    "hits_at_10",
+    "hits_at_20",
+    "hits_at_50",
+    "hits_at_100",
+    "mae",
+    "rmse",
+    "r2",
+    "loss",
+]
 METRICS: Mapping[str, MetricKind] = MappingProxyType(
     {
         "accuracy": MetricKind("accuracy"),

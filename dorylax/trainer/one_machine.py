@@ -124,9 +124,9 @@ class OneMachine:
     @property
     def _spec(self) -> DataSpec:
         """What a program for one machine is traced on."""
-        return dataclasses.replace(
-            DataSpec.of(shapes_of(self._data), self._parts.keywords), edge_ids_fit=self._edge_ids
-        )
+        data = shapes_of(self._data)
+        assert not isinstance(data, TaskData)  # no program is made of other examples
+        return dataclasses.replace(DataSpec.of(data, self._parts.keywords), edge_ids_fit=self._edge_ids)
 
     def outputs(self, params: Tree, state: Tree) -> Any:
         """The model's outputs, as float32: row i for row i of the data that were given."""

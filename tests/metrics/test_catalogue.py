@@ -7,10 +7,9 @@ import typing
 import numpy as np
 import pytest
 
-from dorylax.config.schema import MetricName
 from dorylax.metrics.base import MetricError
 from dorylax.metrics.catalogue import MEASURES, check_defined, check_metric
-from dorylax.runs.metric import METRICS
+from dorylax.runs.metric import METRICS, MetricName
 
 
 def test_every_metric_has_a_name_and_a_way_to_compute_it() -> None:
