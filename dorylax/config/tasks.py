@@ -41,7 +41,7 @@ class TaskConfig(Section):
         default=None, description="whether pairs that are no links are drawn anew for each epoch, or once"
     )
     negative_ratio: Positive | None = Field(default=None, description="such pairs for each link")
-    readout: Literal["sum", "mean", "max"] | None = Field(
+    readout: Literal["mean", "sum", "max"] | None = Field(
         default=None, description="how the rows of a graph's vertices become one"
     )
 

@@ -87,7 +87,7 @@ def test_more_epochs_alone_would_be_another_schedule(tmp_path: Any) -> None:
 
 
 def test_steps_for_each_interval_follow_the_epoch() -> None:
-    """With a warm-up from a third: two steps of an epoch are of one length, so the epochs' rates and not the steps' count."""
+    """Two steps of an epoch are of one length: schedules count epochs, and their end is the epoch that they say."""
     given = {
         **GIVEN,
         "optimizer.name": "sgd",
