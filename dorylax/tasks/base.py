@@ -76,6 +76,8 @@ class Headed:
 
     structure: Any
     head: Head
+    shared: tuple[str, ...] = ()
+    """Names of the head's inputs that the model takes, too."""
 
     def apply_train(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any) -> Any:
         """See `ModelStructure`."""
@@ -90,11 +92,12 @@ class Headed:
 
     def _split(self, named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         own = {name: named[name] for name in self.head.names}
-        return own, {name: value for name, value in named.items() if name not in own}
+        return own, {name: value for name, value in named.items() if name not in own or name in self.shared}
 
 
 def headed(parts: ModelParts, head: Head) -> ModelParts:
     """A model with a head, which takes the inputs of both."""
     taken = parts.keywords
     keywords = Keywords((*taken.names, *head.names), (*taken.required, *head.names), taken.any)
-    return dataclasses.replace(parts, structure=Headed(parts.structure, head), keywords=keywords)
+    structure = Headed(parts.structure, head, taken.taken(head.names))
+    return dataclasses.replace(parts, structure=structure, keywords=keywords)

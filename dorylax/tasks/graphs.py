@@ -46,7 +46,7 @@ class GraphPrediction(Task):
             )
         graph_of = data.vertex_inputs[GRAPH_OF]
         numbers, first = np.unique(graph_of, return_index=True)
-        if len(numbers) and not np.array_equal(numbers, np.arange(len(numbers))):
+        if graph_of.dtype.kind != "i" or graph_of.ndim != 1 or not np.array_equal(numbers, np.arange(len(numbers))):
             raise TaskError(f"{GRAPH_OF} must number the graphs 0 … G-1, each with a vertex, got {_some(numbers)}")
         offsets, sources = data.graph.host_rows()
         across = np.flatnonzero(graph_of[sources] != graph_of[all_rows(offsets)])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Array, Float, Int32, Int64
+from jaxtyping import Array, Float, Int, Int32
 
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
@@ -125,7 +125,7 @@ class _Decoder:
         return self.decoder(rows[sources], rows[targets])
 
 
-def _places(data: Dataset, split: LinkSplit) -> Int64[np.ndarray, " M"]:
+def _places(data: Dataset, split: LinkSplit) -> Int[np.ndarray, " M"]:
     """Where the edges that are left stand among all."""
     ids, left = data.graph.edge_ids, split.graph.edge_ids
     places: np.ndarray = np.arange(split.graph.num_edges) if left is None else np.asarray(left)

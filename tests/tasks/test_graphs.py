@@ -22,7 +22,7 @@ from dorylax.trainer import Trainer
 
 
 def _shapes(count: int = 24, labels: Any = None) -> Dataset:
-    """Rings (class 1) and stars (class 0); features are degrees."""
+    """Rings (class 1) and stars (class 0); features are their vertices' degrees."""
     rng = np.random.default_rng(0)
     graphs, features = [], []
     for number in range(count):
@@ -30,7 +30,7 @@ def _shapes(count: int = 24, labels: Any = None) -> Dataset:
         ids = np.arange(size)
         one, other = (ids, np.roll(ids, 1)) if number % 2 else (ids[1:], np.zeros(size - 1, int))
         graphs.append(Graph.from_coo(np.r_[one, other], np.r_[other, one], size))
-        features.append(np.diff(graphs[-1].host_rows()[0])[:, None])
+        features.append(np.eye(4)[np.minimum(np.diff(graphs[-1].host_rows()[0]), 3)])
     place = np.arange(count) % 6
     return merge_graphs(
         "shapes",
@@ -44,7 +44,7 @@ def _shapes(count: int = 24, labels: Any = None) -> Dataset:
 
 
 def _trainer(data: Dataset, task: GraphPrediction, width: int = 2, **options: Any) -> Trainer:
-    model = GCN(1, 8, width, dropout=0.0, rngs=nnx.Rngs(0))
+    model = GCN(4, 8, width, dropout=0.0, rngs=nnx.Rngs(0))
     return Trainer(model, data, task=task, **{"optimizer": optax.adam(0.05), "epochs": 30, **options})
 
 
@@ -53,7 +53,7 @@ def test_one_step_is_the_gradient_of_the_mean_over_the_training_graphs(readout: 
     data = _shapes()
     graph_of, labels = data.vertex_inputs["graph_of"], np.arange(24) % 2
     train = np.arange(24) % 6 < 2
-    graphdef, start, rest = nnx.split(GCN(1, 8, 2, dropout=0.0, rngs=nnx.Rngs(0)), nnx.Param, ...)
+    graphdef, start, rest = nnx.split(GCN(4, 8, 2, dropout=0.0, rngs=nnx.Rngs(0)), nnx.Param, ...)
 
     def loss(params: Any) -> Any:
         rows = nnx.merge(graphdef, params, rest)(data.graph, jnp.asarray(data.features))
@@ -71,7 +71,7 @@ def test_one_step_is_the_gradient_of_the_mean_over_the_training_graphs(readout: 
 
 
 def test_it_learns_and_answers_by_graph() -> None:
-    trainer = _trainer(_shapes(), GraphPrediction())
+    trainer = _trainer(_shapes(), GraphPrediction(), epochs=150)
     result = trainer.fit()
     assert result.test_accuracy == 1.0
     assert (trainer.predict().argmax(axis=1) == np.arange(24) % 2).all()
@@ -133,3 +133,31 @@ def test_reordered_data_are_the_same_graphs() -> None:
     for mine, theirs in zip(one.history, other.history, strict=True):
         assert mine.loss == pytest.approx(theirs.loss, rel=1e-4)
         assert mine.val_accuracy == theirs.val_accuracy
+
+
+def test_a_model_may_know_its_graphs_too() -> None:
+    data = _shapes()
+
+    class Centred(nnx.Module):
+        """Rows relative to their graph's mean, which a readout by the mean makes 0."""
+
+        def __call__(self, graph: Any, x: Any, graph_of: Any) -> Any:
+            mean = jnp.stack(
+                [jnp.where((graph_of == n)[:, None], x, 0).sum(axis=0) / (graph_of == n).sum() for n in range(24)]
+            )
+            return self.bias[...] + (x - mean[graph_of])[:, :2]
+
+        def __init__(self) -> None:
+            self.bias = nnx.Param(jnp.zeros(2))
+
+    trainer = Trainer(Centred(), data, task=GraphPrediction("mean"), optimizer=optax.sgd(0.0), epochs=1)
+    trainer.fit()
+    np.testing.assert_allclose(trainer.predict(), np.zeros((24, 2)), atol=1e-6)
+
+
+@pytest.mark.parametrize("numbers", [[0.0, 1.0], [0, 2], [1, 2]])
+def test_graphs_are_numbered_from_zero(numbers: list[Any]) -> None:
+    graph = Graph.from_coo([], [], 2)
+    data = Dataset("two", graph, np.ones((2, 1)), [0, 1], vertex_inputs={"graph_of": np.array(numbers)})
+    with pytest.raises(TaskError, match="must number the graphs 0"):
+        GraphPrediction().prepare(data)

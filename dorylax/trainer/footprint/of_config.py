@@ -29,6 +29,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
 from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
 from dorylax.trainer.from_config import build_model, build_optimizer, shards_for
@@ -56,8 +57,11 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
         The estimate; None where there is no such data set.
 
     Raises:
+        ConfigError: a task whose examples are no vertices.
         ValueError, OSError: the data set's file or the model is not usable.
     """
+    if config.task.name is not None and not SPECS[config.task.name].of_vertices:
+        raise ConfigError.of("task.name", f"= {config.task.name}: what it takes is known of tasks of vertices only")
     shards = shards_for(config)
     shape = shape_of(config.data) if shards is None else shards.summary.shape
     return None if shape is None else _estimate(config, shape, like, shards)
