@@ -48,8 +48,8 @@ def _trainer(data: Dataset, task: GraphPrediction, width: int = 2, **options: An
     return Trainer(model, data, task=task, **{"optimizer": optax.adam(0.05), "epochs": 30, **options})
 
 
-@pytest.mark.parametrize("readout", ["sum", "mean", "max"])
-def test_one_step_is_the_gradient_of_the_mean_over_the_training_graphs(readout: Any) -> None:
+@pytest.mark.parametrize("way", ["sum", "mean", "max"])
+def test_one_step_is_the_gradient_of_the_mean_over_the_training_graphs(way: Any) -> None:
     data = _shapes()
     graph_of, labels = data.vertex_inputs["graph_of"], np.arange(24) % 2
     train = np.arange(24) % 6 < 2
@@ -57,13 +57,13 @@ def test_one_step_is_the_gradient_of_the_mean_over_the_training_graphs(readout: 
 
     def loss(params: Any) -> Any:
         rows = nnx.merge(graphdef, params, rest)(data.graph, jnp.asarray(data.features))
-        reduce = {"sum": jnp.sum, "mean": jnp.mean, "max": jnp.max}[readout]
+        reduce = {"sum": jnp.sum, "mean": jnp.mean, "max": jnp.max}[way]
         logits = jnp.stack([reduce(rows[graph_of == number], axis=0) for number in range(24)])
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels)[train].mean()
 
     value, gradient = jax.value_and_grad(loss)(start)
     expected = jax.tree.map(lambda p, g: p - 0.5 * g, start, gradient)
-    result = _trainer(data, GraphPrediction(readout), optimizer=optax.sgd(0.5), epochs=1).fit()
+    result = _trainer(data, GraphPrediction(way), optimizer=optax.sgd(0.5), epochs=1).fit()
     assert result.final_loss == pytest.approx(float(value), rel=1e-5)
     found = jax.tree.leaves(result.last_params)
     for mine, theirs in zip(found, jax.tree.leaves(expected), strict=True):
