@@ -182,9 +182,9 @@ def _no_edges(
         )
     words = np.random.PCG64(list(seed))
     if possible <= listed:
-        every = np.arange(size * size, dtype=np.int64)
-        sources, targets = np.divmod(every, size)
-        free = np.setdiff1d(every[sources < targets if graph.symmetric else sources != targets], edges)
+        unjoined = np.tri(size, k=-1, dtype=bool).T.copy() if graph.symmetric else ~np.eye(size, dtype=bool)
+        unjoined.reshape(-1)[edges] = False
+        free = np.flatnonzero(unjoined)
         return free[np.argsort(words.random_raw(len(free)), kind="stable")[:wanted]]
     drawn = np.zeros(0, np.int64)
     while len(drawn) < wanted:
