@@ -214,7 +214,9 @@ def test_losses_of_the_wrong_form_are_refused_before_anything_runs(data: Dataset
         make(linear, data, params=weights(data), loss=lambda output, labels: output[:, 0] > 0)
     with pytest.raises(ValueError, match=r"must return one number for each target, got \[48, 3\] for targets \[48\]"):
         make(linear, targets, params=weights(data), loss="mse")
-    with pytest.raises(ValueError, match=r"train\.target_accuracy = 0\.5 needs an accuracy, and .* its loss: give train\.target"):
+    with pytest.raises(
+        ValueError, match=r"train\.target_accuracy = 0\.5 needs an accuracy, and .* its loss: give train\.target"
+    ):
         make(linear, targets, params=weights(data, 1), loss="mse", target_accuracy=0.5)
     with pytest.raises(TypeError, match=r"give loss=, a function of what it returns"):
         make(lambda params, graph, x: {"a": x @ params["w"]}, data, params=weights(data))
