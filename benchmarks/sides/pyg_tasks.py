@@ -100,6 +100,7 @@ def _train(
     *,
     higher: bool,
 ) -> tuple[float, float]:
+    torch.set_num_threads(1)  # nothing is timed, and several wait for each other wherever cores are busy
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     best: Any = None
     for _ in range(epochs):
