@@ -47,7 +47,7 @@ def test_targets_of_vertices(dorylax: Any, targets: Path, tmp_path: Path) -> Non
     assert found["metric"] == "mae"
     assert len(found["test_score"]["per_seed"]) == 2
     assert found["test_accuracy"]["mean"] is None
-    frame = load_sweeps(tmp_path / "run", level="runs")
+    frame = load_sweeps(tmp_path / "run", level="runs").sort_values("train.seed")
     assert frame["test_score"].tolist() == found["test_score"]["per_seed"]
     epochs = load_sweeps(tmp_path / "run")
     assert epochs["metric"].tolist() == ["mae"] * 6

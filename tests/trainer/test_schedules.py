@@ -93,7 +93,7 @@ def test_steps_for_each_interval_follow_the_epoch() -> None:
         "optimizer.name": "sgd",
         "optimizer.schedule": "linear",
         "optimizer.schedule_epochs": 4,
-        "optimizer.warmup_epochs": None,
+        "optimizer.warmup_epochs": 1,
         "optimizer.final_share": 0.0,
         "pipeline.mode": "async",
         "pipeline.update": "per_interval",
