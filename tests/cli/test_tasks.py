@@ -58,11 +58,12 @@ def test_targets_of_vertices(dorylax: Any, targets: Path, tmp_path: Path) -> Non
     assert code == 0
     assert content["run"].endswith(f"seed-{best}")
     assert content["scores"]["test"] == pytest.approx(found["test_score"]["per_seed"][best], rel=1e-5)
-    rows = list(csv.reader((tmp_path / "out.csv").open()))
+    rows = list(csv.reader((tmp_path / "out.csv").read_text().splitlines()))
     assert rows[0] == ["vertex", "prediction", "label", "split"]
     assert len(rows[1][1].split()) == 2
     dorylax("predict", "--run", str(tmp_path / "run"), "--out", str(tmp_path / "out.npz"))
-    assert np.load(tmp_path / "out.npz")["outputs"].shape == (1000, 2)
+    with np.load(tmp_path / "out.npz") as archive:
+        assert archive["outputs"].shape == (1000, 2)
 
 
 def test_links(dorylax: Any, tmp_path: Path) -> None:

@@ -100,9 +100,16 @@ def test_steps_for_each_interval_follow_the_epoch() -> None:
         "pipeline.intervals": 2,
         "pipeline.staleness": 0,
     }
-    # At the end of the schedule nothing moves, however many steps there were.
-    four, eight = (
-        Trainer.from_config(RunConfig.resolve(given, {"train.epochs": epochs})).fit().last_params for epochs in (5, 8)
-    )
-    for mine, theirs in zip(jax.tree.leaves(four), jax.tree.leaves(eight), strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    after = {
+        epochs: jax.tree.leaves(
+            Trainer.from_config(RunConfig.resolve(given, {"train.epochs": epochs})).fit().last_params
+        )
+        for epochs in (3, 4, 7)
+    }
+
+    def moved(one: int, other: int) -> float:
+        return max(float(np.abs(a - b).max()) for a, b in zip(after[one], after[other], strict=True))
+
+    # Counted in steps, two an epoch, the schedule would have ended after two epochs.
+    assert moved(3, 4) > 1e-5
+    assert moved(4, 7) < 1e-7
