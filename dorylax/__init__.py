@@ -27,7 +27,7 @@ _EXPORTS = {
     "RayConfig": "dorylax.ray_cluster.config",
     "TensorConfig": "dorylax.serverless.config",
 }
-_SUBPACKAGES = ("clock", "cost", "experiments", "graph", "layers", "ops", "pipeline", "program", "serverless")
+_SUBPACKAGES = ("clock", "cost", "experiments", "graph", "layers", "ops", "pipeline", "program", "serverless", "tasks")
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig

@@ -14,9 +14,10 @@ import numpy as np
 
 from dorylax.experiments.convergence import Crossing, crossing, target_of
 from dorylax.experiments.measures import TO_TARGET, TO_TARGET_RATIO
-from dorylax.experiments.names import short_name
+from dorylax.experiments.names import metric_of, short_name
 from dorylax.experiments.seed_statistics import Interval, paired_difference, paired_ratio
 from dorylax.experiments.sweep import Run, Sweep
+from dorylax.runs.metric import METRICS, score_in
 from dorylax.runs.result import EpochRecord
 
 LAST = 20
@@ -55,17 +56,17 @@ class RunHistory:
     @property
     def best(self) -> float:
         """The highest validation accuracy."""
-        return max((record.val_accuracy or 0.0 for record in self.evaluated), default=0.0)
+        return max((record.score("val") or 0.0 for record in self.evaluated), default=0.0)
 
     @property
     def last(self) -> float:
         """The mean of the validation accuracies at the end: what one gets who stops by the clock, oscillation and all."""
-        return statistics.fmean([record.val_accuracy or 0.0 for record in self.evaluated[-LAST:]] or [0.0])
+        return statistics.fmean([record.score("val") or 0.0 for record in self.evaluated[-LAST:]] or [0.0])
 
     @property
     def evaluated(self) -> list[EpochRecord]:
-        """Epochs with an accuracy on validation vertices."""
-        return [record for record in self.history if record.val_accuracy is not None]
+        """Epochs with an accuracy on validation vertices, or another metric that is a fraction."""
+        return [record for record in self.history if record.validated and METRICS[record.judge].fraction]
 
     def seconds_until(self, epochs: int) -> float:
         """Training seconds of the first so many epochs."""
@@ -78,7 +79,7 @@ class RunHistory:
     def crossing(self, target: float) -> Crossing:
         """When its validation accuracy reached a target, in epochs."""
         records = self.evaluated
-        found = crossing([record.val_accuracy or 0.0 for record in records], target)
+        found = crossing([record.score("val") or 0.0 for record in records], target)
         if found.censored or not records:
             return Crossing(len(self.history), censored=True)
         return Crossing(records[found.epochs - 1].epoch + 1, censored=False)
@@ -340,7 +341,7 @@ def _outcome(run: RunHistory, target: float) -> dict[str, Any]:
         "epochs": float(found.epochs),
         "seconds": run.seconds_until(found.epochs),
         "dollars": run.dollars_until(found.epochs),
-        "accuracy": run.summary.get("test_accuracy"),
+        "accuracy": score_in(run.summary, "test") if metric_of([run.summary]).fraction else None,
         "best": run.best,
         "last": run.last,
         "censored": found.censored,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dorylax.pipeline.config import ASYNC_DEFAULTS, PipelineConfig
-from dorylax.runs.result import METRIC_NAMES
+from dorylax.runs.metric import METRICS, MetricKind
 from dorylax.settings.errors import shown
 
 if TYPE_CHECKING:
@@ -55,10 +55,10 @@ def title(config: RunConfig) -> str:
     return f"{config.model.name} on {data_name(config)}"
 
 
-def metric_name(summaries: Iterable[Mapping[str, Any]]) -> str:
-    """What the accuracies in the summaries of runs are."""
-    special = (name for summary in summaries if (name := summary.get("metric")) not in (None, "accuracy", "loss"))
-    return METRIC_NAMES[next(special, "accuracy")]
+def metric_of(summaries: Iterable[Mapping[str, Any]]) -> MetricKind:
+    """What runs are judged by, going by their summaries: the first metric that is not the accuracy."""
+    special = (name for summary in summaries if (name := summary.get("metric")) not in (None, "accuracy"))
+    return METRICS[next(special, "accuracy")]
 
 
 def short_name(setting: Mapping[str, Any]) -> str:

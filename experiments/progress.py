@@ -14,6 +14,7 @@ from dorylax.experiments.measures import COMPARED, MEASURES
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.observers.progress import Lasting, Stream, describe_summary, dollars, duration, terminal_bars
+from dorylax.runs.metric import METRICS
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord
@@ -91,8 +92,8 @@ class SweepProgress:
         parts = [f"epoch {record.epoch + 1}/{total}"]
         if run.simulation is None:
             parts.append(f"loss {record.loss:.4f}")
-        if record.val_accuracy is not None:
-            parts.append(f"accuracy {record.val_accuracy:.4f}")
+        if (score := record.score("val")) is not None:
+            parts.append(f"{METRICS[record.judge].title} {score:.4f}")
         if record.dollars is not None:
             parts.append(dollars(record.dollars))
         self._progress.update(self._lines[run.key], completed=record.epoch + 1, state="  ".join(parts))

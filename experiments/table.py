@@ -18,11 +18,12 @@ from dorylax.config import RunConfig
 from dorylax.config.schema import KEYS
 from dorylax.durable import write_file
 from dorylax.experiments.measures import COMPARED, MEASURES, SIMULATED
-from dorylax.experiments.names import metric_name
+from dorylax.experiments.names import metric_of
 from dorylax.experiments.outcome import RunOutcome, of_part
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Sweep
 from dorylax.observers.progress import duration
+from dorylax.runs.metric import ACCURACIES, METRICS, MetricKind, score_in
 from dorylax.terminal.output import percent, print_table
 
 _EARLY = ("target", "patience")
@@ -37,6 +38,7 @@ RESULTS: Mapping[str, type] = {
     "test_accuracy": float,
     "final_loss": float,
 }
+_OTHERS = ("val_loss", "test_loss", "val_score", "test_score")  # of runs that no accuracy judges
 _SPENT = ("compile", "train", "evaluate", "checkpoint", "wall")
 _HOST: Mapping[str, type] = {"machine": str, "cpu_count": int, "platform": str, "python": str, "dorylax": str}
 TIMINGS: Mapping[str, type] = {"seconds_per_epoch": float, **{f"{name}_seconds": float for name in _SPENT}, **_HOST}
@@ -62,14 +64,16 @@ def keys_of(outcomes: Iterable[RunOutcome]) -> list[str]:
 def results_of(outcomes: Sequence[RunOutcome]) -> dict[str, type]:
     """The columns of results of these runs, with their types: of training, of simulations, or of both."""
     simulated = [outcome.run.simulation is not None for outcome in outcomes]
-    return {**({} if all(simulated) else RESULTS), **(SIMULATED if any(simulated) else {})}
+    judged = {outcome.summary.get("metric") for outcome in outcomes} - {None, *ACCURACIES}
+    others = {f"{mask}_{'loss' if name == 'loss' else 'score'}": float for mask in ("val", "test") for name in judged}
+    return {**({} if all(simulated) else {**RESULTS, **others}), **(SIMULATED if any(simulated) else {})}
 
 
 def row(outcome: RunOutcome) -> dict[str, Any]:
     """What became of a run: the values of `RESULTS`, `SIMULATED` and `TIMINGS`, None where there is none."""
     spent = outcome.summary.get("timings") or {}
     return {
-        **{name: outcome.summary.get(name) for name in (*RESULTS, *SIMULATED)},
+        **{name: outcome.summary.get(name) for name in (*RESULTS, *_OTHERS, *SIMULATED)},
         "status": outcome.status,
         "seconds_per_epoch": outcome.summary.get("seconds_per_epoch"),
         **{f"{name}_seconds": spent.get(name) for name in _SPENT},
@@ -96,7 +100,7 @@ def print_summary(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> N
         return
     print_table(summary_table(sweep, outcomes, title))
     if any(outcome.summary.get("stopped") in _EARLY for outcome in outcomes):
-        print("* stopped before train.epochs: target accuracy reached, or patience exhausted")
+        print("* stopped before train.epochs: target reached, or patience exhausted")
 
 
 def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> Table:
@@ -129,7 +133,7 @@ def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> T
 
 
 def _columns(outcomes: Sequence[RunOutcome]) -> list[str]:
-    metric = metric_name(outcome.summary for outcome in outcomes)
+    metric = metric_of(outcome.summary for outcome in outcomes).title
     time = time_title([outcome.run.config for outcome in outcomes])
     return [f"test {metric}", f"validation {metric}", "final loss", "best epoch", "epochs", time]
 
@@ -146,13 +150,14 @@ def _results(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     def values(name: str) -> list[float | None]:
         return [None if (value := summary.get(name)) is None else float(value) for summary in summaries]
 
+    kind = metric_of(summaries)
     loss, deviation = mean_std(values("final_loss"))
     (best, _), (epochs, _) = mean_std(values("best_epoch")), mean_std(values("epochs"))
     early = any(summary.get("stopped") in _EARLY for summary in summaries)
     seconds = median(values("seconds_per_epoch"))
     return [
-        spread(values("test_accuracy")),
-        spread(values("val_accuracy")),
+        spread([score_in(summary, "test") for summary in summaries], kind),
+        spread([score_in(summary, "val") for summary in summaries], kind),
         "–" if loss is None else f"{loss:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}"),
         "–" if best is None else f"{best:.0f}",
         "–" if epochs is None else f"{epochs:.0f}{'*' * early}",
@@ -160,9 +165,11 @@ def _results(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def spread(values: Sequence[float | None]) -> str:
-    """Fractions as `81.5 ± 0.6 %`."""
+def spread(values: Sequence[float | None], kind: MetricKind = METRICS["accuracy"]) -> str:
+    """Fractions as `81.5 ± 0.6 %`; of metrics that are none, `0.4212 ± 0.0031`."""
     mean, std = mean_std(values)
+    if mean is not None and not kind.fraction:
+        return f"{mean:.4f}" + ("" if std is None else f" ± {std:.4f}")
     return percent(mean) if mean is None or std is None else f"{100 * mean:.1f} ± {100 * std:.1f} %"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dorylax.cli.overrides import parse_value, trust_option
 from dorylax.config import RunConfig
 from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import RunDirectory
+from dorylax.runs.metric import ACCURACIES, METRICS, score_in
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import percent, print_json
@@ -20,7 +22,7 @@ _SUFFIXES = (".npz", ".csv")
 
 @click.command()
 @click.option("--run", "folder", metavar="DIR", required=True, type=click.Path(path_type=Path), help="A run directory.")
-@click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation accuracy].")
+@click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation].")
 @click.option("--data", metavar="NAME_OR_NPZ", help="Predict on data other than the run's.")
 @no_verify_option
 @click.option("--out", metavar="FILE.npz|csv", type=click.Path(path_type=Path), help="Write the predictions.")
@@ -48,30 +50,38 @@ def predict(
         config = config.unverified()
 
     from dorylax.cli.predictions import mask_sizes, scores, write
+    from dorylax.graph.sharded_data import ShardedData
+    from dorylax.graph.task_data import TaskData
     from dorylax.trainer import Trainer, prepare_data
+    from dorylax.trainer.step.objective import Objective
 
     dataset = prepare_data(config.data)
-    logits = Trainer.from_config(config, dataset, run_directory=path, resume=True).predict()
-    accuracy = scores(logits, dataset)
+    trainer = Trainer.from_config(config, dataset, run_directory=path, resume=True)
+    outputs, examples = trainer.predict(), trainer.data
+    assert not isinstance(examples, ShardedData)
+    objective = Objective.of(config.train.loss, examples, config.train.metric)
+    found = scores(outputs, examples, objective)
     if out is not None:
-        write(out, logits, dataset)
+        write(out, outputs, examples)
+    noun = examples.examples if isinstance(examples, TaskData) else "vertices"
     content = {
         "schema": 1,
         "run": str(path),
-        "metric": "micro_f1" if dataset.multilabel else "accuracy",
-        "accuracy": accuracy,
-        "vertices": logits.shape[0],
-        "classes": logits.shape[1],
+        "metric": objective.metric,
+        "accuracy" if objective.metric in ACCURACIES else "scores": found,
+        noun: len(outputs),
+        "classes": examples.num_classes,
         "out": None if out is None else str(out),
     }
     if as_json:
         print_json(content)
         return
-    name = "micro-F1" if dataset.multilabel else "accuracy"
-    sizes = mask_sizes(dataset)
-    for mask, value in accuracy.items():
+    kind = METRICS[objective.metric]
+    sizes = mask_sizes(examples)
+    for mask, value in found.items():
         label = "validation" if mask == "val" else mask
-        click.echo(f"{label} {name}: {percent(value)} of {sizes[mask]:,} vertices")
+        shown = percent(value) if value is None or kind.fraction else kind.shown(value)
+        click.echo(f"{label} {kind.title}: {shown} of {sizes[mask]:,} {noun}")
     if out is not None:
         click.echo(f"predictions: {out}")
 
@@ -81,7 +91,7 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
 
     Args:
         folder: of a run, or of several seeds (`dorylax train --out`).
-        seed: which of several; None: the finished one with the best validation accuracy, on a tie the first.
+        seed: which of several; None: the finished one with the best validation metric, on a tie the first.
 
     Raises:
         ConfigError: there is no such run.
@@ -104,7 +114,9 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
 
     def merit(number: int) -> tuple[bool, float, int]:
         summary = RunDirectory.open(seeds[number]).summary or {}
-        return bool(summary), summary.get("val_accuracy") or 0.0, -number
+        value = score_in(summary, "val")
+        higher = METRICS.get(summary.get("metric", ""), METRICS["accuracy"]).higher
+        return bool(summary), -math.inf if value is None else value if higher else -value, -number
 
     return seeds[max(seeds, key=merit)]
 
@@ -133,5 +145,11 @@ def _on_other_data(config: RunConfig, name: str) -> RunConfig:
     size = config.data.size if name == config.data.name else None
     kept = {section: values for section, values in config.to_dict().items() if section != "pipeline"}
     # When to stop does not matter here, and would ask for validation vertices.
-    changes = {"data.name": name, "data.size": size, "train.target_accuracy": None, "train.patience": None}
+    changes = {
+        "data.name": name,
+        "data.size": size,
+        "train.target_accuracy": None,
+        "train.target": None,
+        "train.patience": None,
+    }
     return type(config).resolve(kept, changes, code=config.code)

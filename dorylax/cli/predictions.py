@@ -9,48 +9,61 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float32
 
 from dorylax.durable import write_file
 from dorylax.graph.dataset import Dataset
-from dorylax.program.model.loss import confusion_counts, micro_f1
+from dorylax.graph.task_data import TaskData
+from dorylax.trainer.step.objective import Objective
 
 _MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
-def mask_sizes(data: Dataset) -> dict[str, int]:
-    """How many vertices there are in each mask."""
+def mask_sizes(data: Dataset | TaskData) -> dict[str, int]:
+    """How many examples there are in each mask."""
     return {name: int(getattr(data, mask).sum()) for name, mask in _MASKS.items()}
 
 
-def scores(logits: Float32[np.ndarray, "V C"], data: Dataset) -> dict[str, float | None]:
-    """Accuracy (micro-F1 for multi-label data) by mask, as fractions; None where the mask is empty."""
+def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) -> dict[str, float | None]:
+    """The metric by mask; None where the mask is empty."""
     masks = np.stack([getattr(data, name) for name in _MASKS.values()])
-    counts = np.asarray(confusion_counts(*map(jax.numpy.asarray, (logits, data.labels, masks))))
+    sums: Any = jax.device_get(objective.sums(*map(jax.numpy.asarray, (outputs, data.labels, masks))))
     return {
-        name: micro_f1(count) if mask.any() else None for name, count, mask in zip(_MASKS, counts, masks, strict=True)
+        name: objective.score(sums, number) if mask.any() else None
+        for number, (name, mask) in enumerate(zip(_MASKS, masks, strict=True))
     }
 
 
-def write(path: Path, logits: Float32[np.ndarray, "V C"], data: Dataset) -> None:
-    """Writes the predictions: an npz with the logits, or a table as CSV."""
-    predictions: np.ndarray = logits > 0 if data.multilabel else logits.argmax(axis=1).astype(np.int32)
+def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
+    """Writes the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV."""
+    predictions = _predictions(outputs, data)
     if path.suffix == ".npz":
-        write_file(path, lambda file: np.savez(file, logits=logits, predictions=predictions))
+        arrays: dict[str, Any] = {"outputs" if data.num_classes is None else "logits": outputs}
+        write_file(path, lambda file: np.savez(file, **arrays, predictions=predictions))
     else:
         write_file(path, _csv(predictions, data))
 
 
-def _csv(predictions: np.ndarray, data: Dataset) -> str:
-    """A row per vertex; of multi-label data, classes are separated by spaces."""
+def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
+    if data.num_classes is None:
+        return outputs.reshape(data.labels.shape)
+    return outputs > 0 if data.multilabel else outputs.argmax(axis=1).astype(np.int32)
+
+
+def _csv(predictions: np.ndarray, data: Dataset | TaskData) -> str:
+    """A row per example; of multi-label data, classes are separated by spaces, and so are several targets."""
     split = np.select([getattr(data, name) for name in _MASKS.values()], list(_MASKS), default="")
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("vertex", "prediction", "label", "split"))
-    for vertex, (prediction, label) in enumerate(zip(predictions, data.labels, strict=True)):
-        writer.writerow((vertex, _classes(prediction), _classes(label), split[vertex]))
+    writer.writerow((_NAMES[data.examples] if isinstance(data, TaskData) else "vertex", "prediction", "label", "split"))
+    for number, (prediction, label) in enumerate(zip(predictions, data.labels, strict=True)):
+        writer.writerow((number, _shown(prediction, data), _shown(label, data), split[number]))
     return stream.getvalue()
 
 
-def _classes(value: Any) -> str:
-    return " ".join(map(str, np.flatnonzero(value))) if np.ndim(value) else str(value)
+_NAMES = {"pairs": "pair", "graphs": "graph"}
+
+
+def _shown(value: Any, data: Dataset | TaskData) -> str:
+    if np.ndim(value):
+        return " ".join(map(str, np.flatnonzero(value) if data.multilabel else value))
+    return str(value)

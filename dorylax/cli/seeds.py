@@ -137,6 +137,11 @@ def results(outcomes: Sequence[RunOutcome], folder: Path | None) -> dict[str, An
         "seeds": [outcome.run.config.train.seed for outcome in outcomes],
         "test_accuracy": over_seeds("test_accuracy"),
         "val_accuracy": over_seeds("val_accuracy"),
+        **{
+            name: over_seeds(name)
+            for name in ("test_loss", "val_loss", "test_score", "val_score")
+            if any(name in outcome.summary for outcome in outcomes)
+        },
         "final_loss": per_seed("final_loss"),
         "best_epoch": per_seed("best_epoch"),
         "epochs": per_seed("epochs", 0),

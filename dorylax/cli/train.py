@@ -27,6 +27,8 @@ from dorylax.terminal.output import print_json
 @click.command()
 @data_option
 @click.option("--model", metavar="NAME", help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn or mlp.")
+@click.option("--task", metavar="NAME", help="What is learnt: link-prediction, say [default: what the labels are].")
+@click.option("--metric", metavar="NAME", help="What validation judges epochs by: macro_f1, roc_auc, say.")
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
 @configured
@@ -38,6 +40,8 @@ def train(
     *,
     data: str | None,
     model: str | None,
+    task: str | None,
+    metric: str | None,
     epochs: str | None,
     seeds: str | None,
     settings: tuple[str, ...],
@@ -60,7 +64,13 @@ def train(
         raise ConfigError("--no-save and --out exclude each other")
     if data is not None and data.endswith(".npz") and Path(data).is_file():
         data = str(Path(data).absolute())  # so that `dorylax predict` finds it from any folder
-    named = {"data.name": data, "model.name": model, "train.epochs": epochs}
+    named = {
+        "data.name": data,
+        "model.name": model,
+        "task.name": task,
+        "train.metric": metric,
+        "train.epochs": epochs,
+    }
     given, code = collect(file, named, settings, trust=trust, no_verify=no_verify)
     checked = given.get("single.memory") != "ignore"
     if checked:

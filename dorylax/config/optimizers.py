@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from dorylax.settings.section import Fraction, Positive, Section
+from dorylax.settings.errors import ConfigError
+from dorylax.settings.section import Count, Fraction, Positive, Section
 from dorylax.user_code.references import UserCodeError, is_reference, load_reference
 
 if TYPE_CHECKING:
@@ -28,7 +29,19 @@ class OptimizerConfig(Section):
         default="adam",
         description="which optimizer: one of those below, or your function as `FILE.py:NAME` or `MODULE:NAME`",
     )
-    learning_rate: Positive = Field(default=0.01, description="step size")
+    learning_rate: Positive = Field(default=0.01, description="step size; with a schedule the largest")
+    schedule: Literal["cosine", "linear", "exponential"] | None = Field(
+        default=None, description="how the step size falls after the warm-up; null: it stays"
+    )
+    warmup_epochs: Count | None = Field(
+        default=None, description="epochs over which the step size rises evenly, before it is the largest; null: none"
+    )
+    schedule_epochs: Count | None = Field(
+        default=None, description="the epoch by which it has fallen, the warm-up included; null: `train.epochs`"
+    )
+    final_share: Fraction | None = Field(
+        default=None, description="what is left of it then, as a share; null: 0, and 0.01 with exponential"
+    )
     weight_decay: Annotated[float, Field(ge=0)] = Field(
         default=0.0,
         description="λ: adds λ·w to the gradient (the L2 penalty λ/2·‖w‖²); decoupled from it in adamw and lamb",
@@ -40,6 +53,22 @@ class OptimizerConfig(Section):
     beta1: Fraction | None = Field(default=None, description="decay rate of the gradient's mean")
     beta2: Fraction | None = Field(default=None, description="decay rate of the squared gradient's mean")
     epsilon: Positive | None = Field(default=None, description="added to the denominator")
+
+    @model_validator(mode="after")
+    def _check(self) -> OptimizerConfig:
+        for option in ("schedule_epochs", "final_share"):
+            if self.schedule is None and getattr(self, option) is not None:
+                raise ConfigError.of(f"optimizer.{option}", f"= {getattr(self, option)} needs optimizer.schedule")
+        if self.schedule == "exponential" and self.final_share == 0:
+            raise ConfigError.of(
+                "optimizer.final_share", "must be > 0 with optimizer.schedule=exponential, which never gets to 0"
+            )
+        if self.schedule_epochs is not None and (self.warmup_epochs or 0) >= self.schedule_epochs:
+            raise ConfigError.of(
+                "optimizer.warmup_epochs",
+                f"must be < optimizer.schedule_epochs = {self.schedule_epochs}, got {self.warmup_epochs}",
+            )
+        return self
 
 
 class OptimizerSpec(NamedTuple):
@@ -73,6 +102,7 @@ OPTIMIZERS: Mapping[str, OptimizerSpec] = MappingProxyType(
 """Name → what it is; `optimizer.name` takes these."""
 
 
+_LEFT = 0.01  # of the step size, by an exponential schedule
 _TUNABLE = sorted({name for spec in OPTIMIZERS.values() for name in spec.options})
 
 
@@ -100,7 +130,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
         return OPTIMIZERS[config.name].options[name] if value is None else value
 
     mask = first_layer_mask if config.weight_decay_on == "first" else None
-    rate, decay = config.learning_rate, config.weight_decay
+    rate, decay = step_size(config), config.weight_decay
     made: optax.GradientTransformation
     match config.name:
         case own if is_reference(own):
@@ -127,6 +157,38 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
         case _:
             raise ValueError(f"optimizer.name must be one of {', '.join(OPTIMIZERS)}, got {config.name!r}")
     return optax.chain(optax.add_decayed_weights(decay, mask), made) if decay else made
+
+
+def step_size(config: OptimizerConfig) -> float | optax.Schedule:
+    """The step size of a resolved configuration: a number, or a function of the epoch, from 0.
+
+    With W epochs of warm-up, epoch e < W has (e+1)/(W+1) of the largest. From there to `schedule_epochs` it falls as
+    `optax.cosine_decay_schedule`, `linear_schedule` or `exponential_decay` do, and stays at `final_share` of the largest.
+
+    Raises:
+        ValueError: there is a schedule, and its epochs are not resolved.
+    """
+    import optax
+
+    rate, warmup = config.learning_rate, config.warmup_epochs or 0
+    if config.schedule is None and not warmup:
+        return rate
+    falls: optax.Schedule = optax.constant_schedule(rate)
+    if config.schedule is not None:
+        if config.schedule_epochs is None:
+            raise ValueError(f"optimizer.schedule={config.schedule} needs optimizer.schedule_epochs")
+        epochs, share = config.schedule_epochs - warmup, config.final_share
+        match config.schedule:
+            case "cosine":
+                falls = optax.cosine_decay_schedule(rate, epochs, alpha=share or 0.0)
+            case "linear":
+                falls = optax.linear_schedule(rate, rate * (share or 0.0), epochs)
+            case "exponential":
+                left = _LEFT if share is None else share
+                falls = optax.exponential_decay(rate, epochs, left, end_value=rate * left)
+    if not warmup:
+        return falls
+    return optax.join_schedules([optax.linear_schedule(rate / (warmup + 1), rate, warmup), falls], [warmup])
 
 
 def first_layer_mask(params: Any) -> Any:

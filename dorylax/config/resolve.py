@@ -28,6 +28,7 @@ from dorylax.config.schema import (
     TrainConfig,
     check_together,
 )
+from dorylax.config.tasks import SPECS, TaskConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
@@ -75,6 +76,7 @@ class RunConfig(BaseModel):
         data: the graph, its features, labels and split.
         model: the model and the options that it uses.
         optimizer: the optimizer and the options that it uses.
+        task: what is learnt, and the options that it uses.
         train: how long, from which seed, what to watch.
         single: how one machine computes an epoch.
         pipeline: how training is spread over servers and intervals, and where its tensor tasks run; None where no key of it
@@ -86,6 +88,7 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     data: DataConfig
+    task: TaskConfig = TaskConfig()
     model: ModelConfig
     optimizer: OptimizerConfig
     train: TrainConfig
@@ -163,6 +166,12 @@ class RunConfig(BaseModel):
         values.update({f"model.{option}": default for option, default in used.items()})
         values.update({f"optimizer.{option}": value for option, value in tuned.items()})
         values.update({key: value for key, value in recipe.items() if key not in foreign})
+        task = ({**values} | given).get("task.name")
+        if task is not None:
+            spec = SPECS[task]
+            options = {key for key in spec.recipe if not key.startswith("model.") or key.partition(".")[2] in used}
+            values.update({key: value for key, value in spec.recipe.items() if key in options - foreign})
+            values.update({f"task.{option}": default for option, default in spec.options.items()})
         values.update(_DATA_DEFAULTS.get(given.get("data.name", values["data.name"]), {}))
 
         for key in given:
@@ -173,8 +182,11 @@ class RunConfig(BaseModel):
                 own = _listed(tuned) if tuned else "only those of every optimizer"
                 raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
         values.update(given)
+        if values.get("optimizer.schedule") is not None and values.get("optimizer.schedule_epochs") is None:
+            values["optimizer.schedule_epochs"] = values["train.epochs"]
         config = cls(
             data=DataConfig(**_section("data", values)),
+            task=TaskConfig(**_section("task", values)),
             model=ModelConfig(**_section("model", values)),
             optimizer=OptimizerConfig(**_section("optimizer", values)),
             train=TrainConfig(**_section("train", values)),
@@ -182,7 +194,7 @@ class RunConfig(BaseModel):
             pipeline=_pipeline(values),
             code=code if code is not None and any(map(code.names, filter(is_reference, (name, optimizer)))) else None,
         )
-        check_together(config.train, config.single, config.pipeline)
+        check_together(config.train, config.single, config.pipeline, config.task)
         return config
 
     @classmethod
@@ -216,7 +228,7 @@ class RunConfig(BaseModel):
                 if value is not None or section in NULL_SAYS_SOMETHING
             }
             for section in SECTIONS
-            if (values := getattr(self, section)) is not None
+            if (values := getattr(self, section)) is not None and (section != "task" or values.name is not None)
         }
 
     def dotted(self) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from dorylax.config.optimizers import OptimizerConfig
+from dorylax.config.tasks import SPECS, TaskConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
+from dorylax.runs.metric import ACCURACIES, MetricName
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Fraction, Positive, Section, Seed, Text
@@ -102,11 +104,25 @@ class TrainConfig(Section):
     epochs: Count = Field(default=200, description="number of passes over the graph, one update each")
     seed: Seed = Field(default=0, description="seed of the initial parameters and of dropout")
     eval_every: Count = Field(default=1, description="epochs between evaluations")
+    loss: Literal["cross_entropy", "mse", "mae", "huber", "binary_cross_entropy"] | None = Field(
+        default=None,
+        description="what is minimised, as the mean over the training vertices; null: cross_entropy of classes, mse of "
+        "targets, binary_cross_entropy of links",
+    )
+    metric: MetricName | None = Field(
+        default=None,
+        description="what validation judges the epochs by; null: accuracy, micro_f1 where a vertex may have several "
+        "classes, roc_auc for links, and the loss for targets",
+    )
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="stop when validation accuracy reaches this; null: never"
     )
+    target: float | None = Field(
+        default=None,
+        description="stop when the metric on the validation vertices is this good, be that higher or lower; null: never",
+    )
     patience: Count | None = Field(
-        default=None, description="stop after this many epochs without a better validation accuracy; null: never"
+        default=None, description="stop after this many epochs without a better validation metric; null: never"
     )
     checkpoint_every: Annotated[int, Field(ge=0)] = Field(
         default=0, description="epochs between checkpoints; 0: only when interrupted and at the end"
@@ -116,6 +132,27 @@ class TrainConfig(Section):
         description="where checkpoints go: a path or s3://bucket/prefix, there each run into a folder of its own; null: "
         "into the run directory",
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> TrainConfig:
+        if self.target_accuracy is None:
+            return self
+        if self.target is not None:
+            raise ConfigError(
+                "train.target and train.target_accuracy exclude each other: for accuracies they are the same",
+                "train.target",
+            )
+        if self.metric not in (None, *ACCURACIES):
+            raise ConfigError.of(
+                "train.target_accuracy",
+                f"= {self.target_accuracy} needs an accuracy: with metric {self.metric} give train.target",
+            )
+        return self
+
+    @property
+    def goal(self) -> float | None:
+        """What the validation metric is to reach; None: nothing."""
+        return self.target_accuracy if self.target is None else self.target
 
     def evaluates(self, epoch: int) -> bool:
         """Whether epoch (from 0) ends with an evaluation: every `eval_every` epochs, and the last."""
@@ -173,7 +210,7 @@ class SingleConfig(Section):
 SECTIONS: dict[str, type[Section]] = {
     model.section: model
     for model in (
-        *(DataConfig, ModelConfig, OptimizerConfig, TrainConfig, SingleConfig),
+        *(DataConfig, TaskConfig, ModelConfig, OptimizerConfig, TrainConfig, SingleConfig),
         *(PipelineConfig, TensorConfig, RayConfig),
     )
 }
@@ -189,7 +226,9 @@ KEYS: dict[str, FieldInfo] = {
 """Dotted key → its field, in order."""
 
 
-def check_together(train: TrainConfig, single: SingleConfig, pipeline: PipelineConfig | None) -> None:
+def check_together(
+    train: TrainConfig, single: SingleConfig, pipeline: PipelineConfig | None, task: TaskConfig | None = None
+) -> None:
     """Checks what sections say about each other.
 
     Raises:
@@ -197,6 +236,11 @@ def check_together(train: TrainConfig, single: SingleConfig, pipeline: PipelineC
     """
     if pipeline is None:
         return
+    if task is not None and task.name is not None and not SPECS[task.name].of_vertices:
+        raise ConfigError(
+            f"task.name={task.name} and {_named(pipeline)} exclude each other: a pipeline predicts for each vertex",
+            "task.name",
+        )
     if not single.optimize:
         raise ConfigError(
             f"single.optimize=false and {_named(pipeline)} exclude each other: a pipeline runs the optimised program",

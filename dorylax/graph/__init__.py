@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
     from dorylax.graph.graph import Graph
     from dorylax.graph.link_splits import Links, LinkSplit, link_split
+    from dorylax.graph.many import merge_graphs
     from dorylax.graph.normalise import GCNNormalisation, gcn_normalisation, in_degrees, out_degrees
     from dorylax.graph.splits import Split, per_class_split, public_split, random_split, stratified_split
     from dorylax.graph.validate import GraphError
@@ -29,6 +30,7 @@ _HOMES = {
     "gcn_normalisation": "normalise",
     "in_degrees": "normalise",
     "link_split": "link_splits",
+    "merge_graphs": "many",
     "out_degrees": "normalise",
     "per_class_split": "splits",
     "public_split": "splits",
@@ -48,6 +50,7 @@ __all__ = [
     "gcn_normalisation",
     "in_degrees",
     "link_split",
+    "merge_graphs",
     "out_degrees",
     "per_class_split",
     "public_split",

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.task_data import TaskData
 
 _SAMPLE_BYTES = 2**20
 
 
-def describe_data(data: Dataset) -> dict[str, Any]:
+def describe_data(data: Dataset | TaskData) -> dict[str, Any]:
     """Sizes and digests, as JSON values; `inputs` has those of further inputs by name."""
     split = hashlib.sha256()
     for array in (data.labels, data.train_mask, data.val_mask, data.test_mask):

@@ -6,7 +6,7 @@ Which of these is read off form and type, never off what is likely; where two co
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -18,6 +18,15 @@ from dorylax.graph.validate import MAX_CLASSES, GraphError, check_binary, check_
 
 _FORMS = "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T]"
 _TEXT = "number the classes 0 … C-1 (np.unique(labels, return_inverse=True)[1])"
+
+
+Kind = Literal["classes", "several", "pairs", "targets"]
+"""Of labels: one class each, several classes each, pairs of vertices that are linked or not, numbers."""
+
+
+def kind_of(num_classes: int | None, *, multilabel: bool) -> Kind:
+    """The kind of a data set's labels."""
+    return "targets" if num_classes is None else "several" if multilabel else "classes"
 
 
 class Labels(NamedTuple):

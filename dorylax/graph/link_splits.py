@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Int32, Int64
 
 from dorylax.graph.graph import Graph
 from dorylax.graph.rows import all_rows
@@ -95,7 +95,7 @@ def link_split(
             found.append(np.unique(_keys(graph, sources[of_part], targets[of_part])))
     edges = pairs[linked] if graph.symmetric else np.unique(_keys(graph, sources, targets)[~is_loop])
     wanted = [round(negatives * len(links)) for links in found]
-    drawn = _no_edges(graph, edges, sum(wanted), seed)
+    drawn = _no_edges(graph, edges, sum(wanted), (seed, 1))
     cuts = np.cumsum([0, *wanted])
     made = (
         _links(graph, links, drawn[start:stop]) for links, start, stop in zip(found, cuts[:-1], cuts[1:], strict=True)
@@ -145,8 +145,34 @@ def _links(graph: Graph, edges: np.ndarray, others: np.ndarray) -> Links:
     return Links(sources.astype(np.int32), targets.astype(np.int32), labels)
 
 
-def _no_edges(graph: Graph, edges: np.ndarray, wanted: int, seed: int) -> Int64[np.ndarray, " N"]:
-    """As many distinct pairs that are neither edges nor loops, in random order."""
+def keys_of_links(graph: Graph, pairs: Int32[np.ndarray, "N 2"]) -> Int64[np.ndarray, " N"]:
+    """Pairs of vertices as `pairs_without_links` takes them: a number for each, sorted and distinct."""
+    return np.unique(_keys(graph, pairs[:, 0], pairs[:, 1]))
+
+
+def pairs_without_links(
+    graph: Graph, links: Int64[np.ndarray, " M"], wanted: int, seed: Sequence[int]
+) -> Int32[np.ndarray, "N 2"]:
+    """Distinct pairs of vertices that are neither these links nor loops, in random order: the same for the same seed.
+
+    Args:
+        graph: says how many vertices there are, and whether a pair has a direction.
+        links: of `keys_of_links`.
+        wanted: how many.
+        seed: numbers ≥ 0.
+
+    Raises:
+        GraphError: there are not so many.
+    """
+    # Listing all pairs takes a second, and this is done in every epoch; drawing is slow only where few are left.
+    found = _no_edges(graph, links, wanted, seed, listed=min(_FEW_PAIRS, 4 * (wanted + len(links))))
+    return np.stack(np.divmod(found, graph.num_vertices), axis=1).astype(np.int32)
+
+
+def _no_edges(
+    graph: Graph, edges: np.ndarray, wanted: int, seed: Sequence[int], listed: int = _FEW_PAIRS
+) -> Int64[np.ndarray, " N"]:
+    """As many distinct pairs that are neither edges nor loops, in random order; of so few in all, all are listed first."""
     size = int(graph.num_vertices)
     possible = size * (size - 1) // (2 if graph.symmetric else 1)
     if wanted > possible - len(edges):
@@ -154,11 +180,11 @@ def _no_edges(graph: Graph, edges: np.ndarray, wanted: int, seed: int) -> Int64[
             f"negatives ask for {wanted} pairs that are not edges, but there are only {possible - len(edges)}: "
             "lower negatives"
         )
-    words = np.random.PCG64([seed, 1])
-    if possible <= _FEW_PAIRS:
-        every = np.arange(size * size, dtype=np.int64)
-        sources, targets = np.divmod(every, size)
-        free = np.setdiff1d(every[sources < targets if graph.symmetric else sources != targets], edges)
+    words = np.random.PCG64(list(seed))
+    if possible <= listed:
+        unjoined = np.tri(size, k=-1, dtype=bool).T.copy() if graph.symmetric else ~np.eye(size, dtype=bool)
+        unjoined.reshape(-1)[edges] = False
+        free = np.flatnonzero(unjoined)
         return free[np.argsort(words.random_raw(len(free)), kind="stable")[:wanted]]
     drawn = np.zeros(0, np.int64)
     while len(drawn) < wanted:

@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeVar, final
 
 import jax
 import numpy as np
@@ -30,6 +30,7 @@ from dorylax.graph.npz import MASKS
 from dorylax.graph.shard import Shard
 from dorylax.graph.shard_files import read_shard
 from dorylax.graph.shard_names import SUMMARY
+from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.storage.base import Content
 from dorylax.storage.choose import open_storage
@@ -38,6 +39,9 @@ from dorylax.storage.local import LocalStorage
 
 _DIGEST = "sha256"
 Masks = tuple[int, int, int]
+
+
+D = TypeVar("D", bound=Dataset | TaskData)
 
 
 @final
@@ -218,12 +222,12 @@ class ShardedData:
         return homes_of(self.summary.shards)
 
 
-def shapes_of(data: Dataset | ShardedData) -> Dataset | AbstractData:
+def shapes_of(data: D | ShardedData) -> D | AbstractData:
     """For whoever asks for shapes alone."""
     return data.abstract if isinstance(data, ShardedData) else data
 
 
-def mask_counts(data: Dataset | ShardedData) -> Masks:
+def mask_counts(data: Dataset | TaskData | ShardedData) -> Masks:
     """How many vertices of a data set train, validate and test."""
     if isinstance(data, ShardedData):
         return data.summary.masks

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, cast, final, runtime_checka
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from dorylax.runs.result import METRIC_NAMES
+from dorylax.runs.metric import METRICS, score_in
 from dorylax.terminal.session import notebook
 
 if TYPE_CHECKING:
@@ -271,10 +271,10 @@ def terminal_bars(stream: Stream) -> Progress | None:
 
 def _judged(record: EpochRecord) -> str:
     """The number by which an epoch that was evaluated is judged, with its name."""
-    if record.train_loss is not None:
-        evaluated = record.train_loss if record.val_loss is None else record.val_loss
-        return f"{'evaluated' if record.val_loss is None else 'validation'} loss {evaluated:.4f}"
-    return f"accuracy {record.train_accuracy if record.val_accuracy is None else record.val_accuracy:.4f}"
+    value = record.score("val")
+    shown = record.score("train") if value is None else value
+    where = ("evaluated " if value is None else "validation ") if record.judge == "loss" else ""
+    return f"{where}{METRICS[record.judge].title} {shown:.4f}"
 
 
 def describe_summary(fields: Mapping[str, Any]) -> str:
@@ -283,14 +283,11 @@ def describe_summary(fields: Mapping[str, Any]) -> str:
     Args:
         fields: `test_accuracy`, `final_loss` and so on as in a run's summary.json; what is missing is left out.
     """
-    name = METRIC_NAMES.get(fields.get("metric", ""), "accuracy")
+    kind = METRICS.get(fields.get("metric", ""), METRICS["accuracy"])
     parts = []
-    for kind in ("test", "val"):
-        label = "validation" if kind == "val" else kind
-        if (value := fields.get(f"{kind}_accuracy")) is not None:
-            parts.append(f"{label} {name} {100 * value:.1f} %")
-        if (value := fields.get(f"{kind}_loss")) is not None:
-            parts.append(f"{label} loss {value:.4f}")
+    for mask in ("test", "val"):
+        if (value := score_in(fields, mask)) is not None:
+            parts.append(f"{'validation' if mask == 'val' else mask} {kind.title} {kind.shown(value)}")
     if parts and fields.get("best_epoch") is not None:
         parts[-1] += f" (epoch {fields['best_epoch']})"
     if fields.get("final_loss") is not None:

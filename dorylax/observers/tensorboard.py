@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 from dorylax.durable import sync_file
 from dorylax.errors import DorylaxError
 from dorylax.runs.directory import RunDirectoryAccessError
+from dorylax.runs.metric import ACCURACIES
 
 if TYPE_CHECKING:
-    from dorylax.runs.result import EpochRecord, TrainResult
+    from dorylax.runs.result import EpochRecord, Mask, TrainResult
 
+_MASKS: tuple[Mask, ...] = ("train", "val", "test")
 _FLUSH_SECONDS = 5.0
 """Between two flushes, each of which waits for the disk."""
 
@@ -44,9 +46,10 @@ class TensorBoard:
     """Observer that writes a run's scalars as event files.
 
     By epoch: `loss`; where it was evaluated `accuracy/train`, `accuracy/val` and `accuracy/test` (fractions; micro-F1 for
-    multi-label data), or `evaluated_loss/…` where there is no accuracy; `seconds_per_epoch` (simulated on the virtual
-    clock), and `dollars`, the US dollars up to its end, where the run costs something. When the run ends, at the step
-    after its last epoch: `final/val_accuracy` and `final/test_accuracy`, or `final/…_loss`, those of the best epoch.
+    multi-label data), or where there is none `evaluated_loss/…`, or the metric (`roc_auc/val`, say); `seconds_per_epoch`
+    (simulated on the virtual clock), and `dollars`, the US dollars up to its end, where the run costs something. When the
+    run ends, at the step after its last epoch: `final/val_accuracy` and `final/test_accuracy`, or `final/…_loss`, or
+    `final/val_roc_auc` and its like, those of the best epoch.
 
     A resumed run writes a further file into the same folder, which tells TensorBoard to forget all steps from the epoch
     on at which it goes on.
@@ -108,6 +111,7 @@ class TensorBoard:
             "evaluated_loss/train": record.train_loss,
             "evaluated_loss/val": record.val_loss,
             "evaluated_loss/test": record.test_loss,
+            **{f"{record.metric}/{mask}": record.score(mask) for mask in _MASKS if record.metric is not None},
             "seconds_per_epoch": record.seconds,
             "dollars": record.dollars,
         }
@@ -122,6 +126,11 @@ class TensorBoard:
         # At the step that a run of more epochs begins with, which forgets them there.
         names = ("val_accuracy", "test_accuracy", "val_loss", "test_loss")
         scalars = {f"final/{name}": getattr(result, name) for name in names}
+        if result.metric not in (*ACCURACIES, "loss"):
+            scalars |= {
+                f"final/val_{result.metric}": result.val_score,
+                f"final/test_{result.metric}": result.test_score,
+            }
         self._write_scalars(len(result.history), scalars)
         self.close()
         with self._guarded():

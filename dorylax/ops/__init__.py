@@ -10,6 +10,7 @@ from dorylax.ops.edge_gather import gather_edges
 from dorylax.ops.edge_softmax import edge_softmax
 from dorylax.ops.gather import gather
 from dorylax.ops.global_sum import global_mean, global_sum
+from dorylax.ops.readout import readout
 from dorylax.ops.row_random import edge_ids, loop_ids, vertex_ids
 from dorylax.ops.scatter import scatter_dst, scatter_src
 
@@ -25,6 +26,7 @@ __all__ = [
     "loop_ids",
     "missing_self_loops",
     "out_degrees",
+    "readout",
     "scatter_dst",
     "scatter_src",
     "vertex_ids",

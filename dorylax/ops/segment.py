@@ -38,7 +38,8 @@ def rows(offsets: UInt32[Array, "R1 2"], num_entries: Size) -> Int32[Array, " E"
     return jnp.repeat(jnp.arange(count.shape[0], dtype=jnp.int32), count, total_repeat_length=num_entries)
 
 
-def _accumulator(dtype: jnp.dtype) -> jnp.dtype:
+def accumulator(dtype: jnp.dtype) -> jnp.dtype:
+    """What sums of a type are added up in."""
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.dtype(jnp.float32) if narrow else dtype
 
@@ -47,7 +48,7 @@ def reduce_entries(values: Num[Array, "E *rest"], offsets: UInt32[Array, "R1 2"]
     """Reduces each row's entries by "sum", "max" or "min"; an empty row gives 0."""
     ids, count = rows(offsets, values.shape[0]), offsets.shape[0] - 1
     if reduce == "sum":
-        wide = values.astype(_accumulator(values.dtype))
+        wide = values.astype(accumulator(values.dtype))
         return jax.ops.segment_sum(wide, ids, count, indices_are_sorted=True).astype(values.dtype)
     segment = {"max": jax.ops.segment_max, "min": jax.ops.segment_min}[reduce]
     extremum = segment(values, ids, count, indices_are_sorted=True)
@@ -70,7 +71,7 @@ def gather_weighted(
     edges: Int32[Array, " E"] | None,
 ) -> Float[Array, "R H F"]:
     """`y[r] = Σ over entries k of row r of weight[edges[k]] · x[neighbours[k]]`."""
-    wide = _accumulator(x.dtype)
+    wide = accumulator(x.dtype)
     ordered = weight if edges is None else weight[edges]
     messages = ordered.astype(wide)[:, :, None] * x.astype(wide)[neighbours]
     return reduce_entries(messages, offsets, "sum").astype(x.dtype)
@@ -95,6 +96,6 @@ def edge_dot(
     neighbours: Int32[Array, " E"],
 ) -> Float[Array, "E H"]:
     """`y[k] = Σ_f a[row of k, h, f] · b[neighbours[k], h, f]` (a sampled dense-dense product)."""
-    wide = _accumulator(a.dtype)
+    wide = accumulator(a.dtype)
     product = a.astype(wide)[rows(offsets, neighbours.shape[0])] * b.astype(wide)[neighbours]
     return product.sum(-1).astype(a.dtype)

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from dorylax.columns import column
 from dorylax.figure_style import MUTED, PAPER, series, styled
+from dorylax.runs.metric import MetricKind
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -48,14 +49,13 @@ class CurveFigure(Figure):
         return stream.getvalue()
 
 
-def plot(history: Sequence[Any], best_epoch: int | None, metric: str, *, percent: bool) -> Figure:
+def plot(history: Sequence[Any], best_epoch: int | None, metric: MetricKind) -> Figure:
     """Two panels: the loss that is minimised, and what the run is judged by.
 
     Args:
         history: of a run.
         best_epoch: likewise.
-        metric: what judges it, as people call it.
-        percent: whether that is an accuracy, and not a loss.
+        metric: what judges it.
     """
     with styled():
         figure = CurveFigure((8.4, 3.2), layout="constrained")
@@ -63,13 +63,14 @@ def plot(history: Sequence[Any], best_epoch: int | None, metric: str, *, percent
         epochs = [record.epoch for record in history]
         loss.plot(epochs, [record.loss for record in history], color=series(0))
         _label(loss, "training loss, with dropout")
-        kind = "accuracy" if percent else "loss"
         for place, (split, name) in enumerate(_SPLITS.items()):
-            known = [(record.epoch, getattr(record, f"{split}_{kind}")) for record in history]
+            known = [(record.epoch, record.score(split)) for record in history]
             values = [(epoch, value) for epoch, value in known if value is not None]
             if values:
                 x, y = zip(*values, strict=True)
-                judged.plot(x, [100 * value if percent else value for value in y], color=series(place), label=name)
+                judged.plot(
+                    x, [100 * value if metric.fraction else value for value in y], color=series(place), label=name
+                )
         if best_epoch is not None:
             judged.axvline(best_epoch, color=MUTED.light, linewidth=1, linestyle=(0, (4, 3)))
             left = best_epoch > 0.6 * max(epochs)
@@ -84,7 +85,7 @@ def plot(history: Sequence[Any], best_epoch: int | None, metric: str, *, percent
                 fontsize=8.5,
             )
             judged.legend(loc="best")
-        _label(judged, f"{metric}, %" if percent else metric)
+        _label(judged, f"{metric.title}, %" if metric.fraction else metric.title)
         return figure
 
 

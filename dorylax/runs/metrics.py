@@ -1,6 +1,7 @@
 """metrics.jsonl: one line of strict JSON per epoch, written as it happens, read back as `EpochRecord`.
 
-Each line has `"schema": 2`, exactly the fields of `EpochRecord`, and its digest; those of schema 1 had none. The file
+Each line has `"schema": 3`, the fields of `EpochRecord`, and its digest; those of schema 1 had none, and none before 3 had
+scores of other metrics than accuracy and loss. The file
 never holds an epoch that a resumed run will train again: on resume it is rewritten from the checkpoint's history.
 """
 
@@ -22,7 +23,7 @@ from dorylax.runs.directory import (
 )
 from dorylax.runs.result import EpochRecord, TrainResult
 
-SCHEMA = 2
+SCHEMA = 3
 _WITHOUT_DIGESTS = 1
 
 

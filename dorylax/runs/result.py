@@ -13,16 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, final, runtime_checkable
 
 from dorylax.errors import DorylaxError
+from dorylax.runs.metric import ACCURACIES, METRICS
 
 Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
-Metric = Literal["accuracy", "micro_f1", "loss"]
-METRIC_NAMES: Mapping[str, str] = {
-    "accuracy": "accuracy",
-    "micro_f1": "micro-F1",
-    "loss": "loss",
-}
-"""What metrics are called where people read them."""
+Mask = Literal["train", "val", "test"]
 _EVALUATED_LOSSES = ("train_loss", "val_loss", "test_loss")
+_SCORES = ("metric", "train_score", "val_score", "test_score")
 
 
 @final
@@ -34,16 +30,21 @@ class EpochRecord:
         epoch: counted from 0.
         loss: masked training loss, without penalty, before the update of this epoch.
         train_accuracy: of the exact forward without dropout after the update, as a fraction (micro-F1 for multi-label
-            data); None where the epoch was not evaluated, and where runs are judged by their loss.
+            data); None where the epoch was not evaluated, and where runs are judged by anything else.
         val_accuracy: likewise; None also where the validation mask is empty.
         test_accuracy: likewise.
         seconds: time of training alone, without evaluation, checkpoint and compilation; wall time, but on a pipeline's
             virtual clock simulated time.
         dollars: US dollars that the run has cost up to its end; None where it costs nothing.
         train_loss: mean loss over the training vertices of the exact forward without dropout after the update; None where
-            the epoch was not evaluated, and where runs are judged by accuracy.
+            the epoch was not evaluated, and where runs are judged by anything else.
         val_loss: likewise; None also where the validation mask is empty.
         test_loss: likewise.
+        metric: which one the scores are of; None where the epoch was not evaluated, and where runs are judged by accuracy or
+            loss.
+        train_score: the metric on the training examples, by the exact forward without dropout after the update.
+        val_score: likewise; None also where the validation mask is empty.
+        test_score: likewise.
     """
 
     epoch: int
@@ -56,6 +57,10 @@ class EpochRecord:
     train_loss: float | None = None
     val_loss: float | None = None
     test_loss: float | None = None
+    metric: str | None = None
+    train_score: float | None = None
+    val_score: float | None = None
+    test_score: float | None = None
 
     @classmethod
     def judged(
@@ -63,40 +68,59 @@ class EpochRecord:
         epoch: int,
         loss: float,
         scores: Sequence[float | None],
-        metric: Metric,
+        metric: str,
         *,
         seconds: float,
         dollars: float | None = None,
     ) -> EpochRecord:
-        """An epoch with what an evaluation gave for the three masks: losses or accuracies, as the metric says."""
+        """An epoch with what an evaluation gave for the three masks; None for all where there was none."""
         train, val, test = scores
+        if metric in ACCURACIES:
+            return cls(epoch, loss, train, val, test, seconds, dollars)
+        record = cls(epoch, loss, None, None, None, seconds, dollars)
         if metric == "loss":
-            losses = {"train_loss": train, "val_loss": val, "test_loss": test}
-            return cls(epoch, loss, None, None, None, seconds, dollars, **losses)
-        return cls(epoch, loss, train, val, test, seconds, dollars)
+            return dataclasses.replace(record, train_loss=train, val_loss=val, test_loss=test)
+        judge = None if train is None else metric
+        return dataclasses.replace(record, metric=judge, train_score=train, val_score=val, test_score=test)
+
+    def score(self, mask: Mask) -> float | None:
+        """What the epoch is judged by, whichever metric it is; None without an evaluation, and where the mask is empty."""
+        kind = "loss" if self.train_loss is not None else "accuracy" if self.metric is None else "score"
+        value: float | None = getattr(self, f"{mask}_{kind}")
+        return value
+
+    @property
+    def judge(self) -> str:
+        """The name of what `score` gives; "accuracy" may be micro-F1, and stands for nothing without an evaluation."""
+        return self.metric or ("accuracy" if self.train_loss is None else "loss")
+
+    def unevaluated(self) -> EpochRecord:
+        """The same epoch without its evaluation."""
+        return EpochRecord(self.epoch, self.loss, None, None, None, self.seconds, self.dollars)
 
     @property
     def evaluated(self) -> bool:
         """Whether this epoch ended with an evaluation (the training mask is never empty)."""
-        return self.train_accuracy is not None or self.train_loss is not None
+        return self.score("train") is not None
 
     @property
     def validated(self) -> bool:
         """Whether there is a number to choose an epoch by."""
-        return self.val_accuracy is not None or self.val_loss is not None
+        return self.score("val") is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, in order, as JSON may carry them; `dollars` and losses of an evaluation only where there are some."""
+        """The fields, in order, as JSON may carry them; `dollars`, losses and scores only where there are some."""
         left_out = {"dollars"} if self.dollars is None else set()
         left_out |= set(_EVALUATED_LOSSES) if self.train_loss is None else set()
+        left_out |= set(_SCORES) if self.metric is None else set()
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in left_out}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> EpochRecord:
         """Inverse of `to_dict`; a missing or unknown field is a ValueError."""
         names = {field.name for field in dataclasses.fields(cls)}
-        losses = () if _EVALUATED_LOSSES[0] in fields else _EVALUATED_LOSSES
-        if {*fields, "dollars", *losses} != names:
+        absent = {name for group in (_EVALUATED_LOSSES, _SCORES) if group[0] not in fields for name in group}
+        if {*fields, "dollars", *absent} != names:
             raise ValueError(f"an epoch's record has the fields {sorted(names)}, got {sorted(fields)}")
         return cls(**fields)
 
@@ -127,19 +151,16 @@ def improves(record: EpochRecord, best: EpochRecord | None) -> bool:
     """Whether an epoch takes over as the best so far; see `best_epoch`."""
     if not record.evaluated:
         return False
-    if best is None or not record.validated or not best.validated:
-        return True
-    if record.val_loss is not None and best.val_loss is not None:
-        return record.val_loss < best.val_loss
-    return (record.val_accuracy or 0.0) > (best.val_accuracy or 0.0)
+    value, other = record.score("val"), None if best is None else best.score("val")
+    return value is None or other is None or METRICS[record.judge].better(value, other)
 
 
 def best_epoch(history: Sequence[EpochRecord]) -> int | None:
     """The epoch that the run is judged by.
 
     Returns:
-        The epoch of the highest validation accuracy, or of the lowest validation loss where that judges, the earliest of
-        equals; where the validation mask is empty, the last evaluated epoch; None before any evaluation.
+        The epoch of the best validation score, highest or lowest as the metric has it, the earliest of equals; where the
+        validation mask is empty, the last evaluated epoch; None before any evaluation.
     """
     best: EpochRecord | None = None
     for record in history:
@@ -183,8 +204,8 @@ class TrainResult:
         stopped: why the run ended: all "epochs" done, the "target" accuracy reached, "patience" exhausted, a "signal"
             (SIGTERM) asked for it, or it "diverged" (only inside a `TrainingError`).
         timings: seconds of compilation, training, evaluation and checkpoints.
-        metric: what the run is judged by: "accuracy", "micro_f1" for multi-label data (its accuracies are then that), or
-            "loss", where there are no accuracies.
+        metric: what the run is judged by, one of `METRICS`. Accuracies are micro-F1 where it is "micro_f1", and None where
+            it is neither of the two; losses are there if it is "loss", scores if it is any other.
         first_epoch: the epoch that this process began with; 0 unless resumed.
         passes: of the optimised program whose step was trained with; None where it was plain `jax.value_and_grad`.
         pipeline: mode, staleness, servers, intervals and counters of the pipeline that trained; None where none did.
@@ -199,7 +220,7 @@ class TrainResult:
     best_epoch: int | None
     stopped: Stopped
     timings: Timings
-    metric: Metric = "accuracy"
+    metric: str = "accuracy"
     first_epoch: int = 0
     passes: tuple[str, ...] | None = None
     pipeline: dict[str, Any] | None = None
@@ -293,7 +314,7 @@ class TrainResult:
         """Loss and accuracies (or evaluated losses) by epoch, and which was best: a Matplotlib figure."""
         from dorylax.runs.curves import plot
 
-        return plot(self.history, self.best_epoch, METRIC_NAMES[self.metric], percent=self.metric != "loss")
+        return plot(self.history, self.best_epoch, METRICS[self.metric])
 
     def __repr__(self) -> str:
         fields = {name: value for name, value in self.summary().items() if isinstance(value, str | int | float)}
@@ -302,23 +323,33 @@ class TrainResult:
 
     @property
     def val_accuracy(self) -> float | None:
-        """Validation accuracy at the best epoch, a fraction; None where the mask is empty."""
-        return None if self.best_epoch is None else self.history[self.best_epoch].val_accuracy
+        """Validation accuracy at the best epoch, a fraction; None where the mask is empty, or the metric is another one."""
+        return self._at_best("val_accuracy")
 
     @property
     def test_accuracy(self) -> float | None:
-        """Test accuracy at the epoch of best validation, a fraction; None where the test mask is empty."""
-        return None if self.best_epoch is None else self.history[self.best_epoch].test_accuracy
+        """Test accuracy at the epoch of best validation, a fraction; None where the mask is empty, or for another metric."""
+        return self._at_best("test_accuracy")
 
     @property
     def val_loss(self) -> float | None:
-        """Mean loss over the validation vertices at the best epoch; None where the metric is an accuracy."""
-        return None if self.best_epoch is None else self.history[self.best_epoch].val_loss
+        """Mean loss over the validation vertices at the best epoch; None where the metric is another one."""
+        return self._at_best("val_loss")
 
     @property
     def test_loss(self) -> float | None:
-        """Mean loss over the test vertices at the epoch of best validation; None where the metric is an accuracy."""
-        return None if self.best_epoch is None else self.history[self.best_epoch].test_loss
+        """Mean loss over the test vertices at the epoch of best validation; None where the metric is another one."""
+        return self._at_best("test_loss")
+
+    @property
+    def val_score(self) -> float | None:
+        """The metric, whichever it is, on the validation examples at the best epoch; None where there are none."""
+        return None if self.best_epoch is None else self.history[self.best_epoch].score("val")
+
+    @property
+    def test_score(self) -> float | None:
+        """The metric, whichever it is, on the test examples at the epoch of best validation; None where there are none."""
+        return None if self.best_epoch is None else self.history[self.best_epoch].score("test")
 
     @property
     def final_loss(self) -> float | None:
@@ -331,9 +362,15 @@ class TrainResult:
         seconds = [record.seconds for record in self.history]
         return statistics.median(seconds[1:] or seconds) if seconds else None
 
+    def _at_best(self, name: str) -> float | None:
+        value: float | None = None if self.best_epoch is None else getattr(self.history[self.best_epoch], name)
+        return value
+
     def summary(self) -> dict[str, Any]:
         """The results as plain values: summary.json without the seed (docs/run-directory.md has the fields)."""
         losses = {"val_loss": self.val_loss, "test_loss": self.test_loss} if self.metric == "loss" else {}
+        other = self.metric not in (*ACCURACIES, "loss")
+        scores = {"val_score": self.val_score, "test_score": self.test_score} if other else {}
         return {
             "stopped": self.stopped,
             "epochs": len(self.history),
@@ -342,6 +379,7 @@ class TrainResult:
             "val_accuracy": self.val_accuracy,
             "test_accuracy": self.test_accuracy,
             **losses,
+            **scores,
             "final_loss": self.final_loss,
             "seconds_per_epoch": self.seconds_per_epoch,
             "timings": dataclasses.asdict(self.timings),

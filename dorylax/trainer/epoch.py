@@ -6,6 +6,7 @@ import math
 import time
 
 from dorylax.config.schema import TrainConfig
+from dorylax.runs.metric import METRICS
 from dorylax.runs.result import EpochRecord, TrainingError
 from dorylax.trainer.evaluation import Evaluation
 from dorylax.trainer.loop_state import LoopState
@@ -37,7 +38,9 @@ def run_epoch(runner: EpochRunner, evaluation: Evaluation, train: TrainConfig, l
         loop.spend("evaluate", time.perf_counter() - begin)
     if scores is None:
         loop.diverged = True
-        what = "loss is not finite or outputs are NaN" if evaluation.metric == "loss" else "outputs are NaN"
+        title = METRICS[evaluation.metric].title
+        counted = evaluation.metric in ("accuracy", "micro_f1", "macro_f1")
+        what = "outputs are NaN" if counted else f"{title} is not finite or outputs are NaN"
         raise TrainingError(f"the model's {what} after the update of epoch {epoch}. {_WHAT_TO_TRY}")
     record = EpochRecord.judged(epoch, loss, scores, evaluation.metric, seconds=seconds, dollars=dollars)
     loop.add(record, regular=train.evaluates_regularly(epoch))

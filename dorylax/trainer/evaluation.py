@@ -49,7 +49,7 @@ class OneMachineEvaluation:
         self._evaluate, seconds = functions.evaluation(forward).prepare(loop.params, loop.state, self._inputs)
         loop.spend("compile", seconds)
 
-    def __call__(self, params: Tree, state: Tree) -> tuple[np.ndarray, bool]:
+    def __call__(self, params: Tree, state: Tree) -> tuple[Any, bool]:
         """See `Evaluate`."""
         result: Any = self._evaluate(params, state, self._inputs)
         sums, nan = jax.device_get(result)
@@ -81,7 +81,7 @@ class Evaluation:
             Those; None instead where an output is NaN, or a number is not finite.
         """
         sums, nan = self._evaluate(params, state)
-        scores = [self._score(row) if count else None for row, count in zip(sums, self._counts, strict=True)]
+        scores = [self._score(sums, mask) if count else None for mask, count in enumerate(self._counts)]
         if nan or not all(math.isfinite(score) for score in scores if score is not None):
             return None
         return scores

@@ -21,6 +21,7 @@ from dorylax.layers import registry
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.environment import UserCode
 from dorylax.settings.errors import ConfigError
+from dorylax.tasks.catalogue import make_task
 from dorylax.trainer.options import free_settings
 from dorylax.user_code.references import executed_sha256, place_of
 
@@ -76,20 +77,14 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
     """The model that the `model` section describes, for this data set, with parameters from `train.seed`.
 
     Raises:
-        ConfigError: the labels are targets, or it is no model, or has no such options.
+        ConfigError: it is no model, or has no such options.
         UntrustedCodeError: a folder names it, which is not trusted.
     """
-    if data.num_classes is None:
-        raise ConfigError(
-            f"{config.data.name} has floating labels, which are targets for a loss of your own (dorylax.Trainer in Python): "
-            "for classes give integer labels, or num_classes beside them"
-        )
     options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
+    width = make_task(config.task, config.data.split_seed).outputs(data)
     seed = config.train.seed
     rngs = nnx.Rngs(params=seed, dropout=seed)
-    model: nnx.Module = registry.build(
-        config.located(config.model.name), data.num_features, data.num_classes, options, rngs
-    )
+    model: nnx.Module = registry.build(config.located(config.model.name), data.num_features, width, options, rngs)
     return model
 
 

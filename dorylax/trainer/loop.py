@@ -11,6 +11,7 @@ from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
 from dorylax.graph.sharded_data import ShardedData, mask_counts
+from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.metrics import MetricsWriter
@@ -49,7 +50,7 @@ class TrainingLoop:
 
     functions: StepFunctions
     parts: ModelParts
-    data: Dataset | ShardedData
+    data: Dataset | TaskData | ShardedData
     machine: OneMachine
     runner: EpochRunner
     train: TrainConfig
@@ -112,7 +113,7 @@ class TrainingLoop:
             runner.start(loop, None)
             return Evaluation(functions.objective, evaluate, mask_counts(self.data))
         machine, data = self.machine, self.data
-        assert isinstance(data, Dataset)
+        assert not isinstance(data, ShardedData)
         arrays = machine.arrays
         loop.spend("compile", machine.order_seconds)
         machine.order_seconds = 0.0

@@ -120,7 +120,7 @@ class LoopState:
                 f"train.epochs is {train.epochs}, but the run has reached that without the evaluation that ends a run: "
                 f"give {self.epochs + 1} or more, or choose another run directory"
             )
-        self.history[-1] = dataclasses.replace(last, train_accuracy=None, val_accuracy=None, test_accuracy=None)
+        self.history[-1] = last.unevaluated()
         number = best_epoch(self.history)
         self.best, self.best_is_last = None if number is None else self.history[number], False
 

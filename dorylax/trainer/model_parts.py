@@ -13,6 +13,7 @@ from dorylax.errors import DorylaxError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.task_data import TaskData
 from dorylax.program.model import flax_linen
 from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree
 from dorylax.program.model.function import name_of
@@ -29,7 +30,7 @@ class MissingInputError(DorylaxError, ValueError):
 
 def parts_of(
     model: Any,
-    data: Dataset | AbstractData,
+    data: Dataset | TaskData | AbstractData,
     *,
     params: Tree = None,
     rngs: tuple[str, ...] = ("dropout",),
@@ -68,7 +69,9 @@ def parts_of(
     return dataclasses.replace(parts, params=to_host(parts.params), state=to_host(parts.state))
 
 
-def further_inputs(data: Dataset | AbstractData, keywords: Keywords, model: str = "the model") -> dict[str, Any]:
+def further_inputs(
+    data: Dataset | TaskData | AbstractData, keywords: Keywords, model: str = "the model"
+) -> dict[str, Any]:
     """The further inputs of a data set that a model takes, by name, in the order of `DataSpec.named`.
 
     Raises:
@@ -85,7 +88,7 @@ def further_inputs(data: Dataset | AbstractData, keywords: Keywords, model: str 
     return {name: there[name] for name in keywords.taken(there)}
 
 
-def with_ids_if_needed(data: Dataset | AbstractData, call: Callable[[CompressedGraph], Result]) -> Result:
+def with_ids_if_needed(data: Dataset | TaskData | AbstractData, call: Callable[[CompressedGraph], Result]) -> Result:
     """What a call gives on a graph without edge ids, which take up to 12 bytes an edge; with them where it needs them."""
     with contextlib.suppress(Exception):  # whatever else is wrong is raised again
         return call(data.graph.without_edge_ids())

@@ -13,6 +13,7 @@ import numpy as np
 from dorylax.config.schema import SingleConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
+from dorylax.graph.task_data import TaskData
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
@@ -45,7 +46,7 @@ class OneMachine:
         self,
         functions: StepFunctions,
         parts: ModelParts,
-        data: Dataset | ShardedData,
+        data: Dataset | TaskData | ShardedData,
         single: SingleConfig,
         *,
         checked: Checked,
@@ -71,7 +72,7 @@ class OneMachine:
         return effective_order(self._single.order, shapes_of(self._data), self._by_rows)
 
     @property
-    def _whole(self) -> Dataset:
+    def _whole(self) -> Dataset | TaskData:
         if isinstance(self._data, ShardedData):
             raise TypeError(f"{self._data.folder} has the shards of {self._data.name}, and here are no arrays")
         return self._data
@@ -123,9 +124,9 @@ class OneMachine:
     @property
     def _spec(self) -> DataSpec:
         """What a program for one machine is traced on."""
-        return dataclasses.replace(
-            DataSpec.of(shapes_of(self._data), self._parts.keywords), edge_ids_fit=self._edge_ids
-        )
+        data = shapes_of(self._data)
+        assert not isinstance(data, TaskData)  # no program is made of other examples
+        return dataclasses.replace(DataSpec.of(data, self._parts.keywords), edge_ids_fit=self._edge_ids)
 
     def outputs(self, params: Tree, state: Tree) -> Any:
         """The model's outputs, as float32: row i for row i of the data that were given."""
@@ -153,6 +154,6 @@ class OneMachine:
             return 0.0
         gradient, _ = self.choose_gradient()
         community = self.order == "community"
-        return check_trainer(
-            self._functions, gradient, self._parts, self._whole, community=community, edge_ids=self._edge_ids
-        )
+        data = self._whole
+        assert isinstance(data, Dataset)  # of other examples memory is ignored
+        return check_trainer(self._functions, gradient, self._parts, data, community=community, edge_ids=self._edge_ids)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dorylax.config.schema import TrainConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
+from dorylax.runs.metric import METRICS
 from dorylax.runs.result import EpochRecord, Stopped
 from dorylax.serverless.config import TensorConfig
 
@@ -17,6 +18,7 @@ _FREE = frozenset(
         "data.verify",
         "train.epochs",
         "train.target_accuracy",
+        "train.target",
         "train.patience",
         "train.checkpoint_every",
         "train.checkpoints",
@@ -40,8 +42,8 @@ def free_settings(pipeline: PipelineConfig | None) -> frozenset[str]:
 def stop_reason(train: TrainConfig, history: Sequence[EpochRecord], best: int | None) -> Stopped | None:
     """Why training is over after these epochs, of which `best` is the best so far; None while it is not."""
     if best is not None and history[best].validated:
-        value = history[best].val_accuracy
-        if train.target_accuracy is not None and value is not None and value >= train.target_accuracy:
+        value, judge = history[best].score("val"), METRICS[history[best].judge]
+        if train.goal is not None and value is not None and judge.reaches(value, train.goal):
             return "target"
         if train.patience is not None and history[-1].evaluated and history[-1].epoch - best >= train.patience:
             return "patience"

@@ -11,9 +11,9 @@ import contextlib
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 import numpy as np
 import optax
@@ -22,6 +22,7 @@ from flax import nnx
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
+from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.observers.progress import ProgressBar
 from dorylax.pipeline.config import PipelineConfig
@@ -30,6 +31,9 @@ from dorylax.program.model.flax_nnx import put_back
 from dorylax.runs.directory import RunDirectory, held
 from dorylax.runs.environment import UserCode
 from dorylax.runs.result import TrainingError, TrainResult
+from dorylax.tasks.base import Task
+from dorylax.tasks.catalogue import make_task
+from dorylax.tasks.vertices import VertexPrediction
 from dorylax.terminal.output import print_error
 from dorylax.terminal.session import is_interactive
 from dorylax.trainer import from_config
@@ -46,15 +50,18 @@ from dorylax.trainer.saving.places import Places
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import step_functions
-from dorylax.trainer.step.objective import Loss, Objective
+from dorylax.trainer.step.objective import LOSSES, Loss, Objective
 from dorylax.trainer.trained import InputSpec, TrainedModel
 from dorylax.trainer.validate import (
     check_arguments,
     check_keep_checkpoints,
+    check_metric_defined,
     check_model,
     check_pipeline,
     check_run_directory,
+    check_stops,
     check_target,
+    check_task,
 )
 from dorylax.user_code.lines import user_line_noted
 
@@ -88,9 +95,13 @@ class Trainer:
             frozen stays frozen; `fit` leaves the best epoch's parameters in it. Those of other models are in the result.
         data: the data set; or, with `pipeline.hosts` other than inline, where its shards are (`dorylax partition --out`), so
             that this process holds no graph.
-        loss: what is minimised, as the mean over the training vertices: "cross_entropy" of classes (the default), "mse" or
-            "mae" of targets, or a function `(output, labels) -> [V]`, where the output may be whatever the model returns.
-            Where it is not the cross-entropy there is no accuracy: runs are judged by the loss.
+        loss: what is minimised, as the mean over the training vertices: "cross_entropy" of classes; "mse" (the default of
+            targets), "mae" or "huber" of targets; or a function `(output, labels) -> [V]`, where the output may be whatever
+            the model returns.
+        metric: what evaluations report and the best epoch is chosen by, one of `dorylax.runs.metric.METRICS`; None: the
+            accuracy, micro-F1 where a vertex may have several classes, and the loss where that is not the cross-entropy.
+        task: what is learnt (`dorylax.tasks`); None: something of each vertex. What is said below about vertices is then
+            meant of the task's examples.
         params: a function's parameters; of a Linen module its parameters or variables (by default `module.init` with
             `seed` makes them).
         rngs: names of a Linen module's random streams.
@@ -99,7 +110,8 @@ class Trainer:
         seed: of dropout, and of a Linen module's parameters, in 0 … 2³¹-1. (Others are the model's.)
         eval_every: epochs between evaluations; the last epoch is always evaluated.
         target_accuracy: stop when the validation accuracy (a fraction) reaches this; None: never.
-        patience: stop when so many epochs have passed since the best validation accuracy or loss; None: never.
+        target: stop when the metric on the validation vertices is this good, be that higher or lower; None: never.
+        patience: stop when so many epochs have passed since the best validation metric; None: never.
         checkpoint_every: epochs between checkpoints; 0: only on a signal and at the end.
         checkpoints: where they go: a path or `s3://bucket/prefix`, there below a name that the run directory's path gives;
             None: into the run directory.
@@ -118,8 +130,8 @@ class Trainer:
         pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
 
     Raises:
-        ValueError: an argument out of range, arguments that exclude each other, a model whose output is not `[V, C]` or
-            whose loss not `[V]`, or that needs an input which the data lack.
+        ValueError: an argument out of range, arguments that exclude each other, a task, loss or metric that is not for these
+            data, a model whose output is not `[V, C]` or whose loss not `[V]`, or that needs an input which the data lack.
         TypeError: an argument of the wrong kind.
         Exception: what the model itself raises, with a note that names its line.
 
@@ -135,12 +147,15 @@ class Trainer:
         *,
         optimizer: optax.GradientTransformation,
         loss: Loss = None,
+        metric: str | None = None,
+        task: Task | None = None,
         params: Any = None,
         rngs: Sequence[str] = ("dropout",),
         epochs: int = 200,
         seed: int = 0,
         eval_every: int = 1,
         target_accuracy: float | None = None,
+        target: float | None = None,
         patience: int | None = None,
         checkpoint_every: int = 0,
         checkpoints: str | os.PathLike[str] | None = None,
@@ -158,22 +173,34 @@ class Trainer:
             epochs=epochs,
             seed=seed,
             eval_every=eval_every,
+            loss=cast("Any", loss) if isinstance(loss, str) and loss in LOSSES else None,
+            metric=cast("Any", metric),
             target_accuracy=target_accuracy,
+            target=target,
             patience=patience,
             checkpoint_every=checkpoint_every,
             checkpoints=None if checkpoints is None else os.fspath(checkpoints),
         )
+        task = VertexPrediction() if task is None else task
         self._single = SingleConfig(optimize=optimize, order=order, gathered=gathered, memory=memory)
+        if not task.of_vertices:
+            check_task(task, self._single, pipeline)
+            # A program is made of rows of vertices, and formulas of memory know no other examples.
+            self._single = self._single.model_copy(update={"optimize": False, "order": "given", "memory": "ignore"})
         check_pipeline(pipeline, data)
         check_together(self.options, self._single, pipeline)
-        check_arguments(data, optimizer, self.options, observers)
+        check_arguments(data, optimizer, observers)
         check_keep_checkpoints(keep_checkpoints)
         check_run_directory(self.options, run_directory, resume=resume)
-        shapes = shapes_of(data)
-        objective = Objective.of(loss, shapes)
+        self._task = task
+        examples = data if isinstance(data, ShardedData) else task.prepare(data)
+        shapes = shapes_of(examples)
+        objective = Objective.of(loss, shapes, metric)
         check_target(objective, self.options)
+        check_stops(examples, self.options)
+        check_metric_defined(objective, examples, pipeline)
         self.model = model
-        self.data = data
+        self.data: Dataset | TaskData | ShardedData = examples
         self.run_directory = None if run_directory is None else Path(run_directory)
         self._resume = resume
         self._keep_checkpoints = keep_checkpoints
@@ -189,13 +216,17 @@ class Trainer:
             "train.eval_every": eval_every,
             "single.optimize": optimize,
             **({} if gathered == "float32" else {"single.gathered": gathered}),
-            **({} if objective.of_classes else {"train.loss": objective.name}),
+            **({} if objective.name == "cross_entropy" else {"train.loss": objective.name}),
+            **({} if metric is None else {"train.metric": metric}),
+            **({} if task.of_vertices else {"task": task.description}),
             **{key: value for key, value in of_pipeline.items() if key not in free},
         }
         self._parts = parts_of(
             model, shapes, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
         )
         self._own = self._parts  # what the user's model gives, whatever is made of that to train it
+        if not isinstance(examples, ShardedData):
+            self._parts = task.wrap(self._parts, examples)
         if self._parts.switched_off:
             warnings.warn(f"{self._parts.name} {self._parts.switched_off}", UserWarning, stacklevel=2)
         self._functions = step_functions(self._parts.structure, optimizer, objective)
@@ -204,7 +235,7 @@ class Trainer:
         self._machine = OneMachine(
             self._functions,
             self._parts,
-            data,
+            examples,
             self._single,
             checked=checked,
             evaluates_only=pipeline is not None,
@@ -247,6 +278,7 @@ class Trainer:
         trainer = cls(
             from_config.build_model(config, shapes_of(loaded)),
             loaded,
+            task=make_task(config.task, config.data.split_seed),
             optimizer=from_config.build_optimizer(config),
             **config.train.to_dict(),
             keep_checkpoints=keep_checkpoints,
@@ -502,8 +534,18 @@ class Trainer:
             return self._pipeline_runner()
         gradient, seconds = self._machine.choose_gradient()
         return SingleRunner(
-            self._functions, gradient, self._parts.streams, seed=self.options.seed, trace_seconds=seconds
+            self._functions,
+            gradient,
+            self._parts.streams,
+            seed=self.options.seed,
+            trace_seconds=seconds,
+            redraw=self._redraw,
         )
+
+    def _redraw(self, epoch: int) -> Mapping[str, np.ndarray]:
+        """Inputs of the model that are others in this epoch."""
+        assert not isinstance(self.data, ShardedData)  # hosts train those
+        return self._task.redraw(self.data, self.options.seed, epoch)
 
     @property
     def _hosts_elsewhere(self) -> bool:
@@ -512,6 +554,7 @@ class Trainer:
 
     def _pipeline_runner(self) -> PipelineRunner:
         assert self._pipeline is not None
+        assert not isinstance(self.data, TaskData)  # refused with a pipeline
         run = None if self.run_directory is None else RunDirectory(self.run_directory)
         runner = PipelineRunner(
             self._parts,
@@ -560,7 +603,8 @@ class Trainer:
             "train": {
                 "seed": self.options.seed,
                 "eval_every": self.options.eval_every,
-                **({} if objective.of_classes else {"loss": objective.name}),
+                **({} if objective.name == "cross_entropy" else {"loss": objective.name}),
+                **({} if self.options.metric is None else {"metric": self.options.metric}),
                 **({} if self.options.checkpoints is None else {"checkpoints": self.options.checkpoints}),
             },
             "single": self._single.to_dict(),

@@ -8,21 +8,27 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dorylax.config.schema import TrainConfig
+from dorylax.config.schema import SingleConfig, TrainConfig
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.npz import MASKS
 from dorylax.graph.sharded_data import ShardedData, mask_counts
+from dorylax.graph.task_data import TaskData
+from dorylax.metrics.base import MetricError
+from dorylax.metrics.catalogue import ADDITIVE, check_defined
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelKindError, ModelParts
+from dorylax.runs.metric import ACCURACIES, METRICS
 from dorylax.settings.errors import ConfigError, shown
+from dorylax.tasks.base import Task, TaskError
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.objective import Objective
 
 
-def check_arguments(data: Any, optimizer: Any, train: TrainConfig, observers: Sequence[Any]) -> None:
+def check_arguments(data: Any, optimizer: Any, observers: Sequence[Any]) -> None:
     """Raises TypeError or ValueError, naming the argument."""
     if not isinstance(data, Dataset | ShardedData):
         raise TypeError(f"data must be a dorylax.Dataset, got {type(data).__name__}; dorylax.load(name) gives one")
@@ -30,21 +36,54 @@ def check_arguments(data: Any, optimizer: Any, train: TrainConfig, observers: Se
         raise TypeError(
             f"optimizer must be an optax transformation such as optax.adam(0.01), got {type(optimizer).__name__}"
         )
-    for name, value in (("target_accuracy", train.target_accuracy), ("patience", train.patience)):
-        if value is not None and not mask_counts(data)[1]:
-            raise ConfigError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
     for observer in observers:
         if not isinstance(observer, Observer):
             raise TypeError(f"an observer has methods started, epoch and finished, got {type(observer).__name__}")
 
 
+def check_stops(data: Dataset | TaskData | ShardedData, train: TrainConfig) -> None:
+    """Raises ConfigError where a run is to stop by validation, and nothing validates."""
+    for name, value in (
+        ("target_accuracy", train.target_accuracy),
+        ("target", train.target),
+        ("patience", train.patience),
+    ):
+        if value is not None and not mask_counts(data)[1]:
+            raise ConfigError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
+
+
+def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None) -> None:
+    """Raises TaskError where a task whose examples are no vertices is asked for together with what knows only vertices."""
+    name = type(task).__name__
+    if pipeline is not None:
+        raise TaskError(
+            f"{name} trains on one machine only: a pipeline predicts for each vertex. Leave pipeline.* and tensor.* out"
+        )
+    for key, value, usual in (("order", single.order, "community"), ("gathered", single.gathered, "bfloat16")):
+        if value == usual:
+            raise TaskError(f"single.{key}={value} needs a task of vertices, and {name} is another one: leave it out")
+
+
 def check_target(objective: Objective, train: TrainConfig) -> None:
     """Raises ValueError where an accuracy is to be reached, and there is none."""
-    if train.target_accuracy is not None and not objective.of_classes:
+    if train.target_accuracy is not None and objective.metric not in ACCURACIES:
         raise ValueError(
-            f"train.target_accuracy = {train.target_accuracy} needs an accuracy, and loss={objective.name} has none: runs "
-            "are judged by their validation loss. Leave it out; train.patience ends a run that does not improve"
+            f"train.target_accuracy = {train.target_accuracy} needs an accuracy, and loss={objective.name} is judged by its "
+            f"{METRICS[objective.metric].title}: give train.target"
         )
+
+
+def check_metric_defined(
+    objective: Objective, data: Dataset | TaskData | ShardedData, pipeline: PipelineConfig | None
+) -> None:
+    """Raises ValueError where the metric is not defined on one of the masks, or cannot be computed where the data lie."""
+    if not objective.measure.additive and pipeline is not None and pipeline.hosts != "inline":
+        raise MetricError(
+            f"train.metric = {objective.metric} needs the outputs of all vertices at once, and with pipeline.hosts = "
+            f"{pipeline.hosts} each host evaluates its own: choose one of {', '.join(ADDITIVE)}, or pipeline.hosts=inline"
+        )
+    if not isinstance(data, ShardedData):
+        check_defined(objective.metric, data.labels, {name: getattr(data, name) for name in MASKS})
 
 
 def check_keep_checkpoints(keep_checkpoints: int) -> None:
@@ -92,7 +131,7 @@ class Checked(NamedTuple):
     row_outputs: bool
 
 
-def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | AbstractData) -> Checked:
+def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | TaskData | AbstractData) -> Checked:
     """Traces one forward pass on shapes alone.
 
     Raises:

@@ -21,6 +21,7 @@ from dorylax.graph import partition
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
+from dorylax.graph.task_data import TaskData
 
 CACHE_BYTES = 32 * 2**20
 """Features of more bytes than this do not count as fitting in cache."""
@@ -34,7 +35,7 @@ class OrderError(DorylaxError, ValueError):
 
 
 def effective_order(
-    order: Order, data: Dataset | AbstractData, by_rows: Callable[[], bool]
+    order: Order, data: Dataset | TaskData | AbstractData, by_rows: Callable[[], bool]
 ) -> Literal["given", "community"]:
     """What an order means for a data set and what runs on it.
 
@@ -67,7 +68,7 @@ def is_ordered(data: Dataset) -> bool:
     return data in _reordered
 
 
-def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Dataset, float]:
+def in_order(data: Dataset | TaskData, order: Literal["given", "community"]) -> tuple[Dataset | TaskData, float]:
     """The data set in an order, and the seconds spent on it now: trainers of one data set share the result.
 
     The order of a large graph is kept in the cache directory for other processes; see `graph.partition.order_cache`. Of
@@ -75,6 +76,10 @@ def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Datas
     """
     if order == "given":
         return data, 0.0
+    if isinstance(data, TaskData):
+        raise OrderError(
+            f"single.order={order} is for tasks of vertices, and {data.name} is a data set of {data.examples}"
+        )
     if data in _reordered:
         return _reordered[data], 0.0
     begin = time.perf_counter()
@@ -84,7 +89,7 @@ def in_order(data: Dataset, order: Literal["given", "community"]) -> tuple[Datas
     return _reordered[data], time.perf_counter() - begin
 
 
-def rows_of(data: Dataset, ordered: Dataset) -> np.ndarray:
+def rows_of(data: Dataset | TaskData, ordered: Dataset | TaskData) -> np.ndarray:
     """Where each row of a data set is in the same data in another order, `[V]`."""
     place = np.empty(data.graph.num_vertices, np.int64)
     place[_ids(ordered)] = np.arange(data.graph.num_vertices)
@@ -92,6 +97,6 @@ def rows_of(data: Dataset, ordered: Dataset) -> np.ndarray:
     return rows
 
 
-def _ids(data: Dataset) -> np.ndarray:
+def _ids(data: Dataset | TaskData) -> np.ndarray:
     ids = data.graph.vertex_ids
     return np.arange(data.graph.num_vertices) if ids is None else np.asarray(ids)

@@ -76,7 +76,7 @@ def _curve(
     axes: Axes, variant: Variant, axis: Callable[[RunHistory], list[float] | None], style: Mapping[str, Any]
 ) -> None:
     """The mean over seeds, where all of them still run."""
-    curves = [(axis(run), [100 * (record.val_accuracy or 0.0) for record in run.evaluated]) for run in variant.runs]
+    curves = [(axis(run), [100 * (record.score("val") or 0.0) for record in run.evaluated]) for run in variant.runs]
     known = [(x, y) for x, y in curves if x]
     if not known:
         axes.plot([], [], **style, label=f"{variant.name} (none done)")
@@ -93,7 +93,7 @@ def _curve(
 def _span(group: Group) -> tuple[float, float]:
     """From where the curves have left their beginning, so that what matters is seen."""
     values = [
-        100 * (record.val_accuracy or 0.0)
+        100 * (record.score("val") or 0.0)
         for variant in group.variants
         for run in variant.runs
         for record in run.evaluated

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from dorylax.experiments.analysis import LAST, Compared, Group, Variant, times
 from dorylax.experiments.measures import TO_TARGET, TO_TARGET_RATIO
-from dorylax.experiments.names import metric_name
+from dorylax.experiments.names import metric_of
 from dorylax.experiments.pooling import Pool
 from dorylax.experiments.report import published
 from dorylax.experiments.seed_statistics import Interval, median
 from dorylax.experiments.table import spread
 from dorylax.observers.progress import dollars, duration
+from dorylax.runs.metric import score_in
 
 NONE = "–"
 TURNED = {"": "", "≥ ": "≤ ", "≤ ": "≥ ", "≈ ": "≈ "}
@@ -39,7 +40,8 @@ class TextTable(NamedTuple):
 def results_table(group: Group) -> TextTable:
     """What each variant has come to: accuracy, loss, time and cost of an epoch."""
     runs = [run for variant in group.variants for run in variant.runs]
-    metric = metric_name(run.summary for run in runs)
+    kind = metric_of(run.summary for run in runs)
+    metric = kind.title
     columns = ["variant", "runs", f"test {metric}", f"validation {metric}", "final loss", "time per epoch"]
     priced = any(run.history and run.history[-1].dollars is not None for run in runs)
     stale = any((run.summary.get("pipeline") or {}).get("rows_by_lag") for run in runs)
@@ -57,8 +59,8 @@ def results_table(group: Group) -> TextTable:
             str(len(variant.runs))
             if len(variant.runs) == variant.planned
             else f"{len(variant.runs)} of {variant.planned}",
-            spread([s.get("test_accuracy") for s in summaries]),
-            spread([s.get("val_accuracy") for s in summaries]),
+            spread([score_in(s, "test") for s in summaries], kind),
+            spread([score_in(s, "val") for s in summaries], kind),
             f"{statistics.fmean(losses):.4f}" if losses else NONE,
             NONE if seconds is None else duration(seconds),
         ]

@@ -48,6 +48,7 @@ PRINTS = {
     "scaling": r"largest over smallest: 1.00",
     "simulation": r"3 seeds, each run twice: 0 with something that does not hold, 0 that differ",
     "soak": r"(?s)workers: own, MiB +\d.*the end: clean",
+    "tasks": r"(?s)links, communities +ROC-AUC +dorylax \d.*classes of graphs, generated +accuracy +dorylax \d",
     "time_to_accuracy": r"(?s)tiny's shape.*dorylax +\S+ %.* core-seconds .*Table 5.*AliGraph",
     "validity": r"threads, 1 server.* s +[+-]\d+\.\d %(.*\n)+2 configurations: median error",
     "tracing": r"GCN, 2 layers .* artefacts",
@@ -116,6 +117,7 @@ def lacks_something(name: str) -> bool:
     needs = {
         "full_graph": ("torch_geometric",),
         "gather": ("torch_geometric",),
+        "tasks": ("torch", "torch_geometric"),
         "time_to_accuracy": ("torch_geometric", "dgl"),
     }
     return any(importlib.util.find_spec(one) is None for one in needs.get(name, ()))

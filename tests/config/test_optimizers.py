@@ -8,11 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from dorylax.config import OptimizerConfig
-from dorylax.config.optimizers import OPTIMIZERS, first_layer_mask, make_optimizer
+from dorylax.config import OptimizerConfig, RunConfig
+from dorylax.config.optimizers import OPTIMIZERS, first_layer_mask, make_optimizer, step_size
 from dorylax.config.schema import OptimizerConfig as Schema
+from dorylax.settings.errors import ConfigError
 
 
 def _config(name: str, **options: Any) -> OptimizerConfig:
@@ -89,3 +91,65 @@ def test_decay_on_the_first_layer_only(name: str) -> None:
 def test_the_mask_needs_a_first_layer() -> None:
     with pytest.raises(ValueError, match=r"no parameter's path starts with convs/0 \(there is layers/0/kernel, …\)"):
         first_layer_mask({"layers": {0: {"kernel": jnp.ones(2)}}})
+
+
+SCHEDULES = {
+    "cosine": lambda: optax.cosine_decay_schedule(0.1, 8, alpha=0.2),
+    "linear": lambda: optax.linear_schedule(0.1, 0.02, 8),
+    "exponential": lambda: optax.exponential_decay(0.1, 8, 0.2, end_value=0.02),
+}
+
+
+@pytest.mark.parametrize("warmup", [None, 4])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_are_those_of_optax(name, warmup):
+    given = {"warmup_epochs": warmup, "schedule_epochs": 8 + (warmup or 0), "final_share": 0.2}
+    found = step_size(_config("sgd", learning_rate=0.1, schedule=name, **given))
+    expected = SCHEDULES[name]()
+    rising = [0.1 * (epoch + 1) / 5 for epoch in range(warmup or 0)]
+    falling = [float(expected(epoch)) for epoch in range(12)]
+    assert [float(found(epoch)) for epoch in range(12 + (warmup or 0))] == pytest.approx([*rising, *falling], rel=1e-5)
+    assert falling[8:] == pytest.approx([0.02] * 4)
+
+
+def test_without_a_schedule_the_step_size_is_a_number_and_after_a_warm_up_it_stays():
+    assert step_size(_config("adam")) == 0.1
+    found = step_size(_config("adam", learning_rate=0.3, warmup_epochs=2))
+    assert [float(found(epoch)) for epoch in range(4)] == pytest.approx([0.1, 0.2, 0.3, 0.3])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_takes_a_schedule(name):
+    """Linear to a half in two epochs: the second step is 3/4 as long as with the constant rate, but for its momentum."""
+    options = {"schedule": "linear", "schedule_epochs": 2, "final_share": 0.5}
+    plain = OPTIMIZERS[name].options
+    options |= {option: 0.0 for option in ("momentum",) if option in plain}
+    constant = {option: 0.0 for option in ("momentum",) if option in plain}
+    first, second = _steps(_config(name, **constant), 2.0, [0.5, 0.5])
+    scheduled_first, scheduled_second = _steps(_config(name, **options), 2.0, [0.5, 0.5])
+    assert scheduled_first == pytest.approx(first)
+    if name != "lamb":  # whose step is a share of the weight, which it moves
+        assert scheduled_second - scheduled_first == pytest.approx(0.75 * (second - first), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"final_share": 0.1}, "optimizer.final_share = 0.1 needs optimizer.schedule"),
+        ({"schedule_epochs": 9}, "optimizer.schedule_epochs = 9 needs optimizer.schedule"),
+        ({"schedule": "exponential", "final_share": 0.0}, "must be > 0 with optimizer.schedule=exponential"),
+        (
+            {"schedule": "cosine", "warmup_epochs": 5, "schedule_epochs": 5},
+            "must be < optimizer.schedule_epochs = 5, got 5",
+        ),
+        ({"schedule": "step"}, "must be one of cosine, linear, exponential, got 'step'"),
+    ],
+)
+def test_schedules_that_cannot_be(given, message):
+    with pytest.raises(ConfigError, match=message):
+        RunConfig.resolve({f"optimizer.{key}": value for key, value in given.items()})
+
+
+def test_a_schedule_ends_with_the_run_unless_told_otherwise():
+    assert RunConfig.resolve({"optimizer.schedule": "cosine", "train.epochs": 70}).optimizer.schedule_epochs == 70
+    assert RunConfig.resolve({"train.epochs": 70}).optimizer.schedule_epochs is None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dorylax.config import RunConfig, schema
 from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING
+from dorylax.config.tasks import SPECS
 from dorylax.layers.registry import MODELS
 from dorylax.program.single import narrow
 from dorylax.settings.errors import shown
@@ -27,7 +30,7 @@ def test_every_key_is_there_in_order_with_type_default_and_meaning() -> None:
     for key, field in KEYS.items():
         section = key.split(".")[0]
         takes = expected(field) + (", or null" if nullable(field) and section in NULL_SAYS_SOMETHING else "")
-        own = section in ("model", "optimizer") and field.default is None
+        own = section in ("model", "optimizer", "task") and field.default is None
         default = "see below" if own else f"`{shown(field.default)}`"
         assert rows[key] == [takes, default, field.description], key
 
@@ -55,6 +58,16 @@ def _recipe(name: str) -> str:
 def test_the_recipes_are_those_of_the_registry_and_no_others() -> None:
     assert all(spec.recipe["optimizer.name"] == "adam" for spec in MODELS.values()), "the page says so below the table"
     assert _table("model") == [[f"`{name}`", _recipe(name), spec.source] for name, spec in MODELS.items()]
+
+
+def test_the_tasks_are_those_that_there_are_and_no_others() -> None:
+    def listed(options: Mapping[str, Any]) -> str:
+        return ", ".join(f"{key.rpartition('.')[2]} {shown(value)}" for key, value in options.items())
+
+    expected = [
+        [f"`{name}`", listed(spec.options) or "–", listed(spec.recipe) or "the model's"] for name, spec in SPECS.items()
+    ]
+    assert _table("task") == expected
 
 
 def test_the_optimizers_are_those_that_there_are_and_no_others() -> None:

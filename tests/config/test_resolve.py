@@ -223,7 +223,7 @@ def test_pipelines_that_cannot_be(given: dict[str, object], key: str, message: s
         ({"training.seed": 1}, "unknown key 'training.seed': did you mean train.seed?"),
         (
             {"zz": 1},
-            "unknown key 'zz': keys begin with data, model, optimizer, train, single, pipeline, tensor, ray, "
+            "unknown key 'zz': keys begin with data, task, model, optimizer, train, single, pipeline, tensor, ray, "
             "as in train.epochs",
         ),
         (

@@ -12,6 +12,7 @@ def result(records: list[EpochRecord], metric: str = "accuracy") -> TrainResult:
 
 CLASSES = [EpochRecord(k, 1 / (k + 1), 0.5, None if k == 1 else 0.1 * k, 0.3, 0.5) for k in range(3)]
 TARGETS = [EpochRecord(k, 1.0, None, None, None, 0.5, None, 3.0 - k, 4.0 - k, None) for k in range(3)]
+PAIRS = [EpochRecord.judged(k, 1.0, (0.6, 0.5 + 0.1 * k, None), "roc_auc", seconds=0.5) for k in range(3)]
 
 
 def test_frame_has_what_the_epochs_have() -> None:
@@ -32,6 +33,7 @@ def test_frame_has_what_the_epochs_have() -> None:
         (CLASSES, "accuracy", "accuracy, %", ["training", "validation", "test"]),
         (CLASSES, "micro_f1", "micro-F1, %", ["training", "validation", "test"]),
         (TARGETS, "loss", "loss", ["training", "validation"]),
+        (PAIRS, "roc_auc", "ROC-AUC, %", ["training", "validation"]),
         ([], "accuracy", "accuracy, %", []),
     ],
 )

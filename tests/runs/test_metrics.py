@@ -24,7 +24,7 @@ def test_lines(tmp_path):
     path = written(tmp_path / "metrics.jsonl")
     first = json.loads(path.read_text().splitlines()[0])
     assert first == {
-        "schema": 2,
+        "schema": 3,
         "epoch": 0,
         "loss": 1 / 3,
         "train_accuracy": 0.5,
@@ -70,7 +70,7 @@ def test_torn_last_line_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[1]", '{"schema": 2}', '{"schema": 3}', '{"schema": 1, "epoch": 0}', '{"epoch": 0}', "\ufffd", ""]
+    "line", ["{", "[1]", '{"schema": 3}', '{"schema": 4}', '{"schema": 1, "epoch": 0}', '{"epoch": 0}', "\ufffd", ""]
 )
 def test_damaged_line_is_named(tmp_path, line):
     path = written(tmp_path / "metrics.jsonl", RECORDS[:1])
@@ -103,8 +103,8 @@ def test_lines_of_before_there_were_digests_are_read(tmp_path):
 
 def test_a_newer_schema_is_no_damage(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text(json.dumps(sealed({"schema": 3, "other": 1})) + "\n")
-    with pytest.raises(RunDirectoryError, match=r"line 1, has schema 3, this version .* up to 2: update") as caught:
+    path.write_text(json.dumps(sealed({"schema": 4, "other": 1})) + "\n")
+    with pytest.raises(RunDirectoryError, match=r"line 1, has schema 4, this version .* up to 3: update") as caught:
         metrics.read(path)
     assert not isinstance(caught.value, DamagedFileError)
 

@@ -225,14 +225,14 @@ LABELS = [
         lambda: X[:, 0].astype(np.float64),
         to=X[:, 0],
         classes=None,
-        note="targets, for a loss of your own",
+        note="targets, trained by their mean squared error or a loss of your own",
     ),
     _labels(
         "floating numbers `[V, T]`, without `num_classes`",
         lambda: X,
         to=X,
         classes=None,
-        note="targets, for a loss of your own",
+        note="targets, trained by their mean squared error or a loss of your own",
     ),
     _labels(
         "zeros and ones, one 1 in each row, with `multilabel=True`",
@@ -495,11 +495,6 @@ _SPARSE = {
     "features_data": _ROWS.data,
     "features_shape": np.array(_ROWS.shape),
 }
-_TARGETS = (
-    "mine.npz has floating labels, which are targets for a loss of your own (dorylax.Trainer in Python): for classes give "
-    "integer labels, or num_classes beside them"
-)
-
 COMMANDS = [
     _archive("`indptr`, `indices`, `features`, `labels`", note="60/20/20 %, class by class"),
     _archive("compressed features", None, "features", **_SPARSE),
@@ -510,6 +505,9 @@ COMMANDS = [
         "labels -1 where unlabelled", labels=np.where(np.arange(V) == 1, -1, Y), note="labelled vertices are split"
     ),
     _archive("whole floating labels and `num_classes`", labels=Y.astype(float), num_classes=C),
+    _archive(
+        "floating labels, without `num_classes`", labels=X[:, 0], note="targets, trained by their mean squared error"
+    ),
     _archive("multi-label", labels=Z),
     _archive("masks of integers, or vertex numbers", train_mask=np.array([0, 3]), val_mask=MASK[::-1].astype(int)),
     _archive("a training mask alone", train_mask=MASK, note="the others are empty"),
@@ -602,7 +600,6 @@ COMMANDS = [
         labels=np.eye(C)[Y],
     ),
     _archive("one-hot labels and `multilabel`", labels=np.eye(C)[Y], multilabel=True),
-    Command("floating labels", lambda folder: _archive("", labels=X[:, 0]).write(folder), _TARGETS),
     _archive("too few labels", "labels has length 5: expected 6, one per vertex", labels=Y[:5]),
     _archive("`num_classes` of text", "num_classes must be one integer, got <U5 'three'", num_classes="three"),
     _archive("`num_classes` 0", "num_classes must be ≥ 1 and ≤ 2147483647 (labels are int32), got 0", num_classes=0),

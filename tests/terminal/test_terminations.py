@@ -14,11 +14,15 @@ def test_sigterm_is_heard_as_ctrl_c_is() -> None:
     with terminations() as ended:
         assert not ended.came
         with pytest.raises(KeyboardInterrupt) as caught:
-            os.kill(os.getpid(), signal.SIGTERM)
-            threading.Event().wait(10)
+            _end_me()
         assert caught.type is Terminated
         assert ended.came
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def _end_me() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(10)
 
 
 def test_other_threads_change_nothing() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from dorylax.config import RunConfig
 from dorylax.runs.directory import RunDirectory
-from dorylax.settings.errors import ConfigError
+from dorylax.tasks import TaskError
 from dorylax.trainer import Trainer, prepare_data
 from dorylax.trainer.from_config import build_optimizer
 
@@ -66,8 +66,18 @@ def test_equal_sections_share_an_optimizer():
     assert build_optimizer(one) is not build_optimizer(other)
 
 
-def test_data_with_targets_are_refused_in_one_line():
+@pytest.mark.parametrize("width", [1, 3])
+def test_the_model_is_as_wide_as_the_targets(width):
     data = prepare_data(RunConfig.resolve(SMALL).data)
-    targets = dataclasses.replace(data, labels=data.features[:, 0], num_classes=None)
-    with pytest.raises(ConfigError, match="communities has floating labels, which are targets for a loss of your own"):
-        Trainer.from_config(RunConfig.resolve({**SMALL, "model.name": "gcn"}), targets)
+    labels = data.features[:, 0] if width == 1 else data.features[:, :3]
+    targets = dataclasses.replace(data, labels=labels, num_classes=None)
+    config = RunConfig.resolve({**SMALL, "model.name": "gcn", "train.loss": "huber", "train.metric": "mae"})
+    trainer = Trainer.from_config(config, targets)
+    assert trainer.fit().metric == "mae"
+    assert trainer.predict().shape == (data.graph.num_vertices, width)
+
+
+def test_a_task_says_what_labels_must_be():
+    data = prepare_data(RunConfig.resolve(SMALL).data)
+    with pytest.raises(TaskError, match="regression needs targets, and the labels of communities are 4 classes"):
+        Trainer.from_config(RunConfig.resolve({**SMALL, "model.name": "gcn", "task.name": "vertex-regression"}), data)

@@ -200,19 +200,23 @@ def test_frozen_statistics_stay_and_the_model_splits(data: Dataset, optimize: bo
 
 
 def test_losses_of_the_wrong_form_are_refused_before_anything_runs(data: Dataset, targets: Dataset) -> None:
-    with pytest.raises(ValueError, match=r"loss must be one of cross_entropy, mse, mae or a function, got 'huber'"):
-        make(linear, data, params=weights(data), loss="huber")
     with pytest.raises(
-        ValueError, match=r"loss=cross_entropy needs classes, .* give loss= one of mse, mae, or a function"
+        ValueError, match=r"loss must be one of cross_entropy, mse, mae, huber, .* or a function, got 'hinge'"
     ):
-        make(linear, targets, params=weights(data))
+        make(linear, data, params=weights(data), loss="hinge")
+    with pytest.raises(
+        ValueError, match=r"loss=cross_entropy needs classes, .* give loss= one of mse, mae, huber, or a function"
+    ):
+        make(linear, targets, params=weights(data), loss="cross_entropy")
     with pytest.raises(ValueError, match=r"must give one number per vertex, shape \[V\] = \[48\], got float32 \[\]"):
         make(linear, data, params=weights(data), loss=lambda output, labels: output.mean())
     with pytest.raises(TypeError, match="must give real numbers, got bool"):
         make(linear, data, params=weights(data), loss=lambda output, labels: output[:, 0] > 0)
     with pytest.raises(ValueError, match=r"must return one number for each target, got \[48, 3\] for targets \[48\]"):
         make(linear, targets, params=weights(data), loss="mse")
-    with pytest.raises(ValueError, match=r"train\.target_accuracy = 0\.5 needs an accuracy, and loss=mse has none"):
+    with pytest.raises(
+        ValueError, match=r"train\.target_accuracy = 0\.5 needs an accuracy, and .* its loss: give train\.target"
+    ):
         make(linear, targets, params=weights(data, 1), loss="mse", target_accuracy=0.5)
     with pytest.raises(TypeError, match=r"give loss=, a function of what it returns"):
         make(lambda params, graph, x: {"a": x @ params["w"]}, data, params=weights(data))

@@ -39,6 +39,13 @@ def cross_entropy(logits: Float[Array, "V C"], labels: Labels) -> Float[Array, "
     return jnp.mean(optax.sigmoid_binary_cross_entropy(wide, labels), axis=1)
 
 
+def binary_cross_entropy(logits: Float[Array, " N"], labels: Float[Array, " N"]) -> Float[Array, " N"]:
+    """The sigmoid cross-entropy of each example, of labels 0 and 1, in float32 (float64 for float64 logits)."""
+    wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+    rows: Array = optax.sigmoid_binary_cross_entropy(wide, labels)
+    return rows
+
+
 def squared_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
     """(output - target)² of each vertex, `[V]`, averaged over its T targets; output `[V]`, `[V, 1]` or `[V, T]`."""
     rows: Array = _mean_of_row(jnp.square(_difference(output, targets)))
@@ -48,6 +55,13 @@ def squared_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, "
 def absolute_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
     """abs(output - target) of each vertex, as `squared_error`."""
     rows: Array = _mean_of_row(jnp.abs(_difference(output, targets)))
+    return rows
+
+
+def huber(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
+    """`d²/2` where `d = abs(output - target)` is at most 1, `d - 1/2` beyond, as `squared_error` (Huber, 1964)."""
+    difference = _difference(output, targets)
+    rows: Array = _mean_of_row(optax.huber_loss(difference, jnp.zeros_like(difference)))
     return rows
 
 

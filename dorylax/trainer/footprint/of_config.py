@@ -11,6 +11,7 @@ from typing import Any
 import optax
 
 from dorylax.config.resolve import RunConfig
+from dorylax.config.tasks import SPECS
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.datasets.communities import NAME as GENERATED
@@ -28,6 +29,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
 from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
 from dorylax.trainer.from_config import build_model, build_optimizer, shards_for
@@ -55,8 +57,11 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
         The estimate; None where there is no such data set.
 
     Raises:
+        ConfigError: a task whose examples are no vertices.
         ValueError, OSError: the data set's file or the model is not usable.
     """
+    if config.task.name is not None and not SPECS[config.task.name].of_vertices:
+        raise ConfigError.of("task.name", f"= {config.task.name}: what it takes is known of tasks of vertices only")
     shards = shards_for(config)
     shape = shape_of(config.data) if shards is None else shards.summary.shape
     return None if shape is None else _estimate(config, shape, like, shards)
@@ -93,7 +98,8 @@ def check_config(config: RunConfig) -> None:
     """
     limit = memory_limit()
     inline = config.pipeline is not None and config.pipeline.hosts == "inline"
-    if config.single.memory == "ignore" or inline or limit is None:
+    of_vertices = config.task.name is None or SPECS[config.task.name].of_vertices
+    if config.single.memory == "ignore" or inline or limit is None or not of_vertices:
         return
     shards = shards_for(config)
     shape = shape_of(config.data) if shards is None else shards.summary.shape
@@ -143,7 +149,9 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
     """With the shape as this model reads it."""
     data = abstract_data(shape)
     parts = take_apart(build_model(config, data))
-    functions = step_functions(parts.structure, build_optimizer(config))
+    functions = step_functions(
+        parts.structure, build_optimizer(config), Objective.of(config.train.loss, data, config.train.metric)
+    )
     reads = check_model(functions, parts, data).edge_ids
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
 

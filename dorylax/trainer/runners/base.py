@@ -6,14 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dorylax.program.model.base import Tree
 from dorylax.runs.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
 from dorylax.trainer.step.arrays import TrainingArrays
 
-Evaluate = Callable[[Tree, Tree], tuple[np.ndarray, bool]]
+Evaluate = Callable[[Tree, Tree], tuple[Any, bool]]
 """`(params, state) -> (sums, nan)`: `Objective.sums` on the three masks, and whether any output is NaN."""
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
+import jax
 import numpy as np
 
 from dorylax.program.model.base import Tree
@@ -26,16 +28,25 @@ class SingleRunner(EpochRunner):
         streams: the model's random streams.
         seed: of the run.
         trace_seconds: spent on making the gradient, to be charged.
+        redraw: the inputs of the model that are others in an epoch, by name.
     """
 
     def __init__(
-        self, functions: StepFunctions, gradient: Gradient, streams: Tree, *, seed: int, trace_seconds: float
+        self,
+        functions: StepFunctions,
+        gradient: Gradient,
+        streams: Tree,
+        *,
+        seed: int,
+        trace_seconds: float,
+        redraw: Callable[[int], Mapping[str, np.ndarray]],
     ) -> None:
         self._functions = functions
         self._gradient = gradient
         self._streams = streams
         self._seed = seed
         self._trace_seconds = trace_seconds
+        self._redraw = redraw
         self._step: Any = None
         self._inputs: Any = None
 
@@ -73,7 +84,12 @@ class SingleRunner(EpochRunner):
         """See `EpochRunner`."""
         begin = time.perf_counter()
         carry = (loop.params, loop.opt_state, loop.state)
-        carry, device_loss = self._step(carry, self._inputs._replace(epoch=np.uint32(loop.epochs)))
+        inputs = self._inputs._replace(epoch=np.uint32(loop.epochs))
+        if drawn := self._redraw(loop.epochs):
+            inputs = inputs._replace(
+                arrays=inputs.arrays._replace(named=inputs.arrays.named | jax.device_put(dict(drawn)))
+            )
+        carry, device_loss = self._step(carry, inputs)
         loop.params, loop.opt_state, loop.state = carry
         loss = float(device_loss)  # waits for the whole step
         return RanEpoch(loss, time.perf_counter() - begin)

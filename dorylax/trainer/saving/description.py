@@ -10,11 +10,17 @@ import jax
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.description import describe_data
 from dorylax.graph.sharded_data import ShardedData
+from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import ModelParts, Tree
 
 
 def describe_run(
-    parts: ModelParts, opt_state: Tree, data: Dataset | ShardedData, *, seed: int, settings: Mapping[str, Any]
+    parts: ModelParts,
+    opt_state: Tree,
+    data: Dataset | TaskData | ShardedData,
+    *,
+    seed: int,
+    settings: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What must be the same for a checkpoint to be continued, as JSON values.
 

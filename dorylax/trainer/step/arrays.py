@@ -9,6 +9,7 @@ import numpy as np
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import Keywords, Tree
 from dorylax.program.tracing.arguments import RunData, training_weights
 from dorylax.trainer.model_parts import further_inputs
@@ -21,9 +22,9 @@ class TrainingArrays(NamedTuple):
         graph: V vertices.
         features: float32 `[V, F]`.
         named: further inputs that the model takes, by name.
-        labels: int32 `[V]`, or float32 `[V, …]`.
-        masks: bool `[3, V]`: training, validation, test.
-        weights: float32 `[V]`, each vertex's share of the training loss.
+        labels: int32 `[V]`, or float32 `[V, …]`; a row per example, where these are no vertices.
+        masks: bool `[3, V]`: training, validation, test; likewise.
+        weights: float32 `[V]`, each vertex's share of the training loss; likewise.
     """
 
     graph: CompressedGraph
@@ -34,7 +35,7 @@ class TrainingArrays(NamedTuple):
     named: dict[str, Any]
 
     @classmethod
-    def of(cls, data: Dataset, *, keywords: Keywords | None = None, edge_ids: bool = True) -> TrainingArrays:
+    def of(cls, data: Dataset | TaskData, *, keywords: Keywords | None = None, edge_ids: bool = True) -> TrainingArrays:
         """Those of a data set on the device, which on CPUs takes arrays where they lie if `dorylax.aligned` made them.
 
         Args:

@@ -1,4 +1,4 @@
-"""What is minimised and what runs are judged by: classes by their accuracy, anything else by its loss."""
+"""What is minimised, and what runs are judged by."""
 
 from __future__ import annotations
 
@@ -8,33 +8,36 @@ from typing import Any, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dorylax.errors import DorylaxError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.labels import kind_of
+from dorylax.graph.task_data import TaskData
+from dorylax.metrics.base import KINDS, Measure
+from dorylax.metrics.catalogue import MEASURES, check_metric
 from dorylax.program.model.base import ModelKindError
 from dorylax.program.model.loss import (
     absolute_error,
-    confusion_counts,
+    binary_cross_entropy,
     cross_entropy,
+    huber,
     masked_sums,
-    micro_f1,
     squared_error,
 )
-from dorylax.runs.result import Metric
 
 Loss = str | Callable[[Any, Any], Any] | None
-"""A name of `LOSSES`, or `(output, labels) -> [V]`; None: "cross_entropy"."""
+"""A name of `LOSSES`, or `(output, labels) -> [V]`; None: that of the labels, "cross_entropy" or "mse"."""
 
-_CLASSES = "cross_entropy"
-LOSSES: dict[str, Callable[[Any, Any], Any]] = {_CLASSES: cross_entropy, "mse": squared_error, "mae": absolute_error}
-# Of what `Objective.sums` gives. With one label per vertex F1 is the accuracy.
-_SCORES: dict[Metric, Callable[[np.ndarray], float]] = {
-    "accuracy": micro_f1,
-    "micro_f1": micro_f1,
-    "loss": lambda sums: float(sums[0] / sums[1]),
+_CLASSES, _PAIRS = "cross_entropy", "binary_cross_entropy"
+LOSSES: dict[str, Callable[[Any, Any], Any]] = {
+    _CLASSES: cross_entropy,
+    "mse": squared_error,
+    "mae": absolute_error,
+    "huber": huber,
+    _PAIRS: binary_cross_entropy,
 }
+_USUAL = {"classes": _CLASSES, "several": _CLASSES, "targets": "mse", "pairs": _PAIRS}
 
 
 @final
@@ -60,48 +63,66 @@ class Objective:
 
     name: str = _CLASSES
     rows: Callable[[Any, Any], Any] = cross_entropy
-    metric: Metric = "accuracy"
+    metric: str = "accuracy"
 
     @classmethod
-    def of(cls, loss: Loss, data: Dataset | AbstractData) -> Objective:
-        """That of a loss on data of this kind.
+    def of(cls, loss: Loss, data: Dataset | TaskData | AbstractData, metric: str | None = None) -> Objective:
+        """That of a loss on data of this kind, and the metric of that name, or the usual one.
 
         Raises:
-            ValueError: there is no loss of this name, or the data have no classes for it.
+            ValueError: there is no loss or metric of this name, or none for labels of this kind.
             TypeError: neither a name nor a function.
         """
-        chosen = _CLASSES if loss is None else loss
+        kind = data.kind if isinstance(data, TaskData) else kind_of(data.num_classes, multilabel=data.multilabel)
+        if metric is not None:
+            check_metric(metric, kind)
+        chosen = _USUAL[kind] if loss is None else loss
         if callable(chosen):
-            return cls(getattr(chosen, "__qualname__", type(chosen).__name__), chosen, "loss")
+            return cls(getattr(chosen, "__qualname__", type(chosen).__name__), chosen, metric or "loss")
         if not isinstance(chosen, str):
             raise TypeError(f"loss must be a name or a function (output, labels) -> [V], got {type(chosen).__name__}")
         if chosen not in LOSSES:
             raise LossError(f"loss must be one of {', '.join(LOSSES)} or a function, got {chosen!r}")
-        if chosen == _CLASSES and data.num_classes is None:
-            others = ", ".join(name for name in LOSSES if name != _CLASSES)
+        if (kind == "pairs") != (chosen == _PAIRS):
+            wanted = f"pairs of vertices take {_PAIRS}" if kind == "pairs" else "it is for pairs of vertices"
+            raise LossError(f"loss={chosen} is not for {KINDS[kind]}: {wanted}, or a function (output, labels) -> [N]")
+        if chosen == _CLASSES and kind == "targets":
+            others = ", ".join(name for name in LOSSES if name not in (_CLASSES, _PAIRS))
             raise LossError(
                 f"loss={_CLASSES} needs classes, and the labels are targets (num_classes is None): give loss= one of "
                 f"{others}, or a function (output, labels) -> [V]"
             )
-        metric: Metric = "loss" if chosen != _CLASSES else "micro_f1" if data.multilabel else "accuracy"
-        return cls(chosen, LOSSES[chosen], metric)
+        if kind == "pairs":
+            return cls(chosen, LOSSES[chosen], metric or "roc_auc")
+        usual = "loss" if chosen != _CLASSES else "micro_f1" if kind == "several" else "accuracy"
+        return cls(chosen, LOSSES[chosen], metric or usual)
 
     @property
     def of_classes(self) -> bool:
         """Whether outputs are logits of classes."""
-        return self.metric != "loss"
+        return self.name == _CLASSES or (self.name != _PAIRS and bool({"classes", "several"} & set(self.measure.kinds)))
+
+    @property
+    def measure(self) -> Measure:
+        """How the metric is computed."""
+        if self.metric != "loss":
+            return MEASURES[self.metric]
+        return Measure(
+            (),
+            lambda output, labels, masks: masked_sums(self.rows(output, labels), masks),
+            lambda sums, mask: float(sums[mask][0] / sums[mask][1]),
+            additive=True,
+        )
 
     def sums(self, output: Any, labels: Any, masks: Any) -> Any:
-        """What `score` makes a number of, `[M, …]`, a row for each of the masks, bool `[M, V]`. May be traced."""
-        if self.of_classes:
-            return confusion_counts(output, labels, masks)
-        return masked_sums(self.rows(output, labels), masks)
+        """What `score` makes a number of, for masks bool `[M, V]`. May be traced."""
+        return self.measure.sums(output, labels, masks)
 
-    def score(self, sums: np.ndarray) -> float:
-        """The metric of one mask, which is not empty."""
-        return _SCORES[self.metric](sums)
+    def score(self, sums: Any, mask: int) -> float:
+        """The metric of one of the masks, which is not empty."""
+        return self.measure.value(sums, mask)
 
-    def check(self, model: str, output: Any, data: Dataset | AbstractData) -> None:
+    def check(self, model: str, output: Any, data: Dataset | TaskData | AbstractData) -> None:
         """Looks at shapes alone.
 
         Args:
@@ -115,35 +136,44 @@ class Objective:
         """
         if self.of_classes:
             _check_logits(model, output, data)
-            return
-        labels = jax.ShapeDtypeStruct(data.labels.shape, jax.dtypes.canonicalize_dtype(data.labels.dtype))
-        try:
-            rows = jax.eval_shape(self.rows, output, labels)
-        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-            first = str(error).strip().split("\n")[0]
-            raise ModelOutputError(
-                f"loss {self.name}(output, labels) fails on what {model} returns: {type(error).__name__}: {first}"
-            ) from error
-        if getattr(rows, "shape", None) != (data.graph.num_vertices,):
-            raise ModelOutputError(
-                f"loss {self.name}(output, labels) must give one number per vertex, shape [V] = "
-                f"[{data.graph.num_vertices}], got {_shown(rows)}: return the loss of each vertex, the mean is taken here"
-            )
-        if not jnp.issubdtype(rows.dtype, jnp.floating):
-            raise ModelKindError(f"loss {self.name}(output, labels) must give real numbers, got {rows.dtype}")
+        if self.name != _CLASSES:
+            _check_rows(f"loss {self.name}", self.rows, model, output, data)
+        if "targets" in self.measure.kinds:
+            _check_rows(f"metric {self.metric}", absolute_error, model, output, data)
 
 
 CLASSES = Objective()
 """Cross-entropy, judged by accuracy."""
 
 
-def _check_logits(model: str, output: Any, data: Dataset | AbstractData) -> None:
+def _check_rows(
+    what: str, function: Callable[[Any, Any], Any], model: str, output: Any, data: Dataset | TaskData | AbstractData
+) -> None:
+    """That a loss, or what a metric sums, is a number per vertex."""
+    labels = jax.ShapeDtypeStruct(data.labels.shape, jax.dtypes.canonicalize_dtype(data.labels.dtype))
+    try:
+        rows = jax.eval_shape(function, output, labels)
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise ModelOutputError(
+            f"{what}(output, labels) fails on what {model} returns: {type(error).__name__}: {first}"
+        ) from error
+    if getattr(rows, "shape", None) != data.labels.shape[:1]:
+        raise ModelOutputError(
+            f"{what}(output, labels) must give one number per vertex, shape [V] = "
+            f"[{data.labels.shape[0]}], got {_shown(rows)}: return the loss of each vertex, the mean is taken here"
+        )
+    if not jnp.issubdtype(rows.dtype, jnp.floating):
+        raise ModelKindError(f"{what}(output, labels) must give real numbers, got {rows.dtype}")
+
+
+def _check_logits(model: str, output: Any, data: Dataset | TaskData | AbstractData) -> None:
     if not isinstance(output, jax.ShapeDtypeStruct) or not jnp.issubdtype(output.dtype, jnp.floating):
         raise ModelKindError(
             f"{model}(graph, x) must return one floating-point array [V, num_classes], got {_shown(output)}"
             + ("" if isinstance(output, jax.ShapeDtypeStruct) else ": give loss=, a function of what it returns")
         )
-    wanted = (data.graph.num_vertices, data.num_classes)
+    wanted = (data.labels.shape[0], data.num_classes)
     if output.shape != wanted:
         raise ModelOutputError(
             f"{model}(graph, x) must return [V, num_classes] = {list(wanted)}, got {list(output.shape)}"

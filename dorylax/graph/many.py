@@ -1,0 +1,110 @@
+"""Many small graphs as one: side by side, without edges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph.arrays import as_array
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.graph import Graph
+from dorylax.graph.masks import as_mask
+from dorylax.graph.npz import MASKS
+from dorylax.graph.rows import all_rows
+from dorylax.graph.validate import GraphError, check_length
+
+GRAPH_OF = "graph_of"
+"""The input of a merged data set that says which graph each vertex is of, int32 `[V]`."""
+
+
+def merge_graphs(
+    name: str,
+    graphs: Sequence[Graph],
+    features: Sequence[Any],
+    labels: Any,
+    num_classes: int | None = None,
+    *,
+    train_mask: Any = None,
+    val_mask: Any = None,
+    test_mask: Any = None,
+    vertex_inputs: Mapping[str, Sequence[Any]] | None = None,
+    multilabel: bool | None = None,
+) -> Dataset:
+    """Graphs as one data set, for `dorylax.tasks.GraphPrediction`: their vertices one after the other, and so their edges.
+
+    Vertex v of graph g becomes vertex v + (vertices of the graphs before), its edge k likewise; what edges have
+    (`Graph.edge_data`) they keep. The data set's labels and masks have the graph's at each of its vertices, and
+    `vertex_inputs["graph_of"]` is its number, so that archives, splits and reordering know nothing of graphs.
+
+    Args:
+        name: what reports call it.
+        graphs: G graphs, each with a vertex at least.
+        features: of each graph, `[V_g, F]`.
+        labels: of the graphs, `[G]` or `[G, …]`, as of vertices in `Dataset`.
+        num_classes: as in `Dataset`.
+        train_mask: the graphs to train on: bool `[G]`, or numbers; without any mask all that have a label.
+        val_mask: likewise, to validate with.
+        test_mask: likewise, to test with.
+        vertex_inputs: further inputs of the model by name, of each graph `[V_g, …]`.
+        multilabel: as in `Dataset`.
+
+    Raises:
+        GraphError: a graph has no vertex or was reordered, lengths differ, edges of some have values that others lack, or as
+            `Dataset`.
+    """
+    rows = [as_array(f"features[{number}]", one) for number, one in enumerate(features)]
+    truth = as_array("labels", labels)
+    check_length("labels", truth, len(graphs), "one per graph")
+    _check(graphs, rows)
+    sizes = [graph.num_vertices for graph in graphs]
+    starts = np.cumsum([0, *sizes])
+    graph_of = np.repeat(np.arange(len(graphs), dtype=np.int32), sizes)
+    ends = [_ends(graph) + start for graph, start in zip(graphs, starts[:-1], strict=True)]
+    edge_data = {key: np.concatenate([graph.edge_data[key] for graph in graphs]) for key in graphs[0].edge_data}
+    sources, targets = np.concatenate(ends, axis=1)
+    given = dict(zip(MASKS, (train_mask, val_mask, test_mask), strict=True))
+    masks = {key: as_mask(key, value, len(graphs))[graph_of] for key, value in given.items() if value is not None}
+    return Dataset(
+        name,
+        Graph.from_coo(sources, targets, int(starts[-1]), edge_data=edge_data),
+        np.concatenate(rows),
+        truth[graph_of],
+        num_classes,
+        **masks,
+        vertex_inputs={
+            **{
+                key: np.concatenate([as_array(key, one) for one in parts])
+                for key, parts in (vertex_inputs or {}).items()
+            },
+            GRAPH_OF: graph_of,
+        },
+        multilabel=multilabel,
+    )
+
+
+def _check(graphs: Sequence[Graph], features: Sequence[np.ndarray]) -> None:
+    if not graphs:
+        raise GraphError("merge_graphs needs at least one graph")
+    if len(features) != len(graphs):
+        raise GraphError(f"features has length {len(features)}: expected {len(graphs)}, an array per graph")
+    for number, (graph, rows) in enumerate(zip(graphs, features, strict=True)):
+        if not graph.num_vertices:
+            raise GraphError(f"graph {number} has no vertex, so nothing is known of it: leave it out, or give it one")
+        if graph.vertex_ids is not None:
+            raise GraphError(f"graph {number} was reordered: merge_graphs takes graphs in the user's order of vertices")
+        check_length(f"features[{number}]", rows, graph.num_vertices, "one row per vertex")
+        if graph.edge_data.keys() != graphs[0].edge_data.keys():
+            raise GraphError(
+                f"edges of graph {number} have {sorted(graph.edge_data)}, those of graph 0 {sorted(graphs[0].edge_data)}: "
+                "give all of them the same"
+            )
+
+
+def _ends(graph: Graph) -> np.ndarray:
+    """Sources and targets `[2, E]`, in order of edge ids."""
+    offsets, sources = graph.host_rows()
+    ends: np.ndarray = np.stack([sources, all_rows(offsets)])
+    places = graph.edge_order
+    return ends if places is None else ends[:, np.argsort(places, kind="stable")]

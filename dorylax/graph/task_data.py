@@ -1,0 +1,45 @@
+"""A data set as a task sees it whose examples are no vertices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import final
+
+import numpy as np
+
+from dorylax.graph.graph import Graph
+from dorylax.graph.labels import Kind
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class TaskData:
+    """What is trained on where examples are no vertices: a graph as a model sees it, and N examples.
+
+    Attributes are those of `Dataset`, but labels and masks have a row per example, and `vertex_inputs` hold what tells the
+    task which vertices an example is made of.
+
+    Attributes:
+        kind: of the labels.
+        examples: what they are called.
+    """
+
+    name: str
+    graph: Graph
+    features: np.ndarray
+    labels: np.ndarray
+    num_classes: int | None
+    train_mask: np.ndarray
+    val_mask: np.ndarray
+    test_mask: np.ndarray
+    vertex_inputs: Mapping[str, np.ndarray]
+    edge_inputs: Mapping[str, np.ndarray]
+    kind: Kind
+    examples: str
+    multilabel: bool = False
+
+    @property
+    def num_features(self) -> int:
+        """F, the width of the features."""
+        return int(self.features.shape[1])

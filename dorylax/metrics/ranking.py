@@ -1,0 +1,104 @@
+"""Metrics of an order: how far up a model puts what is true. Ties are never decided by chance."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import softmax
+from scipy.stats import rankdata
+
+from dorylax.graph.labels import Kind
+from dorylax.metrics.base import Measure, on_all
+
+Scores = Float[np.ndarray, " n"]
+Truth = Bool[np.ndarray, " n"]
+
+
+def roc_auc(scores: Scores, true: Truth) -> float:
+    """The share of pairs (true, false) whose true example has the higher score, ties counted half.
+
+    By ranks (Mann and Whitney, 1947); NaN unless there are both.
+    """
+    positives, negatives = int(true.sum()), int((~true).sum())
+    if not positives or not negatives:
+        return math.nan
+    ranks = rankdata(scores)[true].sum()
+    return float((ranks - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def average_precision(scores: Scores, true: Truth) -> float:
+    """Σ (R_k - R_{k-1}) P_k over the distinct scores from above, P and R precision and recall; NaN where nothing is true.
+
+    As in scikit-learn, without interpolation.
+    """
+    if not true.any():
+        return math.nan
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)  # of each distinct score
+    hits = np.cumsum(true[order])[last]
+    return float(np.sum(np.diff(hits, prepend=0) * hits / (last + 1)) / hits[-1])
+
+
+def reciprocal_rank(scores: Scores, true: Truth) -> float:
+    """MRR: the mean of 1/rank of each true example among itself and all false ones; NaN where nothing is true.
+
+    The rank counts what is above it, and half of what is equal (Open Graph Benchmark).
+    """
+    return float(np.mean(1 / ranks_among(scores[true], np.sort(scores[~true])))) if true.any() else math.nan
+
+
+def ranks_among(scores: Scores, others: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n"]:
+    """The rank of each score among others, which are sorted: 1 + those above + half of those that are equal."""
+    above = len(others) - np.searchsorted(others, scores, side="right")
+    equal = len(others) - above - np.searchsorted(others, scores, side="left")
+    ranks: np.ndarray = 1 + above + equal / 2
+    return ranks
+
+
+def hits_at(k: int, scores: Scores, true: Truth) -> float:
+    """Hits@K: the share of true examples above the K-th best false one; 1 where there are fewer (Open Graph Benchmark)."""
+    if not true.any():
+        return math.nan
+    others = scores[~true]
+    if len(others) < k:
+        return 1.0
+    return float(np.mean(scores[true] > np.partition(others, -k)[-k]))
+
+
+def _of_classes(one: Callable[[Scores, Truth], float], output: np.ndarray, labels: np.ndarray) -> float:
+    """A metric of two classes for any number: of more, the mean over each class against the rest, where it is defined."""
+    if output.ndim == 1 or (output.shape[1] == 1 and labels.ndim == 1):
+        return one(output.reshape(-1), labels > 0.5)
+    if labels.ndim == 1 and output.shape[1] == 2:
+        return one(output[:, 1] - output[:, 0], labels == 1)
+    if labels.ndim == 1:  # shares, since logits of different examples do not compare
+        output, labels = softmax(output, axis=1), labels[:, None] == np.arange(output.shape[1])
+    found = [
+        one(scores, true > 0.5) for scores, true in zip(output.T, labels.T, strict=True) if 0 < true.sum() < len(true)
+    ]
+    return float(np.mean(found)) if found else math.nan
+
+
+def _one_class(labels: np.ndarray) -> str:
+    needs = "needs examples that are of a class and examples that are not"
+    if labels.ndim == 1:
+        only = labels[0]
+        return f"{needs}, and all are of {f'{only:g}'}" if (labels == only).all() else ""
+    return f"{needs}, and no class has both" if (labels == labels[0]).all() else ""
+
+
+def _hits(k: int) -> Measure:
+    return on_all(("pairs",), lambda output, labels: hits_at(k, output.reshape(-1), labels > 0.5), _one_class)
+
+
+_ALL: tuple[Kind, ...] = ("classes", "several", "pairs")
+MEASURES = {
+    "roc_auc": on_all(_ALL, functools.partial(_of_classes, roc_auc), _one_class),
+    "average_precision": on_all(_ALL, functools.partial(_of_classes, average_precision), _one_class),
+    "mrr": on_all(("pairs",), lambda output, labels: reciprocal_rank(output.reshape(-1), labels > 0.5), _one_class),
+    **{f"hits_at_{k}": _hits(k) for k in (10, 20, 50, 100)},
+}

@@ -1,0 +1,12 @@
+"""What a model is trained for: the contract in `base`, a file for each task, and all by name in `catalogue`.
+
+from dorylax.tasks import LinkPrediction
+Trainer(model, data, task=LinkPrediction(), optimizer=…)
+"""
+
+from dorylax.tasks.base import Task, TaskError
+from dorylax.tasks.graphs import GraphPrediction
+from dorylax.tasks.links import LinkPrediction
+from dorylax.tasks.vertices import VertexPrediction
+
+__all__ = ["GraphPrediction", "LinkPrediction", "Task", "TaskError", "VertexPrediction"]

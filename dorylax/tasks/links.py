@@ -1,0 +1,136 @@
+"""Links: which pairs of vertices are joined.
+
+A model gives each vertex a row, and the score of a pair is the decoder's of its two rows. Links to be validated and tested
+carry no messages; those to be trained on may. Pairs that are no links are drawn: for training anew in each epoch, since a
+model learns to tell a fixed few by heart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Array, Float, Int, Int32
+
+from dorylax.graph.abstract import AbstractData
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.link_splits import Links, LinkSplit, keys_of_links, link_split, pairs_without_links
+from dorylax.graph.task_data import TaskData
+from dorylax.program.model.base import ModelParts
+from dorylax.tasks.base import Task, headed
+
+_PAIRS = "link_pairs"
+
+
+def dot_product(sources: Float[Array, "N D"], targets: Float[Array, "N D"]) -> Float[Array, " N"]:
+    """The logit of each pair: the inner product of its rows (Kipf & Welling, arXiv 1611.07308)."""
+    scores: Array = (sources * targets).sum(axis=1)
+    return scores
+
+
+Decoder = Callable[[Any, Any], Any]
+"""`(rows of sources [N, D], rows of targets [N, D]) -> logits [N]`: a pure function without parameters."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class LinkPrediction(Task):
+    """Whether two vertices are joined. The labels and masks of the data set are not looked at.
+
+    Attributes:
+        seed: of the split.
+        val_fraction: share of the links that validate.
+        test_fraction: share of the links that test.
+        apart: share of the training links that are predicted and carry no messages; 0: all do both.
+        redrawn: whether pairs that are no links are drawn anew for each epoch of training.
+        negative_ratio: such pairs for each link.
+        decoder: makes a logit of two rows.
+        embedding: the width of a row, where a configuration makes the model.
+    """
+
+    seed: int = 0
+    val_fraction: float = 0.05
+    test_fraction: float = 0.1
+    apart: float = 0.0
+    redrawn: bool = True
+    negative_ratio: float = 1.0
+    decoder: Decoder = dot_product
+    embedding: int = 16
+
+    def split(self, data: Dataset) -> LinkSplit:
+        """The graph of messages and the links of each part, in the user's order; the same for the same seed.
+
+        Raises:
+            GraphError: too few edges, or the graph was reordered.
+        """
+        fractions = (1 - self.val_fraction - self.test_fraction, self.val_fraction, self.test_fraction)
+        return link_split(data.graph, self.seed, fractions, apart=self.apart, negatives=self.negative_ratio)
+
+    def prepare(self, data: Dataset) -> TaskData:
+        """Pairs to train on, validate and test with, in this order; of each first the links."""
+        split = self.split(data)
+        parts = (split.train, split.val, split.test)
+        sizes = [len(part.labels) for part in parts]
+        part_of = np.repeat(np.arange(3), sizes)
+        train, val, test = (part_of == number for number in range(3))
+        found = TaskData(
+            data.name,
+            split.graph,
+            data.features,
+            np.concatenate([part.labels for part in parts]),
+            None,
+            train,
+            val,
+            test,
+            {**data.vertex_inputs, _PAIRS: np.concatenate([_pairs(part) for part in parts])},
+            {name: array[_places(data, split)] for name, array in data.edge_inputs.items()},
+            "pairs",
+            "pairs",
+        )
+        first = self._drawn(found, 0, 0)  # so that training pairs are drawn in one way, redrawn or not
+        return dataclasses.replace(found, vertex_inputs={**found.vertex_inputs, **first})
+
+    def outputs(self, data: Dataset | AbstractData) -> int:  # noqa: ARG002
+        """The width of a row."""
+        return self.embedding
+
+    def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:  # noqa: ARG002
+        """The model, followed by the decoder."""
+        return headed(parts, _Decoder(self.decoder))
+
+    def redraw(self, data: Dataset | TaskData, seed: int, epoch: int) -> Mapping[str, np.ndarray]:
+        """Other pairs in the place of those to train on that are no links."""
+        return self._drawn(data, seed, epoch + 1) if self.redrawn else {}
+
+    def _drawn(self, data: Dataset | TaskData, seed: int, number: int) -> dict[str, np.ndarray]:
+        """Links that only validate or test may be among them: nobody who trains can know."""
+        pairs, labels = data.vertex_inputs[_PAIRS], data.labels
+        drawn = data.train_mask & (labels == 0)
+        known = keys_of_links(data.graph, pairs[data.train_mask & (labels == 1)])
+        pairs = pairs.copy()
+        pairs[drawn] = pairs_without_links(data.graph, known, int(drawn.sum()), (self.seed, 2, seed, number))
+        return {_PAIRS: pairs}
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Decoder:
+    decoder: Decoder
+    names: tuple[str, ...] = (_PAIRS,)
+
+    def __call__(self, rows: Any, **inputs: Any) -> Any:
+        sources, targets = inputs[_PAIRS].T
+        return self.decoder(rows[sources], rows[targets])
+
+
+def _places(data: Dataset, split: LinkSplit) -> Int[np.ndarray, " M"]:
+    """Where the edges that are left stand among all."""
+    ids, left = data.graph.edge_ids, split.graph.edge_ids
+    places: np.ndarray = np.arange(split.graph.num_edges) if left is None else np.asarray(left)
+    return places if ids is None else np.searchsorted(ids, places)
+
+
+def _pairs(links: Links) -> Int32[np.ndarray, "N 2"]:
+    return np.stack([links.sources, links.targets], axis=1)
