@@ -9,7 +9,6 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import softmax
-from scipy.stats import rankdata
 
 from dorylax.graph.labels import Kind
 from dorylax.metrics.base import Measure, on_all
@@ -21,26 +20,21 @@ Truth = Bool[np.ndarray, " n"]
 def roc_auc(scores: Scores, true: Truth) -> float:
     """The share of pairs (true, false) whose true example has the higher score, ties counted half.
 
-    By ranks (Mann and Whitney, 1947); NaN unless there are both.
+    NaN unless there are both.
     """
-    positives, negatives = int(true.sum()), int((~true).sum())
-    if not positives or not negatives:
-        return math.nan
-    ranks = rankdata(scores)[true].sum()
-    return float((ranks - positives * (positives + 1) / 2) / (positives * negatives))
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(true, scores)) if 0 < true.sum() < len(true) else math.nan
 
 
 def average_precision(scores: Scores, true: Truth) -> float:
     """Σ (R_k - R_{k-1}) P_k over the distinct scores from above, P and R precision and recall; NaN where nothing is true.
 
-    As in scikit-learn, without interpolation.
+    Without interpolation.
     """
-    if not true.any():
-        return math.nan
-    order = np.argsort(-scores, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)  # of each distinct score
-    hits = np.cumsum(true[order])[last]
-    return float(np.sum(np.diff(hits, prepend=0) * hits / (last + 1)) / hits[-1])
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(true, scores)) if true.any() else math.nan
 
 
 def reciprocal_rank(scores: Scores, true: Truth) -> float:
