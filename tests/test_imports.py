@@ -38,7 +38,6 @@ FLOORS = (
 LAZY = {
     "dorylax.cli": "help and wrong options are answered without JAX",
     "dorylax.experiments": "as above, and `load` without Matplotlib",
-    "dorylax.metrics.ranking": "scikit-learn takes a second to load, and only AUC and average precision need it",
     "dorylax.pipeline.config": "settings are checked without JAX",
     "dorylax.pipeline.hosts.process": "as with workers: the end of the driver must be seen while JAX is loaded",
     "dorylax.pipeline.tensor_calls": "only some backends need ZeroMQ or boto3",

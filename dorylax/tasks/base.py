@@ -90,6 +90,19 @@ class Headed:
         own, theirs = self._split(named)
         return self.head(self.structure.apply_evaluate(params, streams, state, graph, *inputs, **theirs), **own)
 
+    def apply_recorded(
+        self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
+    ) -> dict[str, Any]:
+        """See `ModelStructure`: the model's layers, without the head."""
+        found: dict[str, Any] = self.structure.apply_recorded(
+            params, streams, state, graph, *inputs, **self._split(named)[1]
+        )
+        return found
+
+    def bound(self, params: Tree, streams: Tree, state: Tree) -> Any:
+        """See `ModelStructure`: the model, without the head."""
+        return self.structure.bound(params, streams, state)
+
     def _split(self, named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         own = {name: named[name] for name in self.head.names}
         return own, {name: value for name, value in named.items() if name not in own or name in self.shared}

@@ -19,6 +19,7 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.features import checked_features
 from dorylax.graph.inputs import checked_inputs
+from dorylax.graph.task_data import TaskData
 from dorylax.inference.artefact import RowInput, write_artefact
 from dorylax.near_matches import did_you_mean
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree
@@ -44,7 +45,7 @@ class InputSpec:
     further: Mapping[str, RowInput]
 
     @classmethod
-    def of(cls, parts: ModelParts, data: Dataset | AbstractData) -> InputSpec:
+    def of(cls, parts: ModelParts, data: Dataset | TaskData | AbstractData) -> InputSpec:
         """That of a model on the data that it trains on."""
         groups = {"vertex": data.vertex_inputs, "edge": data.edge_inputs}
         there = {name: (per, array) for per, arrays in groups.items() for name, array in arrays.items()}
