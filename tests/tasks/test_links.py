@@ -186,3 +186,18 @@ def test_the_published_recipe_on_cora() -> None:
     result = Trainer(model, data, task=LinkPrediction(), optimizer=optax.adam(0.01), epochs=200, eval_every=5).fit()
     assert result.test_score is not None
     assert result.test_score > 0.88
+
+
+def test_each_epoch_is_trained_on_the_pairs_that_were_drawn_for_it() -> None:
+    task = LinkPrediction()
+    trainer = _trainer(task, optimizer=optax.sgd(0.0), epochs=3, seed=5)
+    examples = task.prepare(DATA)
+    rows = np.asarray(trainer.model(examples.graph, jnp.asarray(DATA.features)))
+    train, losses = examples.train_mask, [record.loss for record in trainer.fit().history]
+    expected = []
+    for epoch in range(3):
+        sources, targets = task.redraw(examples, 5, epoch)["link_pairs"][train].T
+        signs = 2 * examples.labels[train] - 1
+        expected.append(np.log1p(np.exp(-signs * (rows[sources] * rows[targets]).sum(axis=1))).mean())
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert len(set(losses)) == 3
