@@ -26,11 +26,8 @@ LAST = 20
 SAME_ACCURACY = 0.005
 """Two settings are as accurate where all of the interval of their difference is within half a point."""
 
-_SIGNS = {(False, False): "", (True, False): "≥ ", (False, True): "≤ ", (True, True): "≈ "}
-"""By whether runs and the baseline's were censored."""
-
-_BOUNDS = {(False, False): "", (True, False): "at least ", (False, True): "at most ", (True, True): "about "}
-"""What a ratio is, by whether runs of the setting, and of its baseline, never reach the target."""
+AT_LEAST, AT_MOST = "≥ ", "≤ "
+"""What stands before ratios that are bounds."""
 
 
 @final
@@ -90,26 +87,36 @@ class RunHistory:
 class Compared:
     """A setting beside its baseline, on the seeds that both have.
 
+    A run that never reaches the target counts with all that it did where the other one of its seed reaches it, and makes
+    the ratio a bound. A bound is there only where it says something: a setting that does not get there needs at least so
+    much more than its baseline; that it had spent less until it ended is no gain. Seeds on which neither gets there are left
+    out, and where runs of either side fail alone there is no ratio.
+
     Attributes:
         target: of validation accuracy, a fraction.
-        epochs, seconds, dollars: to the target, means over the seeds; a run that never reaches it counts with all that it
-            did, which makes them lower bounds. Dollars are None where runs cost nothing.
-        censored: how many never reach it.
-        baseline_censored: how many of the baseline's runs on these seeds never do, which makes ratios upper bounds.
-        epochs_ratio, seconds_ratio, dollars_ratio: relative to the baseline; None for the baseline itself, and where there
-            is nothing to divide.
+        seeds: how many both have.
+        reached, baseline_reached: how many runs of each reach the target on these.
+        judged: seeds on which one of them does, on which the ratios rest.
+        sign: what stands before ratios: `AT_LEAST`, `AT_MOST`, or nothing.
+        epochs, seconds, dollars: to the target, means over the runs that reach it; None where none does. Dollars are None
+            also where runs cost nothing.
+        epochs_ratio, seconds_ratio, dollars_ratio: relative to the baseline; None for the baseline itself, where there is
+            nothing to divide, and where a bound says nothing.
         value_ratio: of 1/(seconds · dollars) to the target, relative to the baseline: Dorylus' "value".
         accuracy: the difference of test accuracies; None for the baseline, and without a test mask.
         best, last: those of the best validation accuracies, and of their means over the last `LAST` evaluations; None for
             the baseline.
-        seeds: on how many seeds this rests.
     """
 
     target: float
-    epochs: float
-    seconds: float
+    seeds: int
+    reached: int
+    baseline_reached: int
+    judged: int
+    sign: str
+    epochs: float | None
+    seconds: float | None
     dollars: float | None
-    censored: int
     epochs_ratio: Interval | None
     seconds_ratio: Interval | None
     dollars_ratio: Interval | None
@@ -117,18 +124,20 @@ class Compared:
     accuracy: Interval | None
     best: Interval | None
     last: Interval | None
-    seeds: int
-    baseline_censored: int = 0
-
-    @property
-    def sign(self) -> str:
-        """What stands before ratios: "≥ ", "≤ " or "≈ " where runs were censored, else nothing."""
-        return _SIGNS[self.censored > 0, self.baseline_censored > 0]
 
     @property
     def as_accurate(self) -> bool | None:
-        """Whether the difference of test accuracies is small, for sure; None where there is none, or one seed alone."""
-        return None if self.accuracy is None or self.seeds < 2 else self.accuracy.inside(SAME_ACCURACY)
+        """Whether the difference of test accuracies is small, for sure.
+
+        None where there is none, or no interval of it, or no run of either side reaches the target: such runs are alike in
+        that they have not learnt.
+        """
+        return None if not self.judged else as_accurate(self.accuracy)
+
+
+def as_accurate(difference: Interval | None) -> bool | None:
+    """Whether a difference of accuracies is small, for sure; None where there is none, or no interval of it."""
+    return None if difference is None or not difference.exists else difference.inside(SAME_ACCURACY)
 
 
 @final
@@ -183,14 +192,6 @@ class Group:
     def published(self) -> list[str]:
         """Of which of `TO_TARGET` something was published, of any variant."""
         return [name for name in TO_TARGET if any(name + TO_TARGET_RATIO in one.published for one in self.variants)]
-
-    @property
-    def sentences(self) -> list[str]:
-        """What was found, in plain words: one for each variant but the baseline."""
-        base = self.baseline
-        if base is None:
-            return []
-        return [sentence(one, base) for one in self.variants if not one.is_baseline and one.compared is not None]
 
 
 def analyse(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
@@ -268,7 +269,9 @@ def compare(
     differences: dict[str, Interval | None] = dict.fromkeys(DIFFERENCES)
     value = None
     if not is_baseline:
-        ratios = {name: paired_ratio(*pairs.by_name[name]) if name in pairs.by_name else None for name in TO_TARGET}
+        for name in TO_TARGET:
+            if name in pairs.by_name:
+                ratios[name] = telling(paired_ratio(*pairs.by_name[name]), pairs.sign)
         differences = {
             name: paired_difference(*pairs.by_name[name]) if name in pairs.by_name else None for name in DIFFERENCES
         }
@@ -276,10 +279,14 @@ def compare(
             value = 1 / (ratios["seconds"].estimate * ratios["dollars"].estimate)
     return Compared(
         target=target,
-        epochs=pairs.means["epochs"] or 0.0,
-        seconds=pairs.means["seconds"] or 0.0,
+        seeds=pairs.seeds,
+        reached=pairs.reached,
+        baseline_reached=pairs.baseline_reached,
+        judged=pairs.judged,
+        sign=pairs.sign or "",
+        epochs=pairs.means["epochs"],
+        seconds=pairs.means["seconds"],
         dollars=pairs.means["dollars"],
-        censored=pairs.censored,
         epochs_ratio=ratios["epochs"],
         seconds_ratio=ratios["seconds"],
         dollars_ratio=ratios["dollars"],
@@ -287,9 +294,14 @@ def compare(
         accuracy=differences["accuracy"],
         best=differences["best"],
         last=differences["last"],
-        seeds=pairs.seeds,
-        baseline_censored=pairs.baseline_censored,
     )
+
+
+def telling(ratio: Interval, sign: str | None) -> Interval | None:
+    """A ratio, if it is one, or a bound that says something: at least more than 1, or at most less."""
+    if sign is None or (sign == AT_LEAST and ratio.estimate < 1) or (sign == AT_MOST and ratio.estimate > 1):
+        return None
+    return ratio
 
 
 DIFFERENCES = ("accuracy", "best", "last")
@@ -303,35 +315,50 @@ class Pairs:
 
     Attributes:
         by_name: of each of `TO_TARGET` and `DIFFERENCES` that all runs have, and that can be divided by: that of the runs,
-            and of the baseline's, by seed.
-        means: of `TO_TARGET`, over the runs; None where they have none.
+            and of the baseline's, by seed. Of `TO_TARGET` only on seeds on which one of both reaches the target.
+        means: of `TO_TARGET`, over the runs that reach it; None where none does, or they have none.
         seeds: how many there are.
-        censored, baseline_censored: see `Compared`.
+        reached, baseline_reached, judged: see `Compared`.
+        sign: as there; None where on some seeds only the one, and on others only the other reaches the target.
     """
 
     by_name: Mapping[str, tuple[list[float], list[float]]]
     means: Mapping[str, float | None]
     seeds: int
-    censored: int
-    baseline_censored: int
+    reached: int
+    baseline_reached: int
+    judged: int
+    sign: str | None
 
     @classmethod
     def of(cls, runs: Sequence[RunHistory], baseline: Sequence[RunHistory], target: float) -> Pairs:
         """Pairs runs by their seeds; `target` is of validation accuracy, a fraction."""
         others = {one.seed: one for one in baseline}
-        both = [(one, others[one.seed]) for one in runs if one.seed in others]
-        mine, theirs = (
-            ([_outcome(one, target) for one in side] for side in zip(*both, strict=True)) if both else ([], [])
-        )
+        both = [(_outcome(one, target), _outcome(others[one.seed], target)) for one in runs if one.seed in others]
+        judged = [pair for pair in both if pair[0]["reached"] or pair[1]["reached"]]
         by_name = {}
         for name in (*TO_TARGET, *DIFFERENCES):
-            first, second = ([outcome[name] for outcome in side] for side in (mine, theirs))
+            pairs = judged if name in TO_TARGET else both
+            first, second = ([pair[side][name] for pair in pairs] for side in (0, 1))
             zero = name in TO_TARGET and not all(second)
             if first and not zero and None not in first and None not in second:
                 by_name[name] = first, second
-        means = {name: _mean([outcome[name] for outcome in mine]) for name in TO_TARGET}
-        censored, baseline_censored = (sum(outcome["censored"] for outcome in side) for side in (mine, theirs))
-        return cls(by_name, means, len(both), censored, baseline_censored)
+        reached = [mine for mine, _ in both if mine["reached"]]
+        return cls(
+            by_name,
+            {name: _mean([outcome[name] for outcome in reached]) for name in TO_TARGET},
+            len(both),
+            len(reached),
+            sum(theirs["reached"] for _, theirs in both),
+            len(judged),
+            _sign([(mine["reached"], theirs["reached"]) for mine, theirs in judged]),
+        )
+
+
+def _sign(reached: Sequence[tuple[bool, bool]]) -> str | None:
+    """What a ratio of means is, by whether the run and the baseline's of each seed reach the target."""
+    lower, upper = (any(not pair[side] for pair in reached) for side in (0, 1))
+    return None if lower and upper else AT_LEAST if lower else AT_MOST if upper else ""
 
 
 def _outcome(run: RunHistory, target: float) -> dict[str, Any]:
@@ -344,54 +371,10 @@ def _outcome(run: RunHistory, target: float) -> dict[str, Any]:
         "accuracy": score_in(run.summary, "test") if metric_of([run.summary]).fraction else None,
         "best": run.best,
         "last": run.last,
-        "censored": found.censored,
+        "reached": not found.censored,
     }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known and len(known) == len(values) else None
-
-
-def sentence(variant: Variant, baseline: Variant) -> str:
-    """What a comparison has shown, in plain words.
-
-    `async S=1 needs 1.31× (1.22–1.40) the epochs of pipe and 0.84× (0.80–0.88) the time; it is as accurate, …`
-    """
-    found = variant.compared
-    assert found is not None
-    bound = _BOUNDS[found.censored > 0, found.baseline_censored > 0]
-    parts: list[str] = []
-    for ratio, what in (
-        (found.epochs_ratio, "the epochs"),
-        (found.seconds_ratio, "the time"),
-        (found.dollars_ratio, "the cost"),
-    ):
-        if ratio is not None:
-            of = f" of {baseline.name}" if not parts else ""
-            parts.append(f"{bound}{times(ratio, found.seeds)} {what}{of}")
-    text = f"{variant.name} needs {listed(parts)}" if parts else f"{variant.name} cannot be compared"
-    if found.censored:
-        text += f"; {found.censored} of {found.seeds} runs never reach the target"
-    if found.baseline_censored:
-        text += f"; {found.baseline_censored} of {found.seeds} runs of {baseline.name} never reach the target"
-    if found.accuracy is not None and found.seeds < 2:
-        text += f"; on this one seed its accuracy differs by {100 * found.accuracy.estimate:+.2f} points"
-    elif found.accuracy is not None:
-        low, middle, high = (100 * x for x in (found.accuracy.low, found.accuracy.estimate, found.accuracy.high))
-        points = f"{middle:+.2f} points ({low:+.2f} to {high:+.2f})"
-        same = "is as accurate" if found.as_accurate else "may differ in accuracy"
-        if not found.as_accurate and not found.accuracy.low <= 0 <= found.accuracy.high:
-            same = "is more accurate" if found.accuracy.estimate > 0 else "is less accurate"
-        text += f"; it {same}: {points}"
-    return text + "."
-
-
-def times(ratio: Interval, seeds: int) -> str:
-    """A ratio with its interval, of which there is none on one seed: `1.31× (1.22–1.40)`."""
-    return f"{ratio.estimate:.2f}×" + (f" ({ratio.low:.2f}–{ratio.high:.2f})" if seeds > 1 else "")
-
-
-def listed(parts: Sequence[str]) -> str:
-    """`a, b and c`; at least one."""
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]

@@ -2,7 +2,7 @@
 
 The protocol: the target is the synchronous run's mean best validation accuracy minus one point, fixed before anything is
 compared with it; a run crosses it when its validation accuracy, averaged over three epochs, reaches it; runs that never
-cross are censored at their last epoch and counted, never dropped; ratios and differences are paired by seed
+cross are censored at their last epoch and counted (`analysis.Compared` says how); ratios and differences are paired by seed
 (`seed_statistics`).
 """
 

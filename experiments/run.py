@@ -85,7 +85,9 @@ _DEFAULT = "flagship"
     help="With --hosts ray, CPUs, and threads, of each run [default: this machine's cores].",
 )
 @click.option("--report/--no-report", "with_report", default=True, help="Write report.html at the end [default: yes].")
-@click.option("--tensorboard", is_flag=True, help="Also write DIR/runs/KEY/tensorboard, for TensorBoard.")
+@click.option(
+    "--tensorboard", is_flag=True, help="Also write DIR/runs/KEY/tensorboard of runs that train, for TensorBoard."
+)
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
 @no_verify_option
 @click.option("--dry-run", is_flag=True, help="Show what would run, and for how long, judging by finished runs.")
@@ -135,6 +137,12 @@ def command(
     if tensorboard:
         if sweep.simulated:
             raise ConfigError("--tensorboard shows what is trained, and this sweep simulates: leave it out")
+        simulated = sum(run.simulation is not None for run in sweep.runs)
+        if simulated:
+            click.echo(
+                f"--tensorboard: {simulated} of {len(sweep.runs)} runs are simulated, and leave nothing to show",
+                err=True,
+            )
         load_library()  # so that its absence is reported once, and not by every run
     check_data(sweep)
     with locked(folder):

@@ -1,14 +1,23 @@
-"""Statistics over seeds: mean, standard deviation and median; ratios and differences paired by seed; bootstrap intervals."""
+"""Statistics over seeds: mean, standard deviation and median; ratios and differences paired by seed, with 95 % intervals.
+
+Of `FEW` seeds and more intervals are bootstrap ones, percentiles of resampled pairs. Of fewer these would be far too narrow
+(of two seeds they hold the truth half the time), so that those are Student's t; of one seed there is none.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
+
+FEW = 5
+"""Seeds; the intervals of fewer are rough."""
 
 _RESAMPLES = 10_000
 
@@ -16,11 +25,28 @@ _RESAMPLES = 10_000
 @final
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """An estimate with its bootstrap 95 % interval (percentiles of resampled pairs)."""
+    """An estimate with its 95 % interval.
+
+    Attributes:
+        estimate: the estimate.
+        low, high: the ends; not a number, of which no comparison holds, where there are none.
+        seeds: on how many it rests; of several groups, in the one that has the fewest.
+    """
 
     estimate: float
     low: float
     high: float
+    seeds: int
+
+    @property
+    def exists(self) -> bool:
+        """Whether there are ends."""
+        return self.seeds > 1
+
+    @property
+    def rough(self) -> bool:
+        """Whether it rests on so few seeds that it says little."""
+        return self.seeds < FEW
 
     def inside(self, bound: float) -> bool:
         """Whether all of the interval lies within ± bound."""
@@ -69,16 +95,31 @@ def mean_of_ratios(pairs: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], seed: i
     Raises:
         ValueError: lists of different lengths, or empty.
     """
-    return _mean(pairs, seed, lambda first, second: first.mean(axis=-1) / second.mean(axis=-1))
+    groups = _groups(pairs)
+    ratios = [float(first.mean() / second.mean()) for first, second in groups]
+    if (few := _fewest(groups)) >= FEW:
+        return _bootstrap(groups, ratios, seed, lambda first, second: first.mean(axis=-1) / second.mean(axis=-1))
+    estimate = float(np.mean(ratios))
+    # Of the logarithm, which keeps the ends above zero.
+    residuals = [
+        (first - ratio * second) / second.mean() for (first, second), ratio in zip(groups, ratios, strict=True)
+    ]
+    factor = math.exp(_half_width(residuals) / estimate) if estimate else 1.0
+    return Interval(estimate, estimate / factor, estimate * factor, few)
 
 
 def mean_of_differences(pairs: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], seed: int = 0) -> Interval:
     """The mean over groups of `paired_difference`; arguments and errors as `mean_of_ratios`."""
-    return _mean(pairs, seed, lambda first, second: (first - second).mean(axis=-1))
+    groups = _groups(pairs)
+    differences = [float((first - second).mean()) for first, second in groups]
+    if (few := _fewest(groups)) >= FEW:
+        return _bootstrap(groups, differences, seed, lambda first, second: (first - second).mean(axis=-1))
+    estimate, width = float(np.mean(differences)), _half_width([first - second for first, second in groups])
+    return Interval(estimate, estimate - width, estimate + width, few)
 
 
 def band(curves: np.ndarray) -> np.ndarray:
-    """The bootstrap 95 % interval of the mean at each point of some curves.
+    """What lies around the mean at each point of some curves: its bootstrap 95 % interval, or of few curves their range.
 
     Args:
         curves: `[N, P]`, a row per seed.
@@ -86,27 +127,56 @@ def band(curves: np.ndarray) -> np.ndarray:
     Returns:
         `[2, P]`: lower and upper ends.
     """
+    if len(curves) < FEW:
+        return np.stack([curves.min(axis=0), curves.max(axis=0)])
     return _percentiles(curves[_resampled(len(curves), 1000, seed=0)].mean(axis=1))
 
 
-def _mean(
-    pairs: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
+_Pair = tuple[np.ndarray, np.ndarray]
+
+
+def _groups(pairs: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]) -> list[_Pair]:
+    if not pairs:
+        raise ValueError("a mean over groups needs at least one")
+    return [_pairs(values, baseline) for values, baseline in pairs]
+
+
+def _fewest(groups: Sequence[_Pair]) -> int:
+    return min(len(first) for first, _ in groups)
+
+
+def _bootstrap(
+    groups: Sequence[_Pair],
+    estimates: Sequence[float],
     seed: int,
     statistic: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Interval:
     """The mean of a statistic of each group."""
-    if not pairs:
-        raise ValueError("a mean over groups needs at least one")
-    estimates, samples = [], []
-    for number, (values, baseline) in enumerate(pairs):
-        first, second = _pairs(values, baseline)
+    samples = []
+    for number, (first, second) in enumerate(groups):
         chosen = _resampled(len(first), _RESAMPLES, seed + number)
-        estimates.append(statistic(first, second))
         samples.append(statistic(first[chosen], second[chosen]))
-    return Interval(float(np.mean(estimates)), *map(float, _percentiles(np.mean(samples, axis=0))))
+    low, high = map(float, _percentiles(np.mean(samples, axis=0)))
+    return Interval(float(np.mean(estimates)), low, high, _fewest(groups))
 
 
-def _pairs(values: npt.ArrayLike, baseline: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _half_width(groups: Sequence[np.ndarray]) -> float:
+    """By Student's t, of the mean of the means of some groups; not a number where one has a single value.
+
+    Degrees of freedom are Welch and Satterthwaite's: of one group its values but one.
+    """
+    if min(map(len, groups)) < 2:
+        return math.nan
+    variances = np.asarray([values.var(ddof=1) / len(values) for values in groups])
+    if not variances.any():
+        return 0.0
+    freedom = variances.sum() ** 2 / sum(
+        variance**2 / (len(values) - 1) for variance, values in zip(variances, groups, strict=True)
+    )
+    return float(stdtrit(freedom, 0.975) * math.sqrt(variances.sum()) / len(groups))
+
+
+def _pairs(values: npt.ArrayLike, baseline: npt.ArrayLike) -> _Pair:
     first, second = np.asarray(values, float), np.asarray(baseline, float)
     if first.shape != second.shape or first.ndim != 1 or not len(first):
         raise ValueError(f"pairs need two lists of the same length ≥ 1, got shapes {first.shape} and {second.shape}")

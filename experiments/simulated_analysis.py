@@ -10,11 +10,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from dorylax.experiments.analysis import listed, times
 from dorylax.experiments.measures import COMPARED, MEASURES, RATIO
 from dorylax.experiments.names import short_name
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.seed_statistics import Interval, paired_ratio
+from dorylax.experiments.sentences import intervals_words, listed, times
 from dorylax.experiments.sweep import Sweep, same
 
 _WORDS = {"epoch_seconds": "the time of an epoch", "dollars": "the cost", "value": "the value"}
@@ -81,7 +81,9 @@ class SimulatedGroup:
     def sentences(self) -> list[str]:
         """What was found, in plain words: one for each variant but the baseline."""
         base = self.baseline
-        return [] if base is None else [_sentence(one, base) for one in self.variants if one.ratios]
+        found = [] if base is None else [_sentence(one, base) for one in self.variants if one.ratios]
+        rough = intervals_words(ratio for one in self.variants for ratio in one.ratios.values() if ratio.exists)
+        return [*found, *[rough] * bool(rough)]
 
 
 def analyse_simulated(sweep: Sweep, outcomes: Sequence[RunOutcome]) -> list[SimulatedGroup]:
@@ -155,8 +157,5 @@ def _ratios(runs: Mapping[int, Mapping[str, Any]], baseline: Mapping[int, Mappin
 
 def _sentence(variant: SimulatedVariant, baseline: SimulatedVariant) -> str:
     """`no-pipe has 2.07× (1.85–2.44) the time of an epoch, 1.11× the cost and 0.65× the value of pipe.`."""
-    seeds = len(variant.runs)
-    parts = [
-        f"{times(variant.ratios[name], seeds)} {words}" for name, words in _WORDS.items() if name in variant.ratios
-    ]
+    parts = [f"{times(variant.ratios[name])} {words}" for name, words in _WORDS.items() if name in variant.ratios]
     return f"{variant.name} has {listed(parts)} of {baseline.name}."

@@ -18,7 +18,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.runs.digest import DigestError, sealed, unsealed
 from dorylax.runs.directory import SCHEMA, RunDirectoryError
-from dorylax.runs.environment import environment
+from dorylax.runs.environment import environment, now
 from dorylax.runs.result import EpochRecord
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
         "settings": run.dotted(),
         "found": found.to_dict(),
         "wall_seconds": time.perf_counter() - begun,
-        "environment": environment(),
+        "environment": {**environment(), "started": now()},
     }
     if path is not None:
         make_folder(path)

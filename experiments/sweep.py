@@ -22,6 +22,12 @@ CONFIGS = Path(__file__).resolve().parent / "configs"
 SEED = "train.seed"
 """The key that `seeds` sets."""
 
+ASKED = ("time", "epochs", "cost", "accuracy")
+"""What a comparison may ask: whether others than the baseline need less of it to the target, or are as accurate."""
+
+ASKED_OF_SIMULATED = ("time", "cost", "value")
+"""The same of simulated runs: time of an epoch, cost of a run, or whether they have more value."""
+
 Setting = Mapping[str, Any]
 Condition = tuple[str, str]
 """A key and the value that it must have, as text."""
@@ -105,6 +111,7 @@ class Comparison:
         margin: how far the target lies under the baseline's mean best validation accuracy; a fraction.
         target: of validation accuracy, a fraction; None where it follows from the baseline.
         over: keys over which ratios and differences are averaged too.
+        asks: what is asked of the others, one of `ASKED`.
         name: what the baseline of simulated runs is called; None: by its values.
     """
 
@@ -114,6 +121,7 @@ class Comparison:
     target: float | None
     over: tuple[str, ...] = ()
     name: str | None = None
+    asks: str = "time"
 
     def is_baseline(self, run: Run) -> bool:
         """Whether others are compared with this run."""

@@ -9,7 +9,8 @@
     exclude: [{model.name: gat, pipeline.mode: async}]
     seeds: 3                                    # 0, 1, 2; or a list. Without grid and zip: one setting over these
     compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed; with
-                                                # `over: [data.name]` their means over data sets, too
+                                                # `over: [data.name]` their means over data sets, too; `asks: cost`
+                                                # says what the report's first sentence answers
 
     simulate: true                              # nothing is trained: what runs would take and cost
     published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # numbers of others to show beside ours
@@ -29,7 +30,7 @@ from typing import Any
 
 from dorylax.config import ConfigError
 from dorylax.config.check import check_value
-from dorylax.experiments.sweep import SEED, Axis, Comparison, Run, Setting, Sweep, same
+from dorylax.experiments.sweep import ASKED, ASKED_OF_SIMULATED, SEED, Axis, Comparison, Run, Setting, Sweep, same
 from dorylax.experiments.sweep_keys import Keys
 from dorylax.experiments.sweep_parts import parts_of
 from dorylax.experiments.sweep_published import published_of
@@ -41,8 +42,8 @@ from dorylax.user_code.trust import FolderCode
 
 _PARTS = ("description", "simulate", "base", "grid", "zip", "exclude", "seeds", "compare", "published")
 _WITH_PARTS = ("description", "simulate", "base", "seeds", "parts")
-_COMPARE = ("baseline", "margin", "target", "over")
-_COMPARE_SIMULATED = ("baseline", "name")
+_COMPARE = ("baseline", "asks", "margin", "target", "over")
+_COMPARE_SIMULATED = ("baseline", "asks", "name")
 _MARGIN = 0.01
 
 
@@ -335,6 +336,12 @@ def _comparison(
     name = content.get("name")
     if name is not None and (not isinstance(name, str) or not name):
         raise ConfigError(f"{document.where('compare', 'name')}: name must be text, got {shown(name)}")
+    allowed = ASKED_OF_SIMULATED if simulate else ASKED
+    asks = content.get("asks", "time")
+    if asks not in allowed:
+        raise ConfigError(
+            f"{document.where('compare', 'asks')}: asks must be {' or '.join(allowed)}, got {shown(asks)}"
+        )
     if not axes:
         raise ConfigError(f"{place}: compare needs a grid or a zip: only seeds vary here")
     baseline = content["baseline"]
@@ -352,7 +359,7 @@ def _comparison(
         raise ConfigError(f"{document.where('compare', 'margin')}: target and margin exclude each other: give one")
     compared = tuple(key for axis in axes if not baseline.keys().isdisjoint(axis.keys) for key in axis.keys)
     over = _over(document, content.get("over", []), [key for key in values if key not in compared])
-    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, over, name)
+    found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, over, name, asks)
     _check_baselines(document, found, runs)
     return found
 

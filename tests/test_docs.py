@@ -16,6 +16,7 @@ from dorylax.cli.app import cli
 from dorylax.cli.overrides import collect
 from dorylax.config import RunConfig
 from dorylax.experiments.run import command as sweep_command
+from dorylax.simulation.scenario import Scenario
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -117,6 +118,45 @@ def test_the_commands_of_the_guide_to_clusters_are_such() -> None:
     for words in commands("cluster.md"):
         if words[0] == "ray":
             assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml"))
+
+
+def of_ours(page: str) -> list[tuple[click.Command, list[str]]]:
+    """The commands of a page that are dorylax's own, with their words."""
+    found: list[tuple[click.Command, list[str]]] = []
+    text = (ROOT / page).read_text()
+    for block in re.findall(r"^ *```(?:sh|bash)\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in re.split(r" && | > ", line):
+                words = shlex.split(part, comments=True)
+                while words and re.match(r"[A-Z_]+=", words[0]):
+                    words = words[1:]
+                if words and Path(words[0]).name == "dorylax":
+                    found.append((cli, words[1:]))
+                elif len(words) > 1 and Path(words[0]).name == "python" and words[1] == "experiments/run.py":
+                    found.append((sweep_command, words[2:]))
+    return found
+
+
+@pytest.mark.parametrize(
+    "page", [str(page.relative_to(ROOT)) for page in PAGES if of_ours(str(page.relative_to(ROOT)))]
+)
+def test_every_command_is_one_and_its_settings_go_together(page: str) -> None:
+    """Of blocks for the shell, which mostly take long, or other machines."""
+    for command, words in of_ours(page):
+        if words[-1] in ("-h", "--help"):
+            continue
+        context = parsed(command, words)
+        # What another command writes first is not there.
+        if settings := [one for one in context.params.get("settings") or () if not one.endswith(".yaml")]:
+            data = context.params.get("data")
+            RunConfig.resolve(collect(None, {} if data is None else {"data.name": data}, settings).values)
+
+
+def test_the_scenario_of_the_page_on_simulation_is_one(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "simulation.md").read_text()
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "scenario.yaml").write_text(block)
+    assert Scenario.load(tmp_path / "scenario.yaml").name == "amazon on functions"
 
 
 def test_the_readme_has_examples() -> None:

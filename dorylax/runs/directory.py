@@ -33,7 +33,7 @@ from dorylax.errors import DorylaxError
 from dorylax.folder_lock import LOCK, FolderHeldError, locked
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.digest import DigestError, digest_of, sealed, unsealed
-from dorylax.runs.environment import UserCode, environment
+from dorylax.runs.environment import UserCode, environment, now
 from dorylax.settings.strict_yaml import dump
 
 SCHEMA = 1
@@ -181,7 +181,7 @@ class RunDirectory:
             _guarded(entry.unlink, missing_ok=True)
         write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
         where = {"directory": str(self.path.absolute()), "started_in": str(Path.cwd())}
-        found = environment(user_code, checkpoints) | where
+        found = environment(user_code, checkpoints) | where | {"started": now()}
         _guarded(durable.write_json, self.environment_path, sealed({"schema": SCHEMA, **found}))
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import os
 import platform
@@ -40,6 +41,11 @@ def environment(
         **({"user_code": dict(user_code)} if user_code else {}),
         **({} if checkpoints is None else {"checkpoints": dict(checkpoints)}),
     }
+
+
+def now() -> str:
+    """When something starts, for what is noted beside its environment: `2026-11-26T01:40:00+00:00`."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _installed(package: str) -> str | None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dorylax.experiments.analysis import Group, RunHistory, Variant
 from dorylax.experiments.report import theme
 from dorylax.experiments.report.figures import NamedFigure, legend, one_axes
-from dorylax.experiments.seed_statistics import band
+from dorylax.experiments.seed_statistics import FEW, band
 
 
 def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
@@ -26,6 +26,7 @@ def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
     if runs and all(_dollars(run) is not None for run in runs):
         against.append(("cost", "US dollars", _dollars))
     figures = []
+    around = _around(group)
     for what, label, axis in against:
 
         def draw(width: float, axis: Any = axis, label: str = label) -> Figure:
@@ -35,16 +36,11 @@ def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
                 style = ("-", "--", ":")[place // len(theme.SERIES) % 3]
                 _curve(axes, variant, axis, {"color": theme.series(place), "linestyle": style})
             if group.target is not None:
-                axes.axhline(100 * group.target, color=theme.MUTED.light, linewidth=1, linestyle=(0, (4, 3)))
-                axes.annotate(
-                    "target",
-                    (1, 100 * group.target),
-                    xycoords=("axes fraction", "data"),
-                    ha="right",
-                    va="bottom",
-                    color=theme.MUTED.light,
-                    fontsize=8.5,
-                )
+                target, dashes = 100 * group.target, (0, (4, 3))
+                named = f"target, {target:.1f} %"
+                axes.axhline(target, color=theme.MUTED.light, linewidth=1, linestyle=dashes, label=named)
+            if around:
+                axes.fill_between([], [], [], color=theme.MUTED.light, alpha=0.25, linewidth=0, label=around)
             axes.set_xlabel(label)
             axes.set_ylabel("validation accuracy, %")
             axes.set_xlim(left=0)
@@ -53,9 +49,22 @@ def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
             return figure
 
         title = f"Accuracy against {what}"
-        text = f"{title}: a line for each of {_names(group)}; means over seeds, with bootstrap 95 % bands."
+        told = f"; {around}".replace("\n", " ") if around else ""
+        text = f"{title}: a line for each of {_names(group)}; means over seeds{told}."
         figures.append(NamedFigure(f"{name}accuracy-{what}", title, text, draw))
     return figures
+
+
+def _around(group: Group) -> str:
+    """What the bands are; empty where there are none."""
+    seeds = sorted({len(variant.runs) for variant in group.variants if len(variant.runs) > 1})
+    if not seeds:
+        return ""
+    number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    if seeds[-1] < FEW:
+        return f"band: range of {number} seeds"
+    few = "" if seeds[0] >= FEW else f"\n(of fewer than {FEW}: their range)"
+    return f"band: 95 % interval of\nthe mean of {number} seeds{few}"
 
 
 def _epochs(run: RunHistory) -> list[float]:

@@ -6,7 +6,7 @@ Each is a function of a width in inches, so that a page has one for screens and 
 from __future__ import annotations
 
 import io
-import textwrap
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ def one_axes(width: float, ratio: float) -> tuple[Figure, Axes]:
 def legend(figure: Figure, axes: Axes, width: float) -> None:
     """Beside the axes where there is room, else under them."""
     handles, labels = axes.get_legend_handles_labels()
-    if width >= NARROW and max(map(len, labels), default=0) <= _BESIDE:
+    if width >= NARROW and max((len(line) for label in labels for line in label.splitlines()), default=0) <= _BESIDE:
         figure.legend(handles, labels, loc="outside right upper")
     else:
         legend_below(figure, handles, labels, width)
@@ -77,7 +77,7 @@ def legend(figure: Figure, axes: Axes, width: float) -> None:
 def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str], width: float) -> None:
     """Under the axes, in as many columns as fit; the figure grows by its rows."""
     most = int((width - _HANDLE) / _LETTER)
-    folded = [textwrap.fill(label, most) for label in labels]
+    folded = ["\n".join(fold(line, most) for line in label.splitlines()) for label in labels]
     longest = max((len(line) for label in folded for line in label.splitlines()), default=1)
     columns = max(1, min(len(labels), int(width / (_HANDLE + longest * _LETTER))))
     lines = max((label.count("\n") + 1 for label in folded), default=1)
@@ -85,12 +85,37 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str], 
     figure.legend(handles, folded, loc="outside lower center", ncols=columns)
 
 
-def folded_title(title: str, width: float) -> str:
-    """A title of axes that begins where they do, in as many lines as it takes."""
-    return textwrap.fill(title, int(0.7 * width / _LETTER))
+def fold(text: str, letters: int) -> str:
+    """Text in lines of so many letters at most, which also break in long names of settings: after `_` and `=`."""
+    lines = [""]
+    for piece in re.findall(rf"[^ _=]{{0,{letters - 1}}}[^ ]? *", text):
+        if len((lines[-1] + piece).rstrip()) > letters:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+def folded_title(title: str, width: float, share: float = 0.7) -> str:
+    """A title of axes that begins where they do, in as many lines as it takes; `share` is theirs of the width."""
+    return fold(title, int(share * width / _LETTER))
 
 
 def folded_names(names: Sequence[str], width: float) -> tuple[list[str], int]:
     """Names of rows, in lines that leave most of the width to what is drawn; and of how many lines the longest is."""
-    folded = [textwrap.fill(name, max(20, int(0.3 * width / _LETTER))) for name in names]
+    folded = [fold(name, max(20, int(0.3 * width / _LETTER))) for name in names]
     return folded, max((name.count("\n") + 1 for name in folded), default=1)
+
+
+def row_labels(axes: Axes, labels: Sequence[str]) -> None:
+    """A text for each row, to the right of the axes, where nothing is drawn."""
+    for row, label in enumerate(labels):
+        axes.annotate(
+            label,
+            (1, row),
+            (4, 0),
+            xycoords=axes.get_yaxis_transform(),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+            annotation_clip=False,
+        )

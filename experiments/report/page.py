@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -12,6 +13,10 @@ from dorylax.experiments.report.tables import TextTable
 
 WIDE, NARROW = 7.6, 3.7
 """Inches of a figure on a screen and on a phone; text has the same size on both."""
+
+
+_SHORT = 22
+"""Letters of what stands on one line of a table's cell."""
 
 
 class Section(NamedTuple):
@@ -35,6 +40,7 @@ class Report(NamedTuple):
 
     Attributes:
         title: of the sweep.
+        answers: to what the sweep asks; of several, and of parts, one each.
         description: of the sweep.
         state: how much is done.
         failures: runs that failed, and why.
@@ -46,6 +52,7 @@ class Report(NamedTuple):
     """
 
     title: str
+    answers: Sequence[str]
     description: str
     state: str
     failures: Sequence[tuple[str, str]]
@@ -64,23 +71,31 @@ main { max-width: 66rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: .5rem 0 .25rem; }
 h2 { font-size: 1.3rem; margin: 2.5rem 0 .5rem; padding-top: .75rem; border-top: 2px solid var(--line); }
 h3 { font-size: 1.02rem; margin: 1.8rem 0 .4rem; }
+p.answer { font-size: 1.12rem; line-height: 1.45; margin: .4rem 0 .8rem; }
 p.state, p.note, figcaption { color: var(--muted); font-size: .88rem; }
 p.note { margin-top: .5rem; }
 ul.found { padding-left: 1.1rem; } ul.found li { margin: .35rem 0; }
-.scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .8rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .45rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); }
+th, td { padding: .35rem .45rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; }
+th:first-child, td:first-child { text-align: left; min-width: 7rem; max-width: 20rem; overflow-wrap: anywhere; }
 th { color: var(--muted); font-weight: 600; vertical-align: bottom; }
+td span { white-space: nowrap; }
 figure { margin: 1.4rem 0; }
 figure svg { width: 100%; height: auto; font-family: inherit; }
 figure .narrow { display: none; }
-@media (max-width: 40rem) { figure .narrow { display: block; } figure .wide { display: none; } }
+@media (max-width: 40rem) {
+  figure .narrow { display: block; } figure .wide { display: none; }
+  thead { display: none; } table, tbody, tr, td { display: block; }
+  th:first-child, td:first-child { max-width: none; font-weight: 600; border-bottom: 0; padding-top: .7rem; }
+  td { display: flex; justify-content: space-between; gap: 1rem; border-bottom: 0; padding: .12rem 0; }
+  td[data-column]::before { content: attr(data-column); color: var(--muted); text-align: left; }
+  tr { border-bottom: 1px solid var(--line); padding-bottom: .5rem; }
+}
 pre { background: var(--panel); padding: .8rem 1rem; overflow-x: auto; border-radius: .4rem; font-size: .84rem; }
 code { font-family: ui-monospace, SFMono-Regular, Menlo, monospace; }
 details { margin: .8rem 0; } summary { cursor: pointer; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .88rem; margin: .5rem 0; }
-dt { color: var(--muted); } dd { margin: 0; overflow-wrap: anywhere; }
+dl { display: grid; grid-template-columns: fit-content(50%) 1fr; gap: .2rem 1rem; font-size: .88rem; margin: .5rem 0; }
+dt { color: var(--muted); overflow-wrap: anywhere; } dd { margin: 0; overflow-wrap: anywhere; }
 .failed { border-left: 4px solid var(--series-2); padding: .1rem 1rem; background: var(--panel); }
 header { display: flex; justify-content: space-between; gap: 1rem; align-items: start; }
 button { font: inherit; font-size: .8rem; color: var(--muted); background: var(--panel); cursor: pointer; }
@@ -106,6 +121,7 @@ def render(report: Report) -> str:
         f"<details><summary>{escape(name)}</summary><pre><code>{escape(text)}</code></pre></details>"
         for name, text in report.files
     )
+    answers = "".join(f'<p class="answer">{escape(one)}</p>' for one in report.answers)
     description = f"<p>{escape(report.description)}</p>" if report.description else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -120,6 +136,7 @@ def render(report: Report) -> str:
 <body>
 <main>
 <header><h1>{escape(report.title)}</h1><button id="theme" type="button">light / dark</button></header>
+{answers}
 {description}
 <p class="state">{escape(report.state)}</p>
 {_failures(report.failures)}
@@ -128,7 +145,8 @@ def render(report: Report) -> str:
 <h2>Run it again</h2>
 <pre><code>{escape(commands)}</code></pre>
 {files}
-<details><summary>What it ran on</summary><dl>{environment}</dl></details>
+<h2>What it ran on</h2>
+<dl>{environment}</dl>
 </main>
 <script>{_SCRIPT}</script>
 </body>
@@ -146,10 +164,32 @@ def _section(section: Section, place: int) -> str:
 
 
 def _table(table: TextTable) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    head = "".join(f'<th scope="col">{_breakable(name)}</th>' for name in table.columns)
+    body = "".join(f"<tr>{_cells(table.columns, row)}</tr>" for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{note}'
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def _breakable(title: str) -> str:
+    """A title of a column, which may be the long name of a setting."""
+    return re.sub("([._])", r"\1<wbr>", escape(title))
+
+
+def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
+    """Each with the title of its column, which stands before it on a phone; lines break between what belongs together."""
+    first, *others = row
+    cells = [f"<td>{escape(first)}</td>"]
+    for name, cell in zip(columns[1:], others, strict=True):
+        cells.append(f'<td data-column="{escape(name, quote=True)}"><div>{_cell(cell)}</div></td>')
+    return "".join(cells)
+
+
+def _cell(text: str) -> str:
+    """Numbers stay on one line each; sentences do not."""
+    parts = text.split(", ")
+    if max(map(len, parts)) > _SHORT:
+        return escape(text)
+    return ", ".join(f"<span>{escape(part)}</span>" for part in parts)
 
 
 def _figure(figure: NamedFigure, prefix: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from dorylax.experiments.report import theme
-from dorylax.experiments.report.figures import legend_below
 
 TITLE = "published"
 """Of a column."""
@@ -24,8 +23,12 @@ def draw_point(axes: Axes, number: float, row: int, colour: str) -> None:
     axes.plot(number, row + _BELOW, "D", color=colour, markersize=5, fillstyle="none")
 
 
-def legend(figure: Figure, axes: Axes, ours: str, source: str, width: float) -> None:
-    """What is what, under the axes; `ours` says what ours is."""
-    circle = axes.plot([], [], "o", color=theme.INK.light, markersize=6)[0]
-    diamond = axes.plot([], [], "D", color=theme.INK.light, markersize=5, fillstyle="none")[0]
-    legend_below(figure, [circle, diamond], [ours, f"published: {source}"], width)
+def circle(axes: Axes, ours: str) -> Line2D:
+    """For a legend: what is ours."""
+    return axes.plot([], [], "o", color=theme.INK.light, markersize=6, label=ours)[0]
+
+
+def diamond(axes: Axes, source: str) -> Line2D:
+    """For a legend: what others have published."""
+    label = f"{TITLE}: {source}"
+    return axes.plot([], [], "D", color=theme.INK.light, markersize=5, fillstyle="none", label=label)[0]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from dorylax.experiments.analysis import LAST, Compared, Group, Variant, times
+from dorylax.experiments.analysis import AT_LEAST, AT_MOST, LAST, SAME_ACCURACY, Compared, Group, Variant, as_accurate
 from dorylax.experiments.measures import TO_TARGET, TO_TARGET_RATIO
 from dorylax.experiments.names import metric_of
 from dorylax.experiments.pooling import Pool
 from dorylax.experiments.report import published
-from dorylax.experiments.seed_statistics import Interval, median
+from dorylax.experiments.seed_statistics import FEW, Interval, median
+from dorylax.experiments.sentences import points, times
 from dorylax.experiments.table import spread
 from dorylax.observers.progress import dollars, duration
 from dorylax.runs.metric import score_in
+from dorylax.settings.errors import shown as shown_value
 
 NONE = "–"
-TURNED = {"": "", "≥ ": "≤ ", "≤ ": "≥ ", "≈ ": "≈ "}
+TURNED = {"": "", AT_LEAST: AT_MOST, AT_MOST: AT_LEAST}
 """The sign of what is larger where the ratio is smaller."""
 TITLES = {"epochs": "epochs", "seconds": "time", "dollars": "cost"}
 """What `TO_TARGET` is called."""
@@ -84,81 +86,166 @@ def _stale(variant: Variant) -> str:
 
 
 def comparison_table(group: Group) -> TextTable | None:
-    """What it took to the target, beside the baseline; None where nothing is compared."""
-    found = [(variant, variant.compared) for variant in group.variants if variant.compared is not None]
-    if group.target is None or not found:
+    """What it took to the target, beside the baseline; None where nothing is compared, or nothing reaches the target."""
+    found = _compared(group)
+    if group.target is None or not any(one.judged or one.reached for _, one in found):
         return None
     priced = any(one.dollars is not None for _, one in found) or "dollars" in group.published
     shown = [name for name in TO_TARGET if name != "dollars" or priced]
-    columns = ["variant"]
+    columns = ["variant", "reach it"]
     for name in shown:
         columns += [f"{TITLES[name]} to target", *[published.TITLE] * (name in group.published)]
     columns += ["value"] if priced else []
-    columns += ["never there", "best validation", f"last {LAST}", "test accuracy", "as accurate"]
     rows = [_comparison_row(variant, one, shown, group) for variant, one in found]
+    others = [one for variant, one in found if not variant.is_baseline]
     note = (
-        f"Target: {100 * group.target:.2f} % validation accuracy, judged on the mean of three evaluations. "
-        "×: relative to the baseline, ratios of means over seeds, paired by seed, with bootstrap 95 % intervals. "
-        "≥: some runs never came there; they count with all their epochs, so the true value is larger (≤: some of the "
-        "baseline's, ≈: some of both). "
-        "Value: 1/(time · dollars), relative. Best validation, test accuracy: differences in points; "
-        f"last {LAST}: that of the validation accuracies at the end, of which the last {LAST} are averaged. "
-        "As accurate: all of the interval of the difference of test accuracies lies within ± 0.5 points."
+        f"Target: {100 * group.target:.2f} % validation accuracy, judged on the mean of three evaluations. Reach it: of the "
+        "runs whose seed the baseline has, too. Epochs, time and cost: means over the runs that reach it. "
+        "×: relative to the baseline, ratios of means over seeds, paired by seed; "
+        f"{_intervals(one.judged for one in others)}. "
     )
+    signs = {one.sign for _, one in found}
+    if AT_LEAST in signs:
+        note += "≥: runs that never came there count with all they did, so the true ratio is larger. "
+    if AT_MOST in signs:
+        note += "≤: runs of the baseline never came there. "
+    if any(one.reached < one.seeds or one.baseline_reached < one.seeds for _, one in found):
+        note += (
+            "Where a bound would say nothing no ratio is given, and seeds on which neither came there do not count. "
+        )
+    if priced:
+        note += "Value: 1/(time · dollars), relative."
     if group.published and group.source is not None:
         note += published.note(group.source)
-    return TextTable(columns, rows, note)
+    return TextTable(columns, rows, note.rstrip())
+
+
+def _compared(group: Group) -> list[tuple[Variant, Compared]]:
+    return [(variant, variant.compared) for variant in group.variants if variant.compared is not None]
+
+
+def _intervals(seeds: Iterable[int]) -> str:
+    """What the intervals of a table are, by the seeds that they rest on."""
+    few = min((number for number in seeds if number > 1), default=1)
+    if few == 1:
+        return "of one seed there are no intervals"
+    kind = "bootstrap" if few >= FEW else f"by Student's t, and rough: of {few} seeds"
+    return f"95 % intervals, {kind}"
 
 
 def _comparison_row(variant: Variant, found: Compared, shown: Sequence[str], group: Group) -> list[str]:
-    least = "≥ " if found.censored else ""
-    cells = {
-        "epochs": f"{least}{found.epochs:.1f}{_ratio(found, found.epochs_ratio)}",
-        "seconds": f"{least}{duration(found.seconds)}{_ratio(found, found.seconds_ratio)}",
-        "dollars": NONE
-        if found.dollars is None
-        else f"{least}{dollars(found.dollars)}{_ratio(found, found.dollars_ratio)}",
+    absolute = {
+        "epochs": None if found.epochs is None else f"{found.epochs:.1f}",
+        "seconds": None if found.seconds is None else duration(found.seconds),
+        "dollars": None if found.dollars is None else dollars(found.dollars),
     }
-    row = [variant.name + (" (baseline)" if variant.is_baseline else "")]
+    ratios = {"epochs": found.epochs_ratio, "seconds": found.seconds_ratio, "dollars": found.dollars_ratio}
+    row = [_row_name(variant), f"{found.reached} of {found.seeds}"]
     for name in shown:
-        row.append(cells[name])
+        ratio = ratios[name]
+        cells = [absolute[name], None if ratio is None else f"{found.sign}{times(ratio)}"]
+        row.append(", ".join(cell for cell in cells if cell is not None) or NONE)
         if name in group.published:
             theirs = variant.published.get(name + TO_TARGET_RATIO)
             row.append(NONE if theirs is None else f"{theirs:.2f}×")
     if "dollars" in shown:
         value = NONE if found.value_ratio is None else f"{TURNED[found.sign]}{found.value_ratio:.2f}"
         row.append("1" if variant.is_baseline else value)
-    points = [_points(one, found.seeds) for one in (found.best, found.last, found.accuracy)]
-    same = {True: "yes", False: "no", None: NONE}[found.as_accurate]
-    return [*row, f"{found.censored} of {found.seeds}", *points, same]
+    return row
 
 
-def _points(difference: Interval | None, seeds: int) -> str:
-    if difference is None:
+def _row_name(variant: Variant) -> str:
+    return variant.name + (" (baseline)" if variant.is_baseline else "")
+
+
+_POINTS = {"accuracy": "test accuracy", "best": "best validation", "last": f"last {LAST}"}
+
+
+def accuracy_table(group: Group) -> TextTable | None:
+    """How accurate each variant is beside the baseline; None where nothing is compared."""
+    found = [(variant, one) for variant, one in _compared(group) if not variant.is_baseline]
+    if not found or group.baseline is None:
+        return None
+    rows = [
+        [
+            variant.name,
+            _verdict(one.accuracy if one.judged else None),
+            *(_points(difference) for difference in (one.accuracy, one.best, one.last)),
+        ]
+        for variant, one in found
+    ]
+    note = (
+        f"Differences to {group.baseline.name} in points, paired by seed; {_intervals(one.seeds for _, one in found)}. "
+        "As accurate: yes, if all of the interval of the difference of test accuracies is within "
+        f"± {100 * SAME_ACCURACY:.1f} points; less or more, if it lies on one side of 0. "
+        f"Last {LAST}: the mean of the validation accuracies at the end."
+    )
+    if any(not one.judged for _, one in found):
+        note += " Of what never reaches the target, on either side, it is not judged."
+    return TextTable(["variant", "as accurate", *_POINTS.values()], rows, note)
+
+
+def _verdict(difference: Interval | None) -> str:
+    if difference is None or not difference.exists:
         return NONE
-    low, middle, high = (100 * x for x in (difference.low, difference.estimate, difference.high))
-    return f"{middle:+.1f}" + (f" ({low:+.1f} to {high:+.1f})" if seeds > 1 else "")
+    if as_accurate(difference):
+        return "yes"
+    return "more" if difference.low > 0 else "less" if difference.high < 0 else "undecided"
+
+
+def _points(difference: Interval | None) -> str:
+    return NONE if difference is None else points(difference).replace(" points", "")
 
 
 def pooled_table(pool: Pool) -> TextTable:
     """What it took to the target on the mean over groups, beside the baseline."""
-    points = {"best": "best validation", "last": f"last {LAST}", "accuracy": "test accuracy"}
     rows = []
     for one in pool.variants:
-        cells = [times(one.means[what], one.runs) if what in one.means else NONE for what in TO_TARGET]
-        cells += [_points(one.means.get(what), one.runs) for what in points]
-        never = f"{one.censored[0]} of {one.runs} (baseline: {one.censored[1]})"
-        rows.append([one.name, str(one.groups), *cells, never])
-    names = "; ".join(pool.groups)
+        groups = str(one.groups) if one.compared == one.groups else f"{one.compared} of {one.groups}"
+        cells = [times(one.means[what]) if what in one.means else NONE for what in TO_TARGET]
+        reached = f"{one.reached} of {one.runs} (baseline: {one.baseline_reached})"
+        rows.append([one.name, groups, *cells, str(one.less["seconds"]), str(one.more["seconds"]), reached])
+    intervals = _intervals(mean.seeds for one in pool.variants for what in TO_TARGET if (mean := one.means.get(what)))
     note = (
-        f"Means over {len(pool.groups)} groups ({names}), of which each that has the variant counts once: of ratios to "
-        "the baseline, and of differences in points. Intervals: bootstrap, 95 %; seeds are resampled within groups."
+        f"Ratios to the baseline, means over {len(pool.groups)} groups, of which each counts once in which both reach the "
+        f"target on the same seeds; {intervals}; seeds vary within groups. Less, more time: in how many groups, as whole "
+        f"intervals say. Groups: {'; '.join(pool.groups)}."
     )
-    return TextTable(["variant", "groups", *TITLES.values(), *points.values(), "never there"], rows, note)
+    columns = ["variant", "groups", *TITLES.values(), "less time in", "more time in", "reach it"]
+    return TextTable(columns, rows, note)
 
 
-def _ratio(found: Compared, ratio: Interval | None) -> str:
-    return "" if ratio is None else f", {found.sign}{times(ratio, found.seeds)}"
+def pooled_accuracy_table(pool: Pool) -> TextTable:
+    """How accurate variants are on the mean over groups, beside the baseline."""
+    rows = []
+    for one in pool.variants:
+        differences = [one.means.get(what) for what in _POINTS]
+        rows.append([one.name, str(one.groups), _verdict(differences[0]), *map(_points, differences)])
+    intervals = _intervals(mean.seeds for one in pool.variants for what in _POINTS if (mean := one.means.get(what)))
+    note = f"Differences in points, means over all groups that have the variant; {intervals}. Words as for one group."
+    return TextTable(["variant", "groups", "as accurate", *_POINTS.values()], rows, note)
+
+
+def settings_table(settings: Sequence[tuple[str, Mapping[str, Any]]], first: str) -> TextTable | None:
+    """In what configurations differ; None where in nothing.
+
+    Args:
+        settings: names, and dotted configurations.
+        first: the title of the first column.
+    """
+    keys = list(dict.fromkeys(key for _, one in settings for key in one))
+    differing = [key for key in keys if len({_value(one, key) for _, one in settings}) > 1]
+    if not differing:
+        return None
+    return TextTable(
+        [first, *differing], [[name, *(_value(one, key) for key in differing)] for name, one in settings], ""
+    )
+
+
+def _value(setting: Mapping[str, Any], key: str) -> str:
+    if key not in setting:
+        return NONE
+    return value if isinstance(value := setting[key], str) else shown_value(value)
 
 
 def markdown(table: TextTable) -> str:

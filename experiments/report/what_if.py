@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from dorylax.durable import write_file
 from dorylax.experiments.report import theme
-from dorylax.experiments.report.figures import NamedFigure, folded_names, legend, legend_below, one_axes
+from dorylax.experiments.report.figures import NamedFigure, folded_names, legend, legend_below, one_axes, row_labels
 from dorylax.experiments.report.inside import breakdown_figure
 from dorylax.experiments.report.page import Report, Section, render
 from dorylax.experiments.report.tables import NONE, TextTable
@@ -58,8 +58,9 @@ def _report(
 ) -> Report:
     any_found = search.known[0][1]
     refused = [one for one in search.tried if one.found is None]
+    answer, *others = _sentences(search, picked, wishes)
     sections = [
-        Section("", _sentences(search, picked, wishes), [], [front_figure(search, picked, wishes)]),
+        Section("", others, [], [front_figure(search, picked, wishes)]),
         Section("The front", [], [("", points_table(search, search.front, picked))], [cost_figure(search)]),
     ]
     if picked is not None:
@@ -74,6 +75,7 @@ def _report(
     state += f", {len(refused)} of which do not fit" if refused else ""
     return Report(
         title=f"What if: {search.name}",
+        answers=[answer],
         description=f"{any_found.total_epochs} epochs each with {values}.",
         state=f"{state}. Times are simulated, in virtual time; prices are those of {any_found.cluster.prices_as_of}.",
         failures=[],
@@ -204,12 +206,11 @@ def cost_figure(search: Search) -> NamedFigure:
             for place in kinds:
                 axes.barh(row, bar[place], left=left, color=theme.series(1 + place), height=0.62)
                 left += bar[place]
-            axes.annotate(f" {dollars(left)}", (left, row), va="center", fontsize=8.5)
         for place in kinds:
             axes.barh(0, 0, color=theme.series(1 + place), label=_PARTS[place])
         axes.set_yticks(range(len(bars)), names)
         axes.invert_yaxis()
-        axes.margins(x=0.12)
+        row_labels(axes, [dollars(sum(bar)) for bar in bars])
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_major_formatter("{x:g}")

@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from dorylax.durable import make_folder, write_file, write_folder
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
+from dorylax.experiments.answer import answer, answer_of_simulated
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.folder import Study
 from dorylax.experiments.outcome import RunOutcome, of_part
-from dorylax.experiments.pooling import pools
+from dorylax.experiments.pooling import pool_of, pools
 from dorylax.experiments.report import figures
 from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.figures import NamedFigure
 from dorylax.experiments.report.inside import breakdown_figure, staleness_figure, timeline_figure
 from dorylax.experiments.report.losses import losses_table
+from dorylax.experiments.report.overview import overview_figure
 from dorylax.experiments.report.page import WIDE, Report, Section, render
 from dorylax.experiments.report.ratios import ratio_figure, value_figure
 from dorylax.experiments.report.servers import Loads, server_figure, server_tables
 from dorylax.experiments.report.simulated import simulated_section
-from dorylax.experiments.report.tables import comparison_table, markdown, pooled_table, results_table
+from dorylax.experiments.report.tables import (
+    accuracy_table,
+    comparison_table,
+    markdown,
+    pooled_accuracy_table,
+    pooled_table,
+    results_table,
+    settings_table,
+)
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
+from dorylax.experiments.sentences import sentences
 from dorylax.experiments.simulated_analysis import analyse_simulated
-from dorylax.experiments.sweep import CONFIGS, Run, Sweep
+from dorylax.experiments.sweep import CONFIGS, SEED, Comparison, Run, Sweep
 from dorylax.runs import metrics, servers
 from dorylax.runs.directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
 from dorylax.settings.strict_yaml import dump
 
-_HOST = ("machine", "cpu_count", "platform", "python", "dorylax", "jax", "jaxlib", "flax", "optax", "numpy")
+_HOST = ("dorylax", "python", "machine", "cpu_count", "platform")
 _TIMELINES = 4  # of variants in one figure; more are hard to compare
 
 
@@ -46,43 +57,46 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     Returns:
         The path of report.html.
     """
-    means: list[Section] = []
+    answers: list[str] = []
+    overviews: list[Section] = []
     sections: list[Section] = []
     given, studies = studies, [part for study in studies for part in _parts(study)]
     for study in studies:
         asked = study.sweep.description if study not in given else ""
+        several, comparison = len(studies) > 1, study.sweep.comparison
+        whose = f"{study.sweep.name}: " * several
         if study.sweep.simulated:
             groups_of_simulations = analyse_simulated(study.sweep, study.outcomes)
+            if comparison is not None:
+                answers.append(whose + answer_of_simulated(groups_of_simulations, comparison))
             for simulated in groups_of_simulations:
-                title = " ".join([study.sweep.name] * (len(studies) > 1) + [simulated.name]).strip()
+                title = " ".join([study.sweep.name] * several + [simulated.name]).strip()
                 alone = len(groups_of_simulations) * len(studies) == 1
                 sections.append(simulated_section(title, simulated, "" if alone else f"{len(sections)}-", asked))
             continue
         done = [_history(study, one) for one in study.outcomes if one.status == "done"]
         groups = analyse(study.sweep, done)
-        over = () if study.sweep.comparison is None else study.sweep.comparison.over
-        for pool in pools(groups, over):
-            title = " ".join(
-                ["Mean", *[f"of {study.sweep.name}"] * (len(studies) > 1), *[f"({pool.name})"] * bool(pool.name)]
-            )
-            means.append(Section(title, [], [("To the target", pooled_table(pool))], []))
+        if comparison is not None:
+            answers.append(whose + answer(groups, comparison))
+            overviews += _overview(groups, comparison, study.sweep.name * several, f"all-{len(overviews)}-" * several)
         for group in groups:
-            title = " ".join([study.sweep.name] * (len(studies) > 1) + [group.name]).strip()
+            title = " ".join([study.sweep.name] * several + [group.name]).strip()
             number = len(sections) if len(groups) * len(studies) > 1 else None
             sections.append(_section(title, group, study, number, asked))
     studies = given
     outcomes = [one for study in studies for one in study.outcomes]
-    environment = next((one.environment for one in outcomes if one.environment), {})
+    sections = overviews + sections
     report = Report(
         title=" + ".join(study.sweep.name for study in studies),
+        answers=answers,
         description=" ".join(study.sweep.description for study in studies),
         state=_state(outcomes),
         failures=[(one.run.label, one.error or "") for one in outcomes if one.status == "failed"],
         warnings=list(dict.fromkeys(line for study in studies for line in confounders(study.sweep))),
-        sections=means + sections,
+        sections=sections,
         commands=[f"python experiments/run.py --sweep {_argument(study.sweep)}" for study in studies],
         files=[file for study in studies for file in _files(study.sweep)],
-        environment=[(name, str(environment[name])) for name in _HOST if environment.get(name) is not None],
+        environment=_environment(outcomes),
     )
     make_folder(folder)
     write_folder(folder / "figures", lambda images: _draw(sections, images))
@@ -90,6 +104,22 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     path = folder / "report.html"
     write_file(path, render(report))
     return path
+
+
+def _overview(groups: Sequence[Group], comparison: Comparison, whose: str, prefix: str) -> list[Section]:
+    """What several groups have shown together: all of them, and those that differ in what is averaged over."""
+    whole = pool_of(groups)
+    if whole is None or not any(one.reached or one.baseline_reached for one in whole.variants):
+        return []
+    figure = overview_figure(groups, whole, comparison.asks, prefix)
+    tables = []
+    for pool in [whole, *(pool for pool in pools(groups, comparison.over) if pool.groups != whole.groups)]:
+        of = f" ({pool.name})" * bool(pool.name)
+        tables.append((f"To the target, mean over groups{of}", pooled_table(pool)))
+        tables.append((f"Accuracy, mean over groups{of}", pooled_accuracy_table(pool)))
+    if (differing := settings_table([(group.name, group.common) for group in groups], "group")) is not None:
+        tables.append(("The groups", differing))
+    return [Section(f"All groups{f' of {whose}' if whose else ''}", [], tables, [figure] if figure else [])]
 
 
 def _parts(study: Study) -> list[Study]:
@@ -138,13 +168,15 @@ def _history(study: Study, outcome: RunOutcome) -> RunHistory:
 
 def _section(title: str, group: Group, study: Study, number: int | None, asked: str) -> Section:
     prefix = "" if number is None else f"{number}-"
-    tables = [("Results", results_table(group))]
-    if (compared := comparison_table(group)) is not None:
-        tables.insert(0, ("To the target", compared))
+    compared = [("To the target", comparison_table(group)), ("Accuracy", accuracy_table(group))]
+    tables = [(name, table) for name, table in compared if table is not None]
+    tables.append(("Results", results_table(group)))
     loads = _loads(group, study.folder)
     tables += server_tables(loads)
     if (lost := losses_table(group)) is not None:
         tables.append(("Losses", lost))
+    if (differing := settings_table(_configurations(group, study.sweep), "variant")) is not None:
+        tables.append(("In what they differ", differing))
     shown: list[NamedFigure | None] = []
     if any(variant.runs for variant in group.variants):
         shown += accuracy_figures(group, prefix)
@@ -152,8 +184,17 @@ def _section(title: str, group: Group, study: Study, number: int | None, asked: 
         shown.append(staleness_figure(group, prefix))
         shown.append(server_figure(loads, prefix))
         shown += _trace_figures(group, study.folder, prefix)
-    sentences = [*[asked] * bool(asked), *group.sentences]
-    return Section(title, sentences, tables, [figure for figure in shown if figure is not None])
+    found = [*[asked] * bool(asked), *sentences(group)]
+    return Section(title, found, tables, [figure for figure in shown if figure is not None])
+
+
+def _configurations(group: Group, sweep: Sweep) -> list[tuple[str, dict[str, Any]]]:
+    """All of each variant's, recipes and defaults among it; but for the seed."""
+    first = {tuple(run.setting.items()): run for run in reversed(sweep.runs)}
+    return [
+        (one.name, {key: value for key, value in first[tuple(one.setting.items())].dotted().items() if key != SEED})
+        for one in group.variants
+    ]
 
 
 def _loads(group: Group, folder: Path) -> dict[str, Loads]:
@@ -206,6 +247,26 @@ def _warned() -> Iterator[None]:
         warnings.warn(f"{error}; the report goes without it", RunDirectoryWarning, stacklevel=3)
 
 
+def _environment(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
+    """Seeds, when, and what the runs ran on; where that differs, all of it."""
+    done = [one for one in outcomes if one.status == "done"]
+    seeds = sorted({one.run.config.train.seed for one in outcomes})
+    rows = [("seeds", ", ".join(map(str, seeds)))]
+    dates = sorted({str(one.environment["started"])[:10] for one in done if one.environment.get("started")})
+    if dates:
+        rows.append(("date", dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"))
+    for name in _HOST:
+        rows.append((name, _all_of(one.environment.get(name) for one in done)))
+    packages = [found for one in done if isinstance(found := one.environment.get("packages"), dict)]
+    for name in dict.fromkeys(name for one in packages for name in one):
+        rows.append((name, _all_of(one.get(name) for one in packages)))
+    return [(name, value) for name, value in rows if value]
+
+
+def _all_of(values: Iterable[Any]) -> str:
+    return "; ".join(dict.fromkeys(str(value) for value in values if value is not None))
+
+
 def _state(outcomes: Sequence[RunOutcome]) -> str:
     counts = {status: sum(one.status == status for one in outcomes) for status in ("done", "failed", "open")}
     text = f"{counts['done']} of {len(outcomes)} runs done"
@@ -221,6 +282,8 @@ def _state(outcomes: Sequence[RunOutcome]) -> str:
 
 def _markdown(report: Report) -> str:
     lines = [f"# {report.title}", ""]
+    for answered in report.answers:
+        lines += [answered, ""]
     if report.description:
         lines += [report.description, ""]
     lines += [report.state, ""]
@@ -233,4 +296,5 @@ def _markdown(report: Report) -> str:
             lines += [f"### {title}", "", markdown(table), ""]
         lines += [f"![{figure.title}](figures/{figure.name}.png)\n" for figure in section.figures]
     lines += ["## Run it again", "", "```", *report.commands, "```", ""]
+    lines += ["## What it ran on", "", *(f"- {name}: {value}" for name, value in report.environment), ""]
     return "\n".join(lines)

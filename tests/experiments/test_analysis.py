@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dorylax.experiments.analysis import RunHistory, Variant, analyse, compare
+from dorylax.experiments.analysis import AT_LEAST, AT_MOST, RunHistory, Variant, analyse, compare
+from dorylax.experiments.sentences import sentences
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.result import EpochRecord
@@ -88,7 +89,7 @@ def test_what_was_published_stands_beside_its_variant() -> None:
 def test_without_a_comparison_all_is_one_group() -> None:
     sweep = _sweep("")
     (group,) = analyse(sweep, _study(sweep))
-    assert (group.name, group.target, group.sentences) == ("", None, [])
+    assert (group.name, group.target, sentences(group)) == ("", None, [])
     assert [one.name for one in group.variants] == ["gcn, pipe", "gcn, async S=1", "gat, pipe", "gat, async S=1"]
     assert all(one.compared is None and not one.is_baseline for one in group.variants)
 
@@ -101,7 +102,7 @@ def test_ratios_to_the_target() -> None:
     assert base.compared.epochs_ratio is base.compared.accuracy is base.compared.value_ratio is None
     found = other.compared
     assert (found.epochs, found.seconds, found.dollars, found.seeds) == (10.0, 5.0, 2.5, 2)
-    assert (found.censored, found.baseline_censored) == (0, 0)
+    assert (found.reached, found.baseline_reached, found.judged, found.sign) == (2, 2, 2, "")
     for ratio, value in ((found.epochs_ratio, 2.0), (found.seconds_ratio, 1.0), (found.dollars_ratio, 0.5)):
         assert ratio is not None
         assert (ratio.estimate, ratio.low, ratio.high) == (value, value, value)
@@ -112,7 +113,8 @@ def test_ratios_to_the_target() -> None:
 
 
 def test_the_sentence_says_it_in_words() -> None:
-    (text,) = analyse(_sweep(), _study(_sweep(), test=0.802))[0].sentences
+    text, rough = sentences(analyse(_sweep(), _study(_sweep(), test=0.802))[0])
+    assert rough == "Intervals of 2 seeds are rough: Student's t with 1 degree of freedom in place of the bootstrap."
     assert text == (
         "async S=1 needs 2.00× (2.00–2.00) the epochs of pipe, 1.00× (1.00–1.00) the time and "
         "0.50× (0.50–0.50) the cost; it is as accurate: +0.20 points (+0.20 to +0.20)."
@@ -122,9 +124,10 @@ def test_the_sentence_says_it_in_words() -> None:
 def test_one_seed_has_no_intervals_and_proves_nothing() -> None:
     done = [one for one in _study(_sweep(), test=0.802) if one.seed == 0]
     group = analyse(_sweep(), done)[0]
-    assert group.sentences == [
+    assert sentences(group) == [
         "async S=1 needs 2.00× the epochs of pipe, 1.00× the time and 0.50× the cost; on this one seed its accuracy "
-        "differs by +0.20 points."
+        "differs by +0.20 points.",
+        "What rests on one seed has no interval, and is not certain.",
     ]
     assert group.variants[1].compared is not None
     assert group.variants[1].compared.as_accurate is None
@@ -132,7 +135,7 @@ def test_one_seed_has_no_intervals_and_proves_nothing() -> None:
 
 @pytest.mark.parametrize(("test", "words"), [(0.82, "is more accurate: +2.00"), (0.78, "is less accurate: -2.00")])
 def test_the_sentence_says_which_is_more_accurate(test: float, words: str) -> None:
-    assert words in analyse(_sweep(), _study(_sweep(), test=test))[0].sentences[0]
+    assert words in sentences(analyse(_sweep(), _study(_sweep(), test=test))[0])[0]
 
 
 def test_accuracies_that_may_differ_or_not() -> None:
@@ -140,38 +143,96 @@ def test_accuracies_that_may_differ_or_not() -> None:
         _done(run, _crossing_at(5), test=0.8 + (0.02 if run.config.train.seed else -0.02) * (not _is_pipe(run)))
         for run in _sweep().runs
     ]
-    assert "it may differ in accuracy: +0.00 points (-2.00 to +2.00)" in analyse(_sweep(), done)[0].sentences[0]
+    assert "it may differ in accuracy: +0.00 points (-25.41 to +25.41)" in sentences(analyse(_sweep(), done)[0])[0]
 
 
 def _is_pipe(run: Run) -> bool:
     return run.setting["pipeline.mode"] == "pipe"
 
 
-def test_a_run_that_never_gets_there_counts_with_all_its_epochs() -> None:
-    group = analyse(_sweep(), _study(_sweep(), accuracies=[0.5] * 20))[0]
+def test_a_run_that_never_gets_there_counts_with_all_its_epochs_where_that_is_more() -> None:
+    """Four times the epochs, and no claim where a bound says nothing: twice the time, but 0.6 of the cost."""
+    group = analyse(_sweep(), _study(_sweep(), accuracies=[0.5] * 20, dollars=0.15))[0]
     found = group.variants[1].compared
     assert found is not None
     assert found.epochs_ratio is not None
-    assert (found.epochs, found.epochs_ratio.estimate, found.censored) == (20.0, 4.0, 2)
-    assert group.sentences[0].startswith(
-        "async S=1 needs at least 4.00× (4.00–4.00) the epochs of pipe, at least 2.00× (2.00–2.00) the time and "
-        "at least 1.00× (1.00–1.00) the cost; 2 of 2 runs never reach the target; it"
+    assert (found.epochs, found.seconds, found.dollars) == (None, None, None)  # it is nobody's time to the target
+    assert (found.epochs_ratio.estimate, found.reached, found.sign) == (4.0, 0, AT_LEAST)
+    assert found.dollars_ratio is found.value_ratio is None
+    assert sentences(group)[0].startswith(
+        "async S=1 needs at least 4.00× (4.00–4.00) the epochs of pipe and at least 2.00× (2.00–2.00) the time; "
+        "it reaches the target on 0 of 2 seeds, pipe on 2; it"
     )
+
+
+def test_what_ends_early_without_getting_there_has_gained_nothing() -> None:
+    group = analyse(_sweep(), _study(_sweep(), accuracies=[0.5] * 4))[0]
+    found = group.variants[1].compared
+    assert found is not None
+    assert found.epochs_ratio is found.seconds_ratio is found.dollars_ratio is found.value_ratio is None
+    text, *_ = sentences(group)
+    assert text.startswith("async S=1 reaches the target on 0 of 2 seeds, pipe on 2: what it takes is not compared; it")
+    assert "×" not in text
 
 
 def test_a_baseline_that_never_gets_there_makes_upper_bounds() -> None:
     sweep = _sweep("compare: {baseline: {pipeline.mode: pipe}, target: 0.85}\n")
 
-    def done(other: Sequence[float]) -> list[RunHistory]:
-        return [_done(run, [0.5] * 20 if _is_pipe(run) else other) for run in sweep.runs]
+    def done(other: Sequence[float], base: Sequence[float] = (0.5,) * 20) -> list[RunHistory]:
+        return [_done(run, base if _is_pipe(run) else other) for run in sweep.runs]
 
     group = analyse(sweep, done(_crossing_at(5)))[0]
     assert group.target == 0.85
-    assert group.sentences[0].startswith("async S=1 needs at most 0.25× (0.25–0.25) the epochs of pipe, at most")
-    assert "; 2 of 2 runs of pipe never reach the target; it" in group.sentences[0]
-    neither = analyse(sweep, done([0.5] * 10))[0].sentences[0]
-    assert neither.startswith("async S=1 needs about 0.50× (0.50–0.50) the epochs of pipe")
-    assert "; 2 of 2 runs never reach the target; 2 of 2 runs of pipe never reach the target;" in neither
+    found = group.variants[1].compared
+    assert found is not None
+    assert found.sign == AT_MOST
+    assert sentences(group)[0].startswith("async S=1 needs at most 0.25× (0.25–0.25) the epochs of pipe, at most")
+    assert "; it reaches the target on 2 of 2 seeds, pipe on 0; it" in sentences(group)[0]
+    longer = analyse(sweep, done(_crossing_at(5), [0.5] * 4))[0].variants[1].compared
+    assert longer is not None
+    assert longer.epochs_ratio is None  # that the baseline ended sooner says nothing
+
+
+def test_where_nothing_gets_there_nothing_is_compared() -> None:
+    sweep = _sweep("compare: {baseline: {pipeline.mode: pipe}, target: 0.85}\n")
+    group = analyse(sweep, [_done(run, [0.5] * (20 if _is_pipe(run) else 5)) for run in sweep.runs])[0]
+    assert sentences(group) == ["No run reaches the target of 85.00 % validation accuracy: nothing is compared."]
+    found = group.variants[1].compared
+    assert found is not None
+    assert (
+        found.epochs_ratio
+        is found.seconds_ratio
+        is found.dollars_ratio
+        is found.value_ratio
+        is found.as_accurate
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("reaching", "sign", "judged"),
+    [
+        ({"pipe": {0, 1}, "async": {0}}, AT_LEAST, 2),
+        ({"pipe": {0}, "async": {0}}, "", 1),  # on the other seed neither does
+        ({"pipe": {0}, "async": {0, 1}}, AT_MOST, 2),
+        ({"pipe": {0}, "async": {1}}, "", 2),
+    ],
+    ids=["variant fails", "both fail", "baseline fails", "each fails"],
+)
+def test_on_which_seeds_ratios_rest(reaching: dict[str, set[int]], sign: str, judged: int) -> None:
+    sweep = _sweep("compare: {baseline: {pipeline.mode: pipe}, target: 0.85}\n")
+    done = [
+        _done(run, _crossing_at(5) if run.config.train.seed in reaching[run.setting["pipeline.mode"]] else [0.5] * 20)
+        for run in sweep.runs
+    ]
+    found = analyse(sweep, done)[0].variants[1].compared
+    assert found is not None
+    assert (found.sign, found.judged, found.reached) == (sign, judged, len(reaching["async"]))
+    if reaching["pipe"].isdisjoint(reaching["async"]):
+        assert found.epochs_ratio is None
+    else:
+        assert found.epochs_ratio is not None
+        assert found.epochs_ratio.seeds == judged
 
 
 def test_runs_that_cost_nothing() -> None:
@@ -180,7 +241,7 @@ def test_runs_that_cost_nothing() -> None:
     assert compared is not None
     assert compared.dollars is compared.dollars_ratio is compared.value_ratio is None
     assert compared.seconds_ratio is not None
-    assert "cost" not in found.sentences[0]
+    assert "cost" not in sentences(found)[0]
 
 
 def test_without_a_test_mask_no_accuracies_are_compared() -> None:
@@ -188,7 +249,7 @@ def test_without_a_test_mask_no_accuracies_are_compared() -> None:
     compared = group.variants[1].compared
     assert compared is not None
     assert compared.accuracy is compared.as_accurate is None
-    assert group.sentences[0].endswith("the cost.")
+    assert sentences(group)[0].endswith("the cost.")
 
 
 def test_only_seeds_that_both_have() -> None:
@@ -204,7 +265,7 @@ def test_only_seeds_that_both_have() -> None:
 def test_without_a_baseline_run_nothing_is_compared() -> None:
     done = [one for one in _study(_sweep()) if not _is_pipe(one.run)]
     group = analyse(_sweep(), done)[0]
-    assert (group.target, group.sentences) == (None, [])
+    assert (group.target, sentences(group)) == (None, [])
     assert [one.compared for one in group.variants] == [None, None]
     assert analyse(_sweep(), [])[1].variants[0].runs == ()
 
@@ -228,7 +289,7 @@ def test_runs_that_were_never_evaluated_are_censored() -> None:
     assert found is None  # other seeds
     found = compare([mine], [mine], 0.5, is_baseline=True)
     assert found is not None
-    assert (found.epochs, found.censored) == (4.0, 1)
+    assert (found.epochs, found.reached, found.judged) == (None, 0, 0)
 
 
 def test_variants_keep_the_whole_setting() -> None:

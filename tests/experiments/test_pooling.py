@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from dorylax.experiments.analysis import RunHistory, analyse
 from dorylax.experiments.pooling import pools
-from dorylax.experiments.report.tables import pooled_table
+from dorylax.experiments.report.tables import pooled_accuracy_table, pooled_table
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.result import EpochRecord
@@ -54,7 +56,9 @@ def test_each_group_counts_once() -> None:
     assert (gcn.name, sage.name) == ("gcn", "sage")
     assert gcn.groups == ("cora, gcn", "citeseer, gcn", "pubmed, gcn")
     (variant,) = gcn.variants
-    assert (variant.name, variant.groups, variant.runs, variant.censored) == ("async S=1", 3, 5, (0, 0))
+    assert (variant.name, variant.groups, variant.compared, variant.fewer, variant.runs) == ("async S=1", 3, 3, 0, 5)
+    assert (variant.reached, variant.baseline_reached) == (5, 5)
+    assert not variant.means["epochs"].exists  # of pubmed there is none
     assert variant.means["epochs"].estimate == pytest.approx((1 + 1.5 + 2) / 3)
     assert variant.means["seconds"].estimate == pytest.approx((1 + 1.5 + 2) / 6)
     assert variant.means["best"].estimate == pytest.approx(0.01)
@@ -69,9 +73,30 @@ def test_the_table_has_them() -> None:
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["epochs"] == "1.50× (1.50–1.50)"
     assert row["cost"] == "–"
+    assert row["reach it"] == "6 of 6 (baseline: 6)"
+    assert (row["less time in"], row["more time in"]) == ("2", "0")  # of pubmed both take as long
+    accuracy = pooled_accuracy_table(gcn)
+    row |= dict(zip(accuracy.columns, accuracy.rows[0], strict=True))
     assert row["best validation"] == "+1.0 (+1.0 to +1.0)"
-    assert row["never there"] == "0 of 6 (baseline: 0)"
+    assert row["as accurate"] == "yes"
     assert "cora, gcn; citeseer, gcn; pubmed, gcn" in table.note
+
+
+def test_a_group_in_which_a_run_never_gets_there_does_not_count_as_a_gain() -> None:
+    """Its runs are short, which would pull the mean down."""
+    whole = sweep()
+
+    def one(run: Run) -> RunHistory:
+        found = done(run)
+        fails = run.setting["data.name"] == "pubmed" and run.setting["pipeline.mode"] == "async"
+        history = [dataclasses.replace(record, val_accuracy=0.1) for record in found.history]
+        return dataclasses.replace(found, history=history[:3]) if fails else found
+
+    gcn, _ = pools(analyse(whole, [one(run) for run in whole.runs]), ("data.name",))
+    (variant,) = gcn.variants
+    assert (variant.groups, variant.compared, variant.fewer, variant.reached) == (3, 2, 1, 4)
+    assert variant.means["epochs"].estimate == pytest.approx((1 + 1.5) / 2)
+    assert variant.less["epochs"] == 0
 
 
 def test_what_cannot_be_averaged_is_left_out() -> None:

@@ -49,7 +49,9 @@ def test_ratios_are_of_means_paired_by_seed() -> None:
     )
     assert (other.ratios["seconds"].low, other.ratios["seconds"].high) == pytest.approx((0.5, 0.5))
     assert other.mean("epoch_seconds") == pytest.approx(3.0)
-    assert amazon.sentences == [
+    *said, rough = amazon.sentences
+    assert rough == "Intervals of 2 seeds are rough: Student's t with 1 degree of freedom in place of the bootstrap."
+    assert said == [
         "async S=0 has 0.50× (0.50–0.50) the time of an epoch, 2.00× (2.00–2.00) the cost and 1.00× (1.00–1.00) the value "
         "of pipe."
     ]

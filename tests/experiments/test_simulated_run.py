@@ -142,6 +142,26 @@ def test_nothing_for_tensorboard(finished: Path, capsys: pytest.CaptureFixture[s
     assert "--tensorboard shows what is trained" in capsys.readouterr().err
 
 
+def test_of_a_sweep_that_also_trains_tensorboard_shows_what_is_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "simulate: true\n"
+        "base: {pipeline: {servers: 2, intervals: 2}}\n"
+        "parts:\n"
+        "  taken: {base: {graph: {vertices: 200, edges: 400, features: 30, classes: 4}}, grid: {pipeline.mode: [pipe]}}\n"
+        "  trained:\n"
+        "    simulate: false\n"
+        "    base: {data.size: tiny, train.epochs: 1, pipeline.clock: virtual}\n"
+        "    grid: {pipeline.mode: [pipe]}\n"
+    )
+    words = ["--sweep", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), "--tensorboard", "--no-report"]
+    assert main([*words, "--jobs", "1"]) == 0
+    assert "--tensorboard: 1 of 2 runs are simulated, and leave nothing to show" in capsys.readouterr().err
+    (events,) = (tmp_path / "out").glob("runs/*/tensorboard")
+    assert (events.parent / "summary.json").is_file()
+
+
 def test_it_leaves_nothing_without_a_folder() -> None:
     run = read(TEXT, "s.yaml", "s").runs[0]
     observer = _Observer()

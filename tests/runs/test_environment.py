@@ -19,5 +19,5 @@ def test_environment(tmp_path):
     assert environment["started_in"] == os.getcwd()
     assert set(environment) == {
         *("schema", "dorylax", "kernel", "python", "platform", "machine", "cpu_count", "jax_backend", "packages"),
-        *("directory", "started_in", "digest"),
+        *("directory", "started_in", "started", "digest"),
     }

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dorylax.durable import write_json
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.report import write_report
 from dorylax.experiments.runner import directory, fail
 from dorylax.experiments.sweep import Condition, Run, Sweep
 from dorylax.experiments.sweep_file import read
+from dorylax.runs.digest import sealed
 from dorylax.runs.directory import RunDirectory
 from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics, ServersWriter
 from dorylax.runs.trace import TraceFile, line_of
@@ -33,10 +35,32 @@ compare: {baseline: {pipeline.mode: pipe}}
 EPOCHS = 12
 
 
+TARGET = TEXT.replace("{pipeline.mode: pipe}}", "{pipeline.mode: pipe}, target: 0.6}")
+"""The same, with a target that all runs reach."""
+
+
+LONG = """\
+base: {data.size: tiny, train.epochs: 12, pipeline.servers: 2, pipeline.intervals: 2, pipeline.clock: virtual}
+grid: {model.hidden_features: [16, 32]}
+zip:
+  - optimizer.name:          [adam, adam, sgd, sgd, adam, sgd]
+    optimizer.learning_rate: [0.0003, 0.0123456, 0.03, 0.1, 1.0e-05, 0.5]
+  - pipeline.mode:              [pipe, async, async, async, async, async]
+    pipeline.staleness:         [null, 0, 1, 1, 1, 1]
+    pipeline.freshness:         [null, 0.8, 0.8, 0.8, 1, 0]
+    pipeline.predict_weights:   [null, optimizer, optimizer, linear, optimizer, none]
+    pipeline.oscillation_limit: [0.5, 0.5, 0.25, 0.5, 1.0, 1.0]
+    pipeline.delay_scaling:     [null, null, 12, null, 50, null]
+seeds: 2
+compare: {baseline: {pipeline.mode: pipe}, target: 0.6}
+"""
+"""Twelve groups, and settings with long names."""
+
+
 @functools.cache
-def sweep() -> Sweep:
-    """The study's sweep."""
-    return read(TEXT, "made.yaml", "made")
+def sweep(text: str = TEXT) -> Sweep:
+    """The study's sweep, or another one of such runs."""
+    return read(text, "made.yaml", "made")
 
 
 def accuracy(run: Run, epoch: int) -> float:
@@ -67,6 +91,8 @@ def leave(folder: Path, run: Run) -> None:
         }
         for epoch in range(EPOCHS)
     ]
+    noted = found.environment | {"schema": 1, "started": "2026-11-26T01:34:00+00:00"}  # the same bytes every day
+    write_json(found.environment_path, sealed(noted))
     found.metrics_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     synchronous = run.setting["pipeline.staleness"] is None
     rows = {"0": 100} if synchronous else {"-1": 5, "0": 60, "1": 35}
@@ -153,17 +179,17 @@ def trace(epoch_seconds: float) -> list[dict[str, Any]]:
     return events
 
 
-def written_study(folder: Path, *, only: Sequence[Condition] = ()) -> None:
+def written_study(folder: Path, text: str = TEXT, *, only: Sequence[Condition] = ()) -> None:
     """The study in a folder, or of it only some runs: all are done but one, which has failed."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_sweep(folder, sweep(), only)
-    *done, last = sweep().runs
+    write_sweep(folder, sweep(text), only)
+    *done, last = sweep(text).runs
     for run in done:
         leave(folder, run)
     fail(folder, last, "Traceback …\nValueError: a <b>bad</b> value\n")
 
 
-def written_report(folder: Path) -> Path:
+def written_report(folder: Path, text: str = TEXT, *, only: Sequence[Condition] = ()) -> Path:
     """The study's report, in the same folder."""
-    written_study(folder)
+    written_study(folder, text, only=only)
     return write_report([read_study(folder)], folder)

@@ -1,4 +1,4 @@
-"""The page in a real browser, where there is one: nothing is fetched, nothing overflows, both themes, both widths."""
+"""The page in a real browser, where there is one: nothing is fetched, cut or covered, both themes, several widths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.reports import written_report
+from support.reports import LONG, written_report
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell")
 BROWSER = next((path for name in _NAMES if (path := shutil.which(name))), None)
@@ -33,6 +33,18 @@ addEventListener("load", () => {
   const before = look();
   const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
   document.getElementById("theme").click();
+  const edge = document.querySelector("main").getBoundingClientRect().right;
+  const cells = seen("th, td").map((one) => [one.dataset.column || one.textContent, one.getBoundingClientRect()]);
+  const over = [];
+  for (const svg of seen("figure svg")) {
+    const texts = [...svg.querySelectorAll("text")].map((one) => [one.textContent, one.getBoundingClientRect()]);
+    texts.forEach(([text, a], place) => texts.slice(place + 1).forEach(([other, b]) => {
+      // A text's box has room above and below its letters.
+      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (wide > 1 && high > 0.35 * Math.min(a.height, b.height)) over.push([text, other]);
+    }));
+  }
   const found = {
     errors,
     before,
@@ -46,6 +58,10 @@ addEventListener("load", () => {
     rows: document.querySelectorAll("tbody tr").length,
     smallest: Math.min(...seen("figure svg").flatMap((svg) =>
       [...svg.querySelectorAll("text")].map((text) => text.getBoundingClientRect().height))),
+    over,
+    cut: cells.filter(([, box]) => box.right > edge + 1 || box.left < 0).map(([text]) => text),
+    scrolled: seen("table, td, th").filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent),
+    shown: cells.filter(([, box]) => box.right <= innerWidth && box.left >= 0).map(([text]) => text),
     twice: ids.length - new Set(ids).size,
   };
   parent.postMessage(found, "*");
@@ -58,13 +74,27 @@ addEventListener("message", (event) => {{ document.getElementById("found").textC
 </script>"""
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a small study, with what looks at it."""
-    folder = tmp_path_factory.mktemp("page")
-    html = written_report(folder).read_text(encoding="utf-8")
+def probed(folder: Path, report: Path) -> Path:
+    """A folder with a report's page, with what looks at it."""
+    html = report.read_text(encoding="utf-8")
     (folder / "probed.html").write_text(html.replace("<head>", f"<head>{_PROBE}", 1), encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a small study."""
+    folder = tmp_path_factory.mktemp("page")
+    return probed(folder, written_report(folder))
+
+
+@pytest.fixture(scope="module")
+def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of one whose settings have long names, in several groups."""
+    folder = tmp_path_factory.mktemp("long")
+    return probed(
+        folder, written_report(folder, LONG, only=[("optimizer.name", "adam"), ("model.hidden_features", "16")])
+    )
 
 
 def looked_at(folder: Path, width: int, *, dark: bool = False) -> dict[str, Any]:
@@ -81,7 +111,7 @@ def looked_at(folder: Path, width: int, *, dark: bool = False) -> dict[str, Any]
         f"--blink-settings=preferredColorScheme={0 if dark else 1}",
         f"--user-data-dir={folder / 'profile'}",
         "--virtual-time-budget=8000",
-        "--window-size=1400,900",
+        f"--window-size={width + 200},900",
         "--dump-dom",
         (folder / "frame.html").as_uri(),
     ]
@@ -104,6 +134,17 @@ def test_it_fits_and_shows_each_figure_once(page: Path, width: int, narrow: bool
     assert found["smallest"] >= 8  # pixels: text that can be read
     assert found["twice"] == 0
     assert found["rows"] > 0
+
+
+@pytest.mark.parametrize("width", [1440, 1200, 390])
+@pytest.mark.parametrize("name", ["page", "long_names"])
+def test_no_column_is_cut_and_no_label_lies_over_another(name: str, width: int, request: pytest.FixtureRequest) -> None:
+    found = looked_at(request.getfixturevalue(name), width)
+    assert found["needed"] <= found["width"]
+    assert found["cut"] == []
+    assert found["scrolled"] == []
+    assert found["over"] == []
+    assert {"as accurate", "value", "reach it"} <= set(found["shown"])
 
 
 def test_it_is_dark_where_the_reader_prefers_it_and_the_button_changes_it(page: Path) -> None:

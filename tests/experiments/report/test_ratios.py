@@ -33,9 +33,11 @@ parts:
 
 def variant(name: str, ratio: float | None, dollars: float | None = None, **published: float) -> Variant:
     """One whose ratios are all this one; None: the baseline."""
-    interval = None if ratio is None else Interval(ratio, ratio - 0.1, ratio + 0.1)
+    interval = None if ratio is None else Interval(ratio, ratio - 0.1, ratio + 0.1, 3)
     priced = None if dollars is None else interval
-    compared = Compared(0.9, 10.0, 5.0, dollars, 0, interval, interval, priced, None, None, None, None, seeds=3)
+    compared = Compared(
+        0.9, 3, 3, 3, 3, "", 10.0, 5.0, dollars, interval, interval, priced, None, accuracy=None, best=None, last=None
+    )
     return Variant({}, name, (), 3, is_baseline=ratio is None, compared=compared, published=published)
 
 
@@ -67,12 +69,17 @@ def test_a_published_ratio_is_a_diamond_below_ours(width: float) -> None:
     assert (epochs, seconds) == (1.5, [])
     assert 1 < below < 1.5  # the row of b
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["trained", "published: the Journal of Modes"]
+    lines = "95 % interval, 3 seeds, rough (Student's t)"
+    assert [text.get_text().replace("\n", " ") for text in legend.get_texts()] == [
+        "trained",
+        "published: the Journal of Modes",
+        lines,
+    ]
 
 
-def test_without_published_numbers_there_is_no_legend() -> None:
+def test_without_published_numbers_no_legend_has_them() -> None:
     of = group(variant("pipe", None), variant("a", 1.2))
-    assert not drawn(of, WIDE).legends
+    assert [len(legend.get_texts()) for legend in drawn(of, WIDE).legends] == [1]  # what lines are
     table = comparison_table(of)
     assert table is not None
     assert "published" not in table.columns
@@ -92,8 +99,8 @@ def test_what_only_others_know_is_shown() -> None:
 def test_published_ratios_are_columns_beside_ours() -> None:
     table = comparison_table(group(variant("pipe", None, 0.1), variant("a", 1.2, 0.1, epochs_to_target_ratio=1.5)))
     assert table is not None
-    assert table.columns[:5] == ["variant", "epochs to target", "published", "time to target", "cost to target"]
-    assert [row[1:3] for row in table.rows] == [["10.0", "–"], ["10.0, 1.20× (1.10–1.30)", "1.50×"]]
+    assert table.columns[:5] == ["variant", "reach it", "epochs to target", "published", "time to target"]
+    assert [row[2:4] for row in table.rows] == [["10.0", "–"], ["10.0, 1.20× (1.10–1.30)", "1.50×"]]
     assert table.note.endswith(" Published: the Journal of Modes.")
 
 

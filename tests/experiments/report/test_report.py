@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from html import unescape
 from pathlib import Path
 
 import pytest
-from support.reports import EPOCHS, accuracy, seconds, sweep, trace, written_report, written_study
+from support import reports
+from support.reports import EPOCHS, TARGET, TEXT, accuracy, seconds, sweep, trace, written_report, written_study
 
 from dorylax.experiments.analysis import Group, RunHistory, Variant
 from dorylax.experiments.folder import read_study
@@ -16,6 +18,7 @@ from dorylax.experiments.report.curves import accuracy_figures
 from dorylax.experiments.report.page import NARROW, WIDE
 from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
+from dorylax.experiments.sweep_file import read
 from dorylax.runs import metrics
 from dorylax.runs.directory import RunDirectory, RunDirectoryWarning
 from dorylax.runs.trace import TraceFile, line_of
@@ -41,9 +44,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_all_figures_of_both_groups_are_there_as_svg_and_png(folder: Path) -> None:
-    names = {path.name for path in (folder / "figures").iterdir()}
-    assert names == {f"{place}-{name}.{suffix}" for place in (0, 1) for name in FIGURES for suffix in ("svg", "png")}
+def test_all_figures_of_both_groups_are_there_as_svg_and_png(tmp_path: Path) -> None:
+    written_report(tmp_path, TARGET)
+    folder = tmp_path
+    names = {path.stem for path in (folder / "figures").iterdir()}
+    assert names == {"overview", *(f"{place}-{name}" for place in (0, 1) for name in FIGURES)}
+    assert {path.suffix for path in (folder / "figures").iterdir()} == {".svg", ".png"}
     for path in (folder / "figures").glob("*.svg"):
         ET.parse(path)
     for path in (folder / "figures").glob("*.png"):
@@ -69,11 +75,95 @@ def test_numbers_are_those_of_the_runs(folder: Path) -> None:
     ]
     mean = sum(crossings) / 3
     row = next(line for line in text.splitlines() if line.startswith("| pipe (baseline)"))
-    assert f"| {mean:.1f} |" in row
+    assert f"| 3 of 3 | {mean:.1f} |" in row
     assert f"| {mean * seconds(baseline[0]):.3g} s |" in row
     assert "14 of 15 runs done, 1 failed" in text
     assert "| async S=0 | 2 of 3 |" in text  # of gat, whose last run has failed
     assert re.search(r"^- async S=0 needs .* the epochs of pipe", text, re.MULTILINE)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures have their names, and are not drawn, which takes most of a report's time."""
+    monkeypatch.setattr(figures, "svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(figures, "png", lambda *_: b"")
+
+
+def first_sentence(folder: Path) -> str:
+    """What follows the headings of both files."""
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    (in_page,) = re.findall(r'</h1>.*?</header>\s*<p class="answer">(.*?)</p>', page, re.DOTALL)
+    in_markdown = (folder / "report.md").read_text(encoding="utf-8").splitlines()[2]
+    assert unescape(in_page) == in_markdown
+    return in_markdown
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(
+    ("asks", "words"),
+    [
+        (
+            "time",
+            "On the mean over 2 groups async S=0 needs less time than pipe to the target (0.94×, on 2 seeds roughly 0.94 to "
+            "0.94); async S=1 needs more (1.12×, on 3 seeds roughly 1.12 to 1.12, in the 1 of 2 groups that have it). ",
+        ),
+        (
+            "accuracy",
+            "On the mean over 2 groups async S=0 (-1.4 points, on 2 seeds roughly -1.5 to -1.2) and async S=1 (-4.0 points, "
+            "on 3 seeds roughly -4.6 to -3.4) are less accurate than pipe.",
+        ),
+    ],
+)
+def test_the_first_sentence_answers_the_question(tmp_path: Path, asks: str, words: str) -> None:
+    written_report(tmp_path, TARGET.replace("target: 0.6", f"target: 0.6, asks: {asks}"))
+    assert first_sentence(tmp_path).startswith(words)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_sweep_of_the_guide_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the first sentence, over all of its groups; its runs are made up here."""
+    monkeypatch.chdir(tmp_path)
+    guide = (Path(__file__).parents[3] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    for block in re.findall(r"^```python\n(Path.*?|from pathlib.*?)^```$", guide, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "docs/experiments.md", "exec"), {"Path": Path})
+    text = (tmp_path / "mine.yaml").read_text(encoding="utf-8")
+    asked = re.search(
+        r"^description: Does bounded staleness bring my model to its accuracy in less time", text, re.MULTILINE
+    )
+    assert asked is not None
+    monkeypatch.setattr(reports, "accuracy", lambda run, epoch: 0.9 - 0.8 * 0.5**epoch)
+    monkeypatch.setattr(reports, "sweep", lambda text: read(text, "mine.yaml", "mine"))
+    written_report(tmp_path / "out", text)
+    assert first_sentence(tmp_path / "out").startswith(
+        "On the mean over 3 groups async S=1 needs less time than pipe to the target (0.75×, "
+    )
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("asks", ["time", "cost", "accuracy"])
+def test_where_nothing_reaches_the_target_nothing_is_claimed(tmp_path: Path, asks: str) -> None:
+    """No ratio, no value, no verdict: in no sentence, table or figure, though asynchronous epochs take less time."""
+    written_report(tmp_path, TEXT.replace("pipe}}", f"pipe}}, target: 0.99, asks: {asks}}}"))
+    assert first_sentence(tmp_path) == "No run in any of 2 groups reaches its target: nothing is claimed."
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert text.count("- No run reaches the target of 99.00 % validation accuracy: nothing is compared.") == 2
+    assert "×" not in text.replace("× the mean", "")  # how busy servers are
+    assert not re.search(r"To the target|All groups|\| (?:yes|less|more) \|| value \|", text)
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert not [name for name in names if re.search("ratios|value|overview", name)]
+
+
+def test_what_it_rests_on_is_told(folder: Path) -> None:
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    rest = text.partition("## What it ran on")[2]
+    for line in ("- seeds: 0, 1, 2", "- date: 2026-11-26", "- python: 3.", "- machine: ", "- jax: 0.", "- dorylax: "):
+        assert line in rest
+    table = text.partition("### In what they differ")[2].split("\n\n")[1]
+    header, _, *rows = table.splitlines()
+    assert header.startswith("| variant | pipeline.mode | pipeline.staleness |")
+    assert "pipeline.freshness" in header  # which follows from the mode
+    assert "train.seed" not in header
+    assert rows[0].startswith("| pipe | pipe | null |")
 
 
 def test_what_is_text_stays_text(folder: Path) -> None:

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_parts_are_sections_with_what_was_asked_and_no_accuracy(folder: Path) -> None:
     text = (folder / "report.md").read_text()
     assert "3 of 3 runs done. Nothing was trained" in text
-    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["modes", "backends", "Run it again"]
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["modes", "backends", "Run it again", "What it ran on"]
     assert "- Which mode is best?\n- no-pipe has " in text
     assert "accuracy" not in text.lower()
     assert "loss" not in text
