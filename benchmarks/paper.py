@@ -124,13 +124,16 @@ def cells(row: Row, epochs: int, key: str | None = None, factor: float = 1.0) ->
 def _varied(scenario: Scenario, key: str | None, factor: float) -> Scenario:
     if key is None:
         return scenario
+    gpu = scenario.cluster.graph_server.gpu is not None
+    if gpu:  # a larger cut would need more memory than there is, which is not what is asked here
+        enough = changed(scenario.cluster, {"graph_server.gpu.memory": 1e12})
+        scenario = dataclasses.replace(scenario, cluster=enough)
     section, _, rest = key.partition(".")
     if section == "graph":
         assert scenario.graph is not None
         graph = dataclasses.replace(scenario.graph, **{rest: factor * getattr(scenario.graph, rest)})
         return dataclasses.replace(scenario, graph=graph)
     path = f"graph_server.gpu.{rest}" if section == "gpu" else rest
-    gpu = scenario.cluster.graph_server.gpu is not None
     if gpu != (section == "gpu") and path.startswith("graph_server.") and "network" not in path:
         return scenario  # a GPU's servers have other speeds than these
     value = factor * functools.reduce(getattr, path.split("."), scenario.cluster)
