@@ -261,10 +261,10 @@ def test_a_signal_says_how_to_resume_and_that_works(
 def test_a_seed_that_diverges_does_not_keep_the_others_from_training(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
     fit = Trainer.fit
 
-    def first_fails(self: Trainer) -> TrainResult:
+    def first_fails(self: Trainer, **options: bool) -> TrainResult:
         if self.options.seed == 0:
             raise TrainingError("the loss became NaN")
-        return fit(self)
+        return fit(self, **options)
 
     monkeypatch.setattr(Trainer, "fit", first_fails)
     code, out, err = dorylax("train", *TINY, "--seeds", "2", "--no-save", "--json")

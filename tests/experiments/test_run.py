@@ -166,10 +166,10 @@ def test_a_failed_run_is_recorded_and_the_others_go_on(
     out = tmp_path / "out"
     fit = Trainer.fit
 
-    def second_fails(self: Trainer) -> TrainResult:
+    def second_fails(self: Trainer, **options: bool) -> TrainResult:
         if type(self.model).__name__ == "MLP" and self.options.seed == 1:
             raise TrainingError("the loss became NaN")
-        return fit(self)
+        return fit(self, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "fit", second_fails)
