@@ -9,6 +9,7 @@ from support import modules
 
 from dorylax import DorylaxError
 
+_APART = "dorylax.inference.loader"  # part of what is exported, and runs where dorylax is not
 # What is caught again before it reaches a user: a built-in would say nothing more.
 _CAUGHT = {"CommandError", "DataError", "LostError", "NotOfferedError", "TaskFailedError", "TaskThrottledError"}
 
@@ -20,7 +21,7 @@ def test_all_errors_have_one_base_and_are_built_ins_too() -> None:
         if not name.endswith("__main__")
         for value in vars(importlib.import_module(name)).values()
         if inspect.isclass(value) and issubclass(value, Exception) and not issubclass(value, Warning)
-        if value.__module__.startswith("dorylax.")
+        if value.__module__.startswith("dorylax.") and value.__module__ != _APART
     }
     assert len(errors) > 40
     assert [error for error in errors if not issubclass(error, DorylaxError)] == []
