@@ -65,6 +65,12 @@ class NoStructure:
     def apply_evaluate(self, *args: Any) -> Any:
         raise NotImplementedError
 
+    def apply_recorded(self, *args: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def bound(self, *args: Any) -> Any:
+        raise NotImplementedError
+
 
 class GivenGradient:
     """Gradient and loss that come with the inputs, for the single-machine trainer."""
