@@ -20,6 +20,7 @@ from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.observers.progress import ProgressBar
+from dorylax.runs.convergence import still_falling
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
@@ -64,7 +65,17 @@ def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[lis
                 write_json(folder / RESULTS, results(list(outcomes.values()), folder))
             else:  # those of an earlier end, which it has gone beyond
                 remove_file(folder / RESULTS)
+    if bars.too_short:
+        print_error(too_short(bars.too_short, todo[0].train.epochs))
     return list(outcomes.values()), stopped
+
+
+def too_short(seeds: Sequence[int], epochs: int) -> str:
+    """What is said where losses were still falling fast at the end."""
+    who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
+    return (
+        f"warning: the loss of {who} was still falling fast after {epochs} epochs: train longer (--epochs {2 * epochs})"
+    )
 
 
 @final
@@ -73,6 +84,9 @@ class _ProgressBars:
 
     def __init__(self) -> None:
         self._bars: dict[str, ProgressBar] = {}
+        self._losses: list[float] = []
+        self.too_short: list[int] = []
+        """Seeds that came to their last epoch while their loss was still falling fast."""
 
     def __enter__(self) -> _ProgressBars:
         return self
@@ -85,7 +99,7 @@ class _ProgressBars:
 
     def begins(self, run: Run) -> None:
         """See `Watcher`."""
-        seed = run.config.train.seed
+        seed, self._losses = run.config.train.seed, []
         self._bars[run.key] = ProgressBar(f"{title(run.config)}{pipeline_label(run.config)}, seed {seed}")
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
@@ -95,6 +109,7 @@ class _ProgressBars:
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """See `Watcher`."""
         self._bars[run.key].epoch(record)
+        self._losses.append(record.loss)
 
     def again(self, run: Run, why: str) -> None:
         """Runs in this process are not lost without it."""
@@ -102,6 +117,8 @@ class _ProgressBars:
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`."""
         self._bars[run.key].leave(summary)
+        if summary["stopped"] == "epochs" and still_falling(self._losses):
+            self.too_short.append(run.config.train.seed)
 
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""

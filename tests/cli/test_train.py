@@ -215,11 +215,29 @@ def test_a_file_of_the_users(dorylax, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     words = ("--data", "mine.npz", "--model", "mlp", "--epochs", "2")
     out = dorylax("train", *words, "--out", "run").out
-    assert out.startswith("mlp on mine")
+    recipe, title, *_ = out.splitlines()
+    assert recipe == "recipe: default (chosen on several graphs, docs/recipes.md), but train.epochs=2"
+    assert title.startswith("mlp on mine")
     monkeypatch.chdir("/")
     code, out, _ = dorylax("predict", "--run", str(tmp_path / "run"))
     assert code == 0
     assert "test accuracy: " in out
+
+
+def test_who_stops_while_the_loss_falls_is_told(dorylax) -> None:
+    words = (
+        "--set",
+        "data.size=tiny",
+        "--model",
+        "mlp",
+        "--seeds",
+        "2",
+        "--no-save",
+        "--set",
+        "optimizer.learning_rate=1e-4",
+    )
+    err = dorylax("train", *words, "--epochs", "20").err
+    assert err == "warning: the loss of seeds 0, 1 was still falling fast after 20 epochs: train longer (--epochs 40)\n"
 
 
 def test_resume_with_other_settings_is_refused(dorylax, trained: Path) -> None:
