@@ -14,7 +14,8 @@ from typing import Any
 
 SOURCE = "Luo et al., NeurIPS 2024, arXiv 2406.08993, the authors' commands"
 
-# Data set: epochs, whether features are row-normalised, then for each model: width, their layers K, learning rate, weight decay, dropout, norm, shortcuts.
+# Data set: epochs, whether features are row-normalised, then for each model: width, their layers K, learning rate, weight
+# decay, dropout, norm, shortcuts.
 _Tuned = tuple[int, int, float, float, float, str, bool]
 _ROWS: Mapping[str, tuple[int, bool, Mapping[str, _Tuned]]] = {
     "cora": (
