@@ -11,7 +11,7 @@ from dorylax.config.check import flatten
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.settings.errors import ConfigError
 
-_NAMES = ("data.name", "model.name", "optimizer.name", "task.name")
+_NAMES = ("data.name", "model.name", "task.name")
 _SECTIONS = ("data", "task", "model", "optimizer", "train")
 _SEED = "train.seed"
 
@@ -38,8 +38,11 @@ def recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[
     fresh = config.dotted()
     if any(values.get(key) != fresh.get(key) for key in _NAMES):
         return {}
+    # Another optimizer than the run's may not have the options of the run's.
+    other = values.get("optimizer.name") != fresh["optimizer.name"]
+    sections = {*_SECTIONS} - ({"optimizer"} if other else set())
     return {
         key: value
         for key, value in values.items()
-        if key.partition(".")[0] in _SECTIONS and key not in given and key != _SEED and fresh.get(key) != value
+        if key.partition(".")[0] in sections and key not in given and key != _SEED and fresh.get(key) != value
     }

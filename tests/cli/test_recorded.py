@@ -42,7 +42,8 @@ def test_but_what_is_given_now_is_compared(dorylax, begun: tuple[str, ...]) -> N
     assert "data.row_normalise" in err
 
 
-def test_and_another_model_is_refused_as_ever(dorylax, begun: tuple[str, ...]) -> None:
+def test_and_another_optimizer_is_refused_as_ever(dorylax, begun: tuple[str, ...]) -> None:
     code, _, err = dorylax(*begun, "--resume", "--set", "optimizer.name=sgd")
     assert code == 2
-    assert "optimizer.name" in err
+    assert 'optimizer.name: "adam" there, "sgd" here' in err
+    assert "data.row_normalise" not in err
