@@ -10,6 +10,7 @@ from typing import Any, final
 
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
+from dorylax.config.recipes.choose import DEFAULT
 from dorylax.durable import remove_file, write_json
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
 from dorylax.experiments.executors.in_process import InProcess
@@ -19,12 +20,16 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
+from dorylax.graph.features import largest_column
 from dorylax.observers.progress import ProgressBar
 from dorylax.runs.convergence import still_falling
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
 from dorylax.trainer.from_config import shards_for
+
+_LARGE = 10.0
+"""Root mean square of a column."""
 
 
 def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[list[RunOutcome], Stopped | None]:
@@ -52,7 +57,10 @@ def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[lis
                 with says_when_slow(compiling(todo[0].model.name)):
                     check_config(todo[0])
                 if shards_for(todo[0]) is None:
-                    cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
+                    data = prepare_data(todo[0].data)
+                    cache = DataCache({todo[0].data: data})
+                    if todo[0].recipe().name == DEFAULT and (size := largest_column(data.features)) > _LARGE:
+                        print_error(large_features(size))
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
         bars = stack.enter_context(_ProgressBars())
@@ -68,6 +76,14 @@ def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[lis
     if bars.too_short:
         print_error(too_short(bars.too_short, todo[0].train.epochs))
     return list(outcomes.values()), stopped
+
+
+def large_features(size: float) -> str:
+    """What is said where features are so large that the default recipe may not get far with them."""
+    return (
+        f"warning: a column of the features has values around {size:.3g}, and the default recipe was chosen on features "
+        "around 1: standardise them, (x - mean) / deviation for each column, before you save them"
+    )
 
 
 def too_short(seeds: Sequence[int], epochs: int) -> str:

@@ -9,7 +9,7 @@ from dorylax.config.recipes import default, tuned
 from dorylax.config.recipes.base import Recipe
 from dorylax.settings.errors import ConfigError, shown
 
-KINDS = ("default", "published", "tuned")
+DEFAULT = "default"
 
 PUBLISHED_FOR: Mapping[str, Mapping[str, Any]] = {
     "cora": {},
@@ -38,9 +38,9 @@ def choose(
     Raises:
         ConfigError: there is no such recipe.
     """
-    kind, slash, other = (name or ("published" if data in PUBLISHED_FOR else "default")).partition("/")
+    kind, slash, other = (name or ("published" if data in PUBLISHED_FOR else DEFAULT)).partition("/")
     of = other if slash else data
-    if kind == "default" and not slash:
+    if kind == DEFAULT and not slash:
         return Recipe(kind, default.default(published, of_vertices=of_vertices), default.SOURCE)
     if kind == "published" and published and (not slash or of in PUBLISHED_FOR):
         return Recipe(f"{kind}{slash}{other}", {**published, **PUBLISHED_FOR.get(of, {})}, source)
@@ -57,7 +57,7 @@ def choose(
 
 def _known(model: str, data: str, *, published: bool) -> list[str]:
     """What `train.recipe` may be for a model."""
-    found = ["default"]
+    found = [DEFAULT]
     if published:
         found += ["published", *(f"published/{one}" for one in PUBLISHED_FOR if one != data)]
     return found + ["tuned" if of == data else f"tuned/{of}" for one, of in tuned.TUNED if one == model]
