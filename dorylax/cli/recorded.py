@@ -12,17 +12,17 @@ from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.settings.errors import ConfigError
 
 _NAMES = ("data.name", "model.name", "task.name")
-_SECTIONS = ("data", "task", "model", "optimizer", "train")
-_SEED = "train.seed"
+_OF_RECIPES = ("data.row_normalise", "train.epochs", "train.recipe")
+"""And all of models and optimizers."""
 
 
 def recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
-    """The values that the runs in a folder have and a configuration, freshly resolved, has not.
+    """The values, of those that a recipe may set, that the runs in a folder have and a configuration has not.
 
     Args:
         folder: of `dorylax train --out`.
         given: what the user gives now, dotted, which wins.
-        config: resolved from that.
+        config: freshly resolved from that.
 
     Returns:
         Dotted keys that are not in `given`. None of a run that cannot be read, or trains something else: what goes on with
@@ -40,9 +40,9 @@ def recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[
         return {}
     # Another optimizer than the run's may not have the options of the run's.
     other = values.get("optimizer.name") != fresh["optimizer.name"]
-    sections = {*_SECTIONS} - ({"optimizer"} if other else set())
+    prefixes = ("model.", *(() if other else ("optimizer.",)))
     return {
         key: value
         for key, value in values.items()
-        if key.partition(".")[0] in sections and key not in given and key != _SEED and fresh.get(key) != value
+        if (key in _OF_RECIPES or key.startswith(prefixes)) and key not in given and fresh.get(key) != value
     }
