@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
+import click
+
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
 from dorylax.config.recipes.choose import DEFAULT
@@ -32,13 +34,16 @@ _LARGE = 10.0
 """Root mean square of a column."""
 
 
-def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[list[RunOutcome], Stopped | None]:
+def train_seeds(
+    sweep: Sweep, folder: Path | None, *, resume: bool, said: str | None
+) -> tuple[list[RunOutcome], Stopped | None]:
     """Trains the seeds that are not done, and writes results.json; one that diverges does not keep the others from training.
 
     Args:
         sweep: of one setting.
         folder: its folder, of which nothing stays until the first run has begun to train; None to leave nothing.
         resume: as of `RunOptions`.
+        said: what is printed once nothing stands in the way of training.
 
     Returns:
         What has become of each seed, in order, and what has stopped them, if anything.
@@ -63,6 +68,8 @@ def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[lis
                         print_error(large_features(size))
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
+        if said is not None:
+            click.echo(said)
         bars = stack.enter_context(_ProgressBars())
         outcomes, stopped = carry_out(
             known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError, resume=resume)

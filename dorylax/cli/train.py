@@ -96,13 +96,11 @@ def train(
     if folder is not None and elsewhere:
         _check_checkpoints(sweep, folder)
 
-    if not as_json:
-        click.echo(line(config.recipe(), config.dotted()))
-
     from dorylax.cli.seeds import results, train_seeds
     from dorylax.experiments.table import print_summary
 
-    outcomes, stopped = train_seeds(sweep, folder, resume=resume)
+    said = None if as_json else line(config.recipe(), config.dotted())
+    outcomes, stopped = train_seeds(sweep, folder, resume=resume, said=said)
     if stopped is not None:
         raise CommandError(
             f"{stopped}{_how_to_resume(folder)}", INTERRUPTED if stopped == "interrupted" else TERMINATED

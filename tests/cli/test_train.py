@@ -228,8 +228,8 @@ def test_a_file_of_the_users(dorylax, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_who_stops_while_the_loss_falls_is_told(dorylax) -> None:
-    words = ("--model", "mlp", "--seeds", "2", "--no-save", "--set", "optimizer.learning_rate=1e-4")
-    err = dorylax("train", "--set", "data.size=tiny", *words, "--epochs", "20").err
+    words = ("--set", "data.size=tiny", "--seeds", "2", "--no-save", "--epochs", "20")
+    err = dorylax("train", *words).err
     assert err == "warning: the loss of seeds 0, 1 was still falling fast after 20 epochs: train longer (--epochs 40)\n"
 
 
