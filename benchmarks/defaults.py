@@ -30,7 +30,7 @@ from dorylax.config import RunConfig
 from dorylax.graph import Dataset
 from dorylax.graph.datasets import DatasetError, load
 from dorylax.graph.splits import stratified_split
-from harness.command_line import parsed, parser_of
+from harness.command_line import parsed, parser_of, write_json
 
 CHOSEN_ON = ("cora", "pubmed", "sparse", "mixed", "units")
 SHOWN_ON = ("amazon-photo", "coauthor-cs", "citationfull-dblp", "dense", "homophilous", "wide")
@@ -75,7 +75,6 @@ GRID: Mapping[str, Mapping[str, Any]] = {
     }
     for features, dropout, norm in itertools.product(("raw", "rows"), (0.2, 0.5), ("none", "layer"))
 }
-DEFAULT = "default"
 _TUNING_SEEDS = (1000, 1001)
 _CAPS = (100, 200, 300, 500)
 """Epochs: what a run would have reached, had it ended there."""
@@ -126,41 +125,41 @@ class Runs:
         self._until = time.monotonic() + begin_for
         self._found: dict[str, dict[str, Any]] = {}
 
-    def get(self, name: str, label: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any] | None:
+    def get(self, name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any] | None:
         """What a run has reached: accuracies by the epochs that it might have ended with; None where it is left out."""
-        key = f"{self._model}--{name}--{label.replace(', ', '-').replace(' ', '_')}--{seed}"
-        path = None if self._folder is None else self._folder / f"{key}.json"
-        if key not in self._found and path is not None and path.is_file():
-            self._found[key] = json.loads(path.read_text())
-        if key not in self._found and time.monotonic() < self._until:
-            made = self._run(name, settings, seed)
-            if made is None:
-                return None
-            self._found[key] = made
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(made))
-        return self._found.get(key)
-
-    def _run(self, name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any] | None:
         given = {key: value for key, value in settings.items() if key != "features"}
         if self._epochs is not None:
             given["train.epochs"] = self._epochs
         config = RunConfig.resolve(
             {"model.name": self._model, "data.name": name, "train.recipe": "default", "train.seed": seed, **given}
         )
-        usual = "rows" if config.data.row_normalise else "raw"
-        data = prepared(name, self._vertices, settings.get("features", usual))
+        features = settings.get("features", "rows" if config.data.row_normalise else "raw")
+        key = f"{name}-{self._vertices}-{features}-{config.key()}"  # the default and its equal in the grid are one run
+        path = None if self._folder is None else self._folder / f"{key}.json"
+        if key not in self._found and path is not None and path.is_file():
+            self._found[key] = json.loads(path.read_text())
+        if key not in self._found and time.monotonic() < self._until:
+            made = self._run(config, prepared(name, self._vertices, features))
+            if made is None:
+                return None
+            self._found[key] = made
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(path, made)
+        return self._found.get(key)
+
+    def _run(self, config: RunConfig, data: Dataset | None) -> dict[str, Any] | None:
         if data is None:
             return None
         began = time.monotonic()
-        trainer = dorylax.Trainer.from_config(config, data.with_split(stratified_split(data.labels, seed)))
-        history = trainer.fit(interactive=False).history
+        split = data.with_split(stratified_split(data.labels, config.train.seed))
+        history = dorylax.Trainer.from_config(config, split).fit(interactive=False).history
         reached = {}
-        for cap in {min(cap, len(history)) for cap in (*_CAPS, len(history))}:
+        for cap in sorted({min(cap, len(history)) for cap in (*_CAPS, len(history))}):
             best = max(history[:cap], key=lambda record: record.val_accuracy or 0.0)
             reached[str(cap)] = {"epoch": best.epoch, "val": best.val_accuracy, "test": best.test_accuracy}
-        return {"reached": reached, "epochs": len(history), "seconds": time.monotonic() - began}
+        described = {key: value for key, value in config.dotted().items() if value is not None}
+        return {"config": described, "reached": reached, "epochs": len(history), "seconds": time.monotonic() - began}
 
 
 def of(runs: Iterable[dict[str, Any] | None], part: str, cap: int | None = None) -> list[float]:
@@ -181,7 +180,7 @@ def choose(runs: Runs, names: Sequence[str], seeds: int) -> None:
     for name in names:
         print(name)
         for label, settings in CANDIDATES.items():
-            made = [runs.get(name, label, settings, 2000 + seed) for seed in range(seeds)]
+            made = [runs.get(name, settings, 2000 + seed) for seed in range(seeds)]
             if there := [run for run in made if run is not None]:
                 caps = "  ".join(f"{cap}: {spread(of(there, 'val', cap))}" for cap in _CAPS)
                 print(f"  {label:20} validation after {caps}  ({len(there)} of {seeds} seeds)", flush=True)
@@ -190,15 +189,15 @@ def choose(runs: Runs, names: Sequence[str], seeds: int) -> None:
 def show(runs: Runs, names: Sequence[str], seeds: int) -> None:
     """Prints the default beside the best of the grid, a row for each graph."""
     for name in names:
-        usual = [runs.get(name, DEFAULT, {}, seed) for seed in range(seeds)]
-        tried = {label: [runs.get(name, label, GRID[label], seed) for seed in _TUNING_SEEDS] for label in GRID}
+        usual = [runs.get(name, {}, seed) for seed in range(seeds)]
+        tried = {label: [runs.get(name, GRID[label], seed) for seed in _TUNING_SEEDS] for label in GRID}
         missing = sum(run is None for made in tried.values() for run in made)
         whole = {label: made for label, made in tried.items() if None not in made}
         if not whole or not any(usual):
             print(f"{name:18} not yet run", flush=True)
             continue
         best = max(whole, key=lambda label: statistics.fmean(of(whole[label], "val")))
-        tuned = [None if missing else runs.get(name, best, GRID[best], seed) for seed in range(seeds)]
+        tuned = [None if missing else runs.get(name, GRID[best], seed) for seed in range(seeds)]
         both = [(one, other) for one, other in zip(usual, tuned, strict=True) if one is not None and other is not None]
         print(f"{name:18} default {spread(of(usual, 'test'))} ({sum(run is not None for run in usual)} seeds)", end="")
         if not both:
