@@ -43,7 +43,7 @@ def train_seeds(
         sweep: of one setting.
         folder: its folder, of which nothing stays until the first run has begun to train; None to leave nothing.
         resume: as of `RunOptions`.
-        said: what is printed once nothing stands in the way of training.
+        said: what is printed when the first begins to train.
 
     Returns:
         What has become of each seed, in order, and what has stopped them, if anything.
@@ -68,9 +68,7 @@ def train_seeds(
                         print_error(large_features(size))
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
-        if said is not None:
-            click.echo(said)
-        bars = stack.enter_context(_ProgressBars())
+        bars = stack.enter_context(_ProgressBars(said))
         outcomes, stopped = carry_out(
             known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError, resume=resume)
         )
@@ -105,7 +103,8 @@ def too_short(seeds: Sequence[int], epochs: int) -> str:
 class _ProgressBars:
     """A watcher with a progress bar for each run, one after the other; failures are reported at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: str | None) -> None:
+        self._said = said
         self._bars: dict[str, ProgressBar] = {}
         self._losses: list[float] = []
         self.too_short: list[int] = []
@@ -127,6 +126,9 @@ class _ProgressBars:
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
         """See `Watcher`."""
+        if self._said is not None:
+            click.echo(self._said)
+            self._said = None
         self._bars[run.key].started(total_epochs, first_epoch)
 
     def epoch(self, run: Run, record: EpochRecord) -> None:
