@@ -15,7 +15,7 @@ from dorylax.terminal.options import no_verify_option
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation accuracy].")
+@click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation].")
 @click.option("--out", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Write the model here.")
 @no_verify_option
 @trust_option
