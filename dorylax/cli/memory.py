@@ -12,10 +12,13 @@ from dorylax.config import RunConfig
 from dorylax.experiments.names import title
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes
 from dorylax.memory.phases import WORK
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
+from dorylax.streaming.residency import NotStreamedError
 from dorylax.terminal.output import print_json, print_table
 from dorylax.trainer import prepare_data
-from dorylax.trainer.footprint.of_config import estimate, remedies
+from dorylax.trainer.footprint.of_config import estimate, remedies, streamed
+from dorylax.trainer.footprint.of_streamed import StreamedEstimate
 
 
 def show_memory(config: RunConfig, *, as_json: bool) -> None:
@@ -37,10 +40,23 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         prepare_data(config.data)  # says why there is no such data set
         raise ConfigError(f"the sizes of {config.data.name} are not known before it is loaded")
     ways = [] if found.fits else remedies(config, found)
+    streams: StreamedEstimate | None = None
+    why_not = ""
+    if not found.fits and config.pipeline is None:
+        try:
+            streams = streamed(config, found)
+        except (SplitError, NotStreamedError) as error:
+            why_not = str(error)
     if as_json:
-        print_json({"schema": 1, **found.to_dict(ways), "config": config.to_dict()})
-    else:
-        _show(config, found, ways)
+        content = {"schema": 1, **found.to_dict(ways)}
+        content["streamed"] = None if streams is None else streams.to_dict()
+        print_json({**content, "config": config.to_dict()})
+        return
+    _show(config, found, ways)
+    if streams is not None:
+        print(streams)
+    elif why_not:
+        print(f"cannot be streamed from disk: {why_not}")
 
 
 def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
