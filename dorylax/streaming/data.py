@@ -44,6 +44,13 @@ def read_inputs(program: SplitModel) -> list[tuple[Var, Input]]:
     return [(var, entry) for var, entry in entries if var in read]
 
 
+def reads_edge_order(*programs: SplitModel) -> bool:
+    """Whether programs read what is in the user's order of edges: numbers of edges, or values of them."""
+    roles = ("ids", "places", "rows")
+    entries = (entry for program in programs for _, entry in read_inputs(program))
+    return any(entry.space == "edge" and entry.role in roles for entry in entries)
+
+
 def data_columns(program: SplitModel, data: StreamData, units: Units) -> dict[Var, Column]:
     """The inputs with rows that a program reads.
 

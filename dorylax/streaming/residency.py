@@ -46,6 +46,7 @@ class Layout:
         once, epoch: its sweeps before training, and in every epoch.
         blocked: columns of a block, by the number of the task that gathers them.
         resident: what is read in order, and in memory all the same.
+        given: inputs that take no more memory: those that follow from their numbers, or that whoever has them holds.
         needs: bytes in memory at most, for what must be there.
         outputs: rows that are handed over.
         buffers: units in memory at a time, of what is read in order.
@@ -57,6 +58,7 @@ class Layout:
     epoch: Schedule
     blocked: Mapping[int, int]
     resident: frozenset[Value]
+    given: frozenset[Value]
     needs: int
     outputs: tuple[Var, ...]
     buffers: int = BUFFERS
@@ -197,7 +199,11 @@ class _Planner:
         mapped: frozenset[str],
     ) -> None:
         self._program, self._units, self._symmetric, self._outputs = program, units, symmetric, outputs
-        self._mapped = mapped
+        computed = ("real", "weights", "ids", "places")
+        given: set[Value] = {
+            var for var, entry in read_inputs(program) if entry.role in computed or entry.name not in mapped
+        }
+        self._given = frozenset(given if INDEX in mapped else given | {INDEX})
         self._once = kept_of_once(program)
         self._held = int(units.vertices[-1]), int(units.edges[-1])
         self._blocked: dict[int, int] = {}
@@ -223,7 +229,7 @@ class _Planner:
         once = schedule(self._program, "once", lasting=lasting, **options)
         epoch = schedule(self._program, "epoch", outputs=self._outputs, **options)
         blocked = dict(self._blocked)
-        return Layout(self._program, self._units, once, epoch, blocked, resident, needs, self._outputs)
+        return Layout(self._program, self._units, once, epoch, blocked, resident, self._given, needs, self._outputs)
 
     def _need(self, plan: Layout, which: str, number: int) -> int:
         """Bytes in memory while a sweep runs: whole values, a block of one, and the work on units."""
@@ -288,14 +294,11 @@ class _Planner:
 
     def _most_read(self, plan: Layout, left: int) -> frozenset[Value]:
         """What is read most often for its bytes, as far as memory is left."""
-        inputs = dict(read_inputs(self._program))
         resident: set[Value] = set()
         reads = _reads(plan.epoch)
         for var in sorted(reads, key=lambda var: (-reads[var], self._size(var), str(var))):
-            there = var in inputs and inputs[var].name not in self._mapped
-            there |= var == INDEX and INDEX not in self._mapped
-            whole = var != INDEX and var in plan.whole
-            if reads[var] and not there and not whole and self._size(var) <= left:
+            there = var in self._given or (var != INDEX and var in plan.whole)
+            if reads[var] and not there and self._size(var) <= left:
                 resident.add(var)
                 left -= self._size(var)
         return frozenset(resident)
@@ -339,8 +342,8 @@ def _traffic(plan: Layout, current: Schedule) -> tuple[int, int]:
     program = plan.program
 
     def size(var: Value) -> int:
-        stays = var in plan.resident or (var != INDEX and var in plan.whole)
-        return 0 if stays or _computed(program, var) else value_bytes(program, var, *held)
+        stays = var in plan.resident or var in plan.given or (var != INDEX and var in plan.whole)
+        return 0 if stays else value_bytes(program, var, *held)
 
     read = written = 0
     for sweep in current.sweeps:
@@ -355,13 +358,6 @@ def _traffic(plan: Layout, current: Schedule) -> tuple[int, int]:
         if current is plan.once:
             read += sum(value_bytes(program, var, *held) for var in first)
     return read + _index_reads(plan, current) * size(INDEX), written
-
-
-def _computed(program: SplitModel, var: Value) -> bool:
-    roles = {
-        one: entry.role for one, entry in zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
-    }
-    return var != INDEX and roles.get(var) in ("real", "weights", "ids", "places")
 
 
 def _index_reads(plan: Layout, current: Schedule) -> int:

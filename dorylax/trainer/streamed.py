@@ -25,7 +25,7 @@ from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.rows import pad
-from dorylax.streaming.data import StreamData
+from dorylax.streaming.data import StreamData, reads_edge_order
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.residency import INDEX, Layout, lay_out, units_for
 from dorylax.streaming.units import Units
@@ -114,6 +114,8 @@ class StreamedRun:
     ) -> None:
         self._parts, self._data, self._objective, self._scratch = parts, data, objective, scratch
         self._programs = programs(parts, spec, objective)
+        if reads_edge_order(*self._programs):
+            _ = data.graph.edge_order  # made on first use, and in memory from then on
         self._units = units_for(as_int64(data.graph.incoming.offsets), *self._programs)
         data.release()
         self.layouts = lay_out_both(
@@ -160,7 +162,7 @@ class StreamedRun:
     def evaluate(self, params: Tree, state: Tree) -> tuple[Any, bool]:
         """See `Evaluate`."""
         data = self._data
-        masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
+        masks = (data.train_mask, data.val_mask, data.test_mask)
         additive = self._objective.measure.additive
         judge = _judge(self._objective.sums) if additive else None
         total: Any = None
@@ -176,7 +178,7 @@ class StreamedRun:
             count = last - first
             rows = jax.tree.map(lambda leaf: pad(leaf, 0, 1, count, size, zero=False), output)
             labels = pad(np.asarray(data.labels[first:last]), 0, 1, count, size, zero=False)
-            chosen = pad(masks[:, first:last], 1, 1, count, size, zero=True)
+            chosen = pad(np.stack([mask[first:last] for mask in masks]), 1, 1, count, size, zero=True)
             sums, found = jax.device_get(judge(rows, labels, chosen))
             exact = np.issubdtype(np.asarray(sums).dtype, np.integer)
             sums = np.asarray(sums, np.int64 if exact else np.float64)
@@ -185,7 +187,7 @@ class StreamedRun:
         self._forward(params, state, take)
         if judge is None:
             whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
-            total = jax.device_get(self._objective.sums(whole, np.asarray(data.labels), masks))
+            total = jax.device_get(self._objective.sums(whole, np.asarray(data.labels), np.stack(masks)))
         return total, nan
 
     def outputs(self, params: Tree, state: Tree) -> Any:

@@ -11,6 +11,7 @@ from dorylax.memory.estimate import Estimate, gibibytes
 from dorylax.memory.phases import held
 from dorylax.program.model.base import ModelParts
 from dorylax.program.tracing.spec import DataSpec
+from dorylax.streaming.data import reads_edge_order
 from dorylax.streaming.residency import INDEX, NotStreamedError, even_units
 from dorylax.trainer.step.objective import Objective
 from dorylax.trainer.streamed import Layouts, lay_out_both, programs
@@ -89,6 +90,8 @@ def estimate_streamed(found: Estimate, parts: ModelParts, objective: Objective, 
     pair = programs(parts, spec, objective)
     units = even_units(shape.num_vertices, shape.num_edges, *pair)
     base = found.process.libraries + held(shape, ordered=False)
+    if reads_edge_order(*pair):
+        base += 4 * shape.num_edges
     layouts = lay_out_both(pair, units, limit.bytes, base, symmetric=shape.symmetric, mapped=_mapped(shape))
     return StreamedEstimate(layouts, base)
 

@@ -95,7 +95,7 @@ def test_a_run_that_streams_is_the_ordinary_run_but_for_rounding(
 def test_every_limit_gives_the_same_bits(archive: Path, small: None, tmp_path: Path) -> None:
     data = Dataset.from_npz(archive)
     found, traffic = [], []
-    for room in (2000, 10):
+    for room in (2000, 14):
         one = trainer(data, memory_limit=limit(room), scratch=tmp_path)
         found.append(one.fit())
         assert one._machine.streamed is not None
@@ -126,7 +126,7 @@ def test_a_full_disk_ends_a_run_and_its_checkpoint_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = Dataset.from_npz(archive)
-    options: Any = {"checkpoint_every": 1, "run_directory": tmp_path / "run", "memory_limit": limit(10)}
+    options: Any = {"checkpoint_every": 1, "run_directory": tmp_path / "run", "memory_limit": limit(14)}
     trainer(data, epochs=1, **options).fit()
     writing, count = os.pwritev, 0
 
