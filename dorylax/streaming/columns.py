@@ -162,7 +162,8 @@ class FileColumn(Column):
         """See `Column`."""
         assert buffer is not None
         found = self._file.read(buffer, self._position + int(self._bounds[unit]) * self._bytes, self._size(unit))
-        return found.view(self._dtype).reshape(-1, *self._row)
+        rows: np.ndarray = found.view(self._dtype).reshape(-1, *self._row)
+        return rows
 
     def check(self, first: np.ndarray) -> None:
         """Compares the first rows with those that were loaded.
@@ -183,7 +184,8 @@ class FileColumn(Column):
         self._file.close()
 
     def _size(self, unit: int) -> int:
-        return int(self._bounds[unit + 1] - self._bounds[unit]) * self._bytes
+        size: int = int(self._bounds[unit + 1] - self._bounds[unit]) * self._bytes
+        return size
 
 
 @final
@@ -221,7 +223,8 @@ class ScratchColumn(WrittenColumn):
         """See `Column`."""
         assert buffer is not None
         found = self._file.read(buffer, int(self._positions[unit]), self._sizes[unit])
-        return found.view(self._dtype).reshape(self._shapes[unit])
+        rows: np.ndarray = found.view(self._dtype).reshape(self._shapes[unit])
+        return rows
 
     def write(self, unit: int, rows: np.ndarray) -> None:
         """See `Column`."""

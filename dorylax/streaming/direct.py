@@ -76,7 +76,7 @@ class DirectFile:
         whole = up(position + size) - first
         done = 0
         while done < position - first + size:
-            got = os.preadv(self._file, [memoryview(buffer)[done:whole]], first + done)
+            got = os.preadv(self._file, [buffer[done:whole].data], first + done)
             if got <= 0:
                 raise OSError(f"{self.path} ends at byte {first + done}, and {position + size} were expected")
             done += got
@@ -96,7 +96,7 @@ class DirectFile:
         """
         done = 0
         while done < len(buffer):
-            done += os.pwritev(self._file, [memoryview(buffer)[done:]], position + done)
+            done += os.pwritev(self._file, [buffer[done:].data], position + done)
         if not self._direct:
             os.fdatasync(self._file)  # only clean pages can be given up
             _give_up(self._file, position, len(buffer))
