@@ -258,7 +258,7 @@ SECTIONS: dict[str, type[Section]] = {
 }
 REFERENCES = ("model.name", "optimizer.name")
 """Keys that may name code of the user's own."""
-NULL_SAYS_SOMETHING = ("data", "train", "pipeline", "tensor", "ray")
+NULL_SAYS_SOMETHING = ("data", "train", "single", "pipeline", "tensor", "ray")
 """Sections in which null is a value like others; in the rest it means that an option is not used."""
 
 

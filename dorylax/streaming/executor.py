@@ -368,4 +368,5 @@ def _row_shape(var: Var) -> tuple[int, ...]:
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    return anonymous(size).view(dtype).reshape(shape)
+    array: np.ndarray = anonymous(size).view(dtype).reshape(shape)
+    return array

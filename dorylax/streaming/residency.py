@@ -178,7 +178,8 @@ def lay_out(
 
 def row_bytes(var: Var) -> int:
     """Bytes of one row of a value."""
-    return math.prod(int(size_at(dim, {"n": 1, "e": 1})) for dim in type_of(var).shape) * type_of(var).dtype.itemsize
+    itemsize: int = type_of(var).dtype.itemsize
+    return math.prod(int(size_at(dim, {"n": 1, "e": 1})) for dim in type_of(var).shape) * itemsize
 
 
 def value_bytes(program: SplitModel, var: Value, vertices: int, edges: int) -> int:

@@ -181,7 +181,7 @@ class StreamedRun:
             chosen = pad(np.stack([mask[first:last] for mask in masks]), 1, 1, count, size, zero=True)
             sums, found = jax.device_get(judge(rows, labels, chosen))
             exact = np.issubdtype(np.asarray(sums).dtype, np.integer)
-            sums = np.asarray(sums, np.int64 if exact else np.float64)
+            sums = np.asarray(sums, None if exact else np.float64)  # rounded sums are added up in float64
             total, nan = sums if total is None else total + sums, nan | bool(found)
 
         self._forward(params, state, take)

@@ -27,7 +27,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool
     return bool(request.param)
 
 
-@pytest.mark.parametrize(("position", "size"), [(0, 10), (5, 8192), (4095, 2), (8192, 4096), (9_990, 10), (0, 10_000)])
+@pytest.mark.parametrize(("position", "size"), [(0, 10), (5, 8192), (4095, 2), (8192, 1000), (9_990, 10), (0, 10_000)])
 def test_bytes_from_anywhere(tmp_path: Path, way: bool, position: int, size: int) -> None:
     content = np.random.default_rng(0).integers(0, 256, 10_000, np.uint8).tobytes()
     (tmp_path / "file").write_bytes(content)
