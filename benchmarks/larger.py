@@ -50,7 +50,7 @@ SHAPES = {
     "papers100m": Shape(111_000_000, 3_200_000_000, 128, 172, 16),
 }
 _GROUPS = Path("/sys/fs/cgroup/memory")
-_BLOCK = 64 << 20
+_EDGES = 8_000_000
 
 
 def generate(archive: Path, shape: Shape, scale: float) -> float:
@@ -135,55 +135,35 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     read, written = layout.traffic
     edges = layout.index_reads * layout.num_edges
     found["streamed"] = {"read": read, "written": written, "edges": edges, "planned_bytes": layout.bytes}
-    bandwidth = disk_bandwidth(archive)
-    width = shape.hidden
-    each = gather_seconds(data, width)
+    from dorylax.calibration.streamed import disk_bandwidth
+
+    bandwidth, width = disk_bandwidth(archive), shape.hidden
+    each = gather_in_memory(data, width)
     bounds = {"gather": edges * each, "disk": (read + written) / bandwidth}
     found["bounds"] = {**bounds, "bytes_per_second": bandwidth, "nanoseconds_per_edge": 1e9 * each, "width": width}
     return found
 
 
-def disk_bandwidth(archive: Path) -> float:
-    """Bytes a second of the archive, past the page cache."""
-    from dorylax.streaming.direct import DirectFile, anonymous, room
-
-    size = archive.stat().st_size
-    block = min(_BLOCK, size)
-    buffer, file = anonymous(room(block)), DirectFile(archive)
-    begin, done = time.perf_counter(), 0
-    for position in range(0, min(size - block + 1, 16 * block), block):
-        file.read(buffer, position, block)
-        done += block
-    return done / (time.perf_counter() - begin)
-
-
-def gather_seconds(data: Any, width: int) -> float:
-    """Seconds an edge of sums over neighbours, of rows that are in memory, on huge pages, over some of the graph."""
-    from concurrent.futures import ThreadPoolExecutor
-
+def gather_in_memory(data: Any, width: int) -> float:
+    """Seconds an edge of sums over neighbours, of rows that are in memory on huge pages, over some of this graph."""
     import numpy as np
 
+    from dorylax.calibration.streamed import edge_seconds
     from dorylax.graph.compressed import as_int64
-    from dorylax.machine import cores
-    from dorylax.ops.primitives.operator import OPERATORS
     from dorylax.streaming.direct import anonymous
-    from dorylax.streaming.graph_steps import GraphThreads, UnitRows
+    from dorylax.streaming.graph_steps import UnitRows
 
     offsets, neighbours = as_int64(data.graph.incoming.offsets), data.graph.incoming.neighbours
     V = len(offsets) - 1
     x = anonymous(4 * V * width).view(np.float32).reshape(V, 1, width)
     x[...] = 1
-    rows = min(V, 200_000)
+    rows = min(V, 100_000)
     first = (V - rows) // 2
     mine = offsets[first : first + rows + 1]
+    last = int(np.searchsorted(mine, mine[0] + _EDGES, side="right")) - 1
+    mine = mine[: max(1, last) + 1]
     unit = UnitRows(mine - mine[0], np.array(neighbours[mine[0] : mine[-1]]), first)
-    times = []
-    with ThreadPoolExecutor(cores()) as pool:
-        for _ in range(3):
-            begin = time.perf_counter()
-            GraphThreads(pool, cores()).pull(OPERATORS["dorylax_gather_sum"], {"direction": "in"}, [x], unit)
-            times.append((time.perf_counter() - begin) / max(1, len(unit.neighbours)))
-    return min(times)
+    return edge_seconds(x, unit)
 
 
 def main() -> None:

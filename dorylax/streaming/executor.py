@@ -35,6 +35,7 @@ from dorylax.streaming.prefetch import Prefetcher
 from dorylax.streaming.residency import INDEX, Layout
 from dorylax.streaming.schedule import Schedule, Step, Sweep, keys_of_once
 from dorylax.streaming.stages import Stages, Total
+from dorylax.streaming.writing import Writer
 
 HandOver = Callable[[int, Sequence[np.ndarray]], None]
 """`(unit, rows)`: takes a unit's rows of `Layout.outputs`; they are valid until it returns."""
@@ -104,7 +105,8 @@ class StreamedProgram:
             pool = self._closing.enter_context(ThreadPoolExecutor(count, "dorylax-graph"))
             reader = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-read"))
             self._graph = GraphThreads(pool, count)
-            self._prefetcher = Prefetcher(reader, layout.buffers)
+            writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
+            self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)
             self._index = index_column(data.graph, self._units)
             self._take_data(data, like)
             if like is None or not self._take_once(like):
@@ -227,12 +229,14 @@ class StreamedProgram:
         if indexed := schedule.reads_index(sweep):
             columns[INDEX] = self._index
         run.totals.clear()
-        for unit, rows in enumerate(self._read(columns)):
-            edges = self._unit_rows(unit, rows.pop(INDEX) if indexed else None)
-            for step in sweep.steps:
-                self._step(run, step, (unit, edges), rows)
-            for var in kept:
-                self._write(self._columns[var], unit, rows[var])
+        with self._writer.finished():
+            for unit, rows in enumerate(self._read(columns)):
+                edges = self._unit_rows(unit, rows.pop(INDEX) if indexed else None)
+                for step in sweep.steps:
+                    self._step(run, step, (unit, edges), rows)
+                for var in kept:
+                    self._write(self._columns[var], unit, rows[var])
+        self.traffic.written += self._writer.take()
         run.values.update({var: total.value for var, total in run.totals.items()})
         release(self._offsets)
 
@@ -277,14 +281,16 @@ class StreamedProgram:
             part = self._stored(result, block)
             parts.append(part)
             needed: dict[Any, Column] = {INDEX: self._index, **{var: self._columns[var] for var in step.in_order}}
-            for unit, rows in enumerate(self._read(needed)):
-                operands = [
-                    whole[var] if role == "neighbour" else _columns_of(rows[var], role, block)
-                    for var, role in dense_operands(equation)
-                ]
-                edges = self._unit_rows(unit, rows[INDEX])
-                (found,) = self._graph.pull(operator, equation.params, operands, edges)
-                self._write(part, unit, found)
+            with self._writer.finished():
+                for unit, rows in enumerate(self._read(needed)):
+                    operands = [
+                        whole[var] if role == "neighbour" else _columns_of(rows[var], role, block)
+                        for var, role in dense_operands(equation)
+                    ]
+                    edges = self._unit_rows(unit, rows[INDEX])
+                    (found,) = self._graph.pull(operator, equation.params, operands, edges)
+                    self._write(part, unit, found)
+            self.traffic.written += self._writer.take()
         if (old := self._columns.pop(result, None)) is not None:
             old.close()
         self._columns[result] = JoinedColumn(parts)
@@ -349,8 +355,7 @@ class StreamedProgram:
 
     def _write(self, column: Column, unit: int, rows: np.ndarray) -> None:
         assert isinstance(column, WrittenColumn)
-        column.write(unit, rows)
-        self.traffic.written += rows.nbytes if column.room(unit) else 0
+        self._writer.put(column, unit, rows)
 
     def _forget(self, var: Var) -> None:
         """What no later sweep reads leaves memory; files and pieces are used again in the next epoch."""

@@ -23,6 +23,7 @@ from dorylax.streaming.data import read_inputs
 from dorylax.streaming.prefetch import BUFFERS
 from dorylax.streaming.schedule import Schedule, Sweep, kept_of_once, schedule
 from dorylax.streaming.units import MOST_EDGE_ROWS, MOST_ENTRIES, Units, cut, most_rows
+from dorylax.streaming.writing import PENDING
 
 INDEX: Literal["index"] = "index"
 """What stands for the neighbours of all vertices beside values of the program."""
@@ -321,7 +322,9 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
         for var in variables(atom for eqn in program.tasks[step.index].equations for atom in eqn.outvars)
         if isinstance(program.analysis.types[var], Rows)
     )
-    return plan.buffers * read + made
+    kept = current.kept - plan.whole
+    written = sum(size(var) for step in sweep.steps for var in step.writes if var in kept)
+    return plan.buffers * read + made + PENDING * written
 
 
 def _reads(current: Schedule) -> dict[Value, int]:

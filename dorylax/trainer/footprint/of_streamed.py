@@ -6,13 +6,14 @@ import dataclasses
 from typing import Any, final
 
 from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.jax_internals import type_of
 from dorylax.machine import Limit
 from dorylax.memory.estimate import Estimate, gibibytes
 from dorylax.memory.phases import held
 from dorylax.program.model.base import ModelParts
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.data import reads_edge_order
-from dorylax.streaming.residency import INDEX, NotStreamedError, even_units
+from dorylax.streaming.residency import INDEX, NotStreamedError, even_units, row_bytes
 from dorylax.trainer.step.objective import Objective
 from dorylax.trainer.streamed import Layouts, lay_out_both, programs
 
@@ -37,6 +38,23 @@ class StreamedEstimate:
         return self.base + max(training.bytes, training.lasting_bytes + evaluation.bytes)
 
     @property
+    def edges(self) -> int:
+        """Edges that an epoch goes through."""
+        return self.layouts.training.index_reads * self.layouts.training.num_edges
+
+    @property
+    def transferred(self) -> int:
+        """Bytes that an epoch reads and writes."""
+        return sum(self.layouts.training.traffic)
+
+    @property
+    def width(self) -> int:
+        """Columns of what an epoch mostly gathers: the widest value that is whole, or a block of one."""
+        training = self.layouts.training
+        bytes_of = [row_bytes(var) // type_of(var).dtype.itemsize for var in training.epoch.whole]
+        return max([*bytes_of, *training.blocked.values(), 1])
+
+    @property
     def disk(self) -> int:
         """Bytes of files while it runs."""
         return sum(layout.scratch_bytes for layout in self.layouts)
@@ -50,7 +68,7 @@ class StreamedEstimate:
             "epoch": {
                 "read": training.traffic[0],
                 "written": training.traffic[1],
-                "edges": training.index_reads * training.num_edges,
+                "edges": self.edges,
             },
             "once": {"read": training.traffic_of_once[0], "written": training.traffic_of_once[1]},
         }

@@ -85,7 +85,9 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not found["fits"]
     assert found["limit"] == {"bytes": 900 * 2**20, "source": "setting"}
     assert found["streamed"]["memory"] <= 900 * 2**20
+    assert found["streamed"]["seconds"] > 0
     assert main(["info", *words]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "single.memory_limit has 900 MiB" in text or "single.memory_limit has 0.9 GiB" in text
     assert "streams its data from disk" in text
+    assert "ns an edge at width 512" in text
