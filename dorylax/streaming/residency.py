@@ -29,6 +29,8 @@ INDEX: Literal["index"] = "index"
 """What stands for the neighbours of all vertices beside values of the program."""
 Value = Var | Literal["index"]
 _INDEX_BYTES = 4
+_SORTED_BYTES = 28
+"""Of each edge of a unit while its edges are put in order of sources."""
 
 
 @final
@@ -133,14 +135,22 @@ def unit_rows(*programs: SplitModel) -> tuple[int, int]:
 
 
 def units_for(offsets: np.ndarray, *programs: SplitModel) -> Units:
-    """The units of programs that run on one graph."""
-    return cut(offsets, *unit_rows(*programs))
+    """The units of programs that run on one graph.
+
+    All have as many rows as makes the wanted number of edges on average, so that few have to be padded; but for those where
+    so many rows have more than twice as many edges.
+    """
+    rows, entries = unit_rows(*programs)
+    return cut(offsets, _even_rows(len(offsets) - 1, int(offsets[-1]), rows, entries), 2 * entries)
+
+
+def _even_rows(num_vertices: int, num_edges: int, rows: int, entries: int) -> int:
+    return min(rows, max(1, entries * num_vertices // max(1, num_edges)))
 
 
 def even_units(num_vertices: int, num_edges: int, *programs: SplitModel) -> Units:
     """Units of a graph of which only the size is known, as if all rows were of one length."""
-    rows, entries = unit_rows(*programs)
-    count = max(1, -(-num_vertices // rows), -(-num_edges // entries))
+    count = max(1, -(-num_vertices // _even_rows(num_vertices, num_edges, *unit_rows(*programs))))
     return Units(
         np.linspace(0, num_vertices, count + 1).astype(np.int64), np.linspace(0, num_edges, count + 1).astype(np.int64)
     )
@@ -314,7 +324,8 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
     def size(var: Var) -> int:
         return value_bytes(program, var, *most)
 
-    read = sum(map(size, current.streams(sweep))) + (_INDEX_BYTES + 8) * most[1]
+    read = sum(map(size, current.streams(sweep))) + current.reads_index(sweep) * _INDEX_BYTES * most[1]
+    sorted_edges = any(step.kind == "push" for step in sweep.steps) * _SORTED_BYTES * most[1]
     made = sum(
         value_bytes(program, var, *most)
         for step in sweep.steps
@@ -324,7 +335,7 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
     )
     kept = current.kept - plan.whole
     written = sum(size(var) for step in sweep.steps for var in step.writes if var in kept)
-    return plan.buffers * read + made + PENDING * written
+    return plan.buffers * read + sorted_edges + made + PENDING * written
 
 
 def _reads(current: Schedule) -> dict[Value, int]:

@@ -13,13 +13,13 @@ import numpy as np
 
 MOST_ROWS = 131_072
 """Rows of vertices in a unit; a fifth of these costs system time, and more of them memory, without being faster."""
-MOST_ENTRIES = 1 << 23
-"""Edges in a unit where nothing has rows of edges: 32 MiB of index."""
+MOST_ENTRIES = 1 << 22
+"""Edges in a unit where nothing has rows of edges: 16 MiB of index."""
 MOST_EDGE_ROWS = 1 << 20
 """Edges in a unit where something has."""
 EDGE_CHUNK = 1 << 18
 """Rows of edges in one call of a stage."""
-_UNIT_BYTES = 64 << 20
+_UNIT_BYTES = 16 << 20
 _FEWEST_ROWS = 4096
 _CLASSES = 4
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from flax import nnx
 
@@ -9,8 +10,9 @@ from dorylax.layers import GCN
 from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
-from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, even_units, lay_out, unit_rows
-from dorylax.streaming.units import MOST_ENTRIES, MOST_ROWS
+from dorylax.streaming import residency
+from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, even_units, lay_out, unit_rows, units_for
+from dorylax.streaming.units import MOST_ENTRIES
 
 V, E, F, H, C = 65_600_000, 3_600_000_000, 32, 16, 50
 MAPPED = frozenset({"features", INDEX})
@@ -76,6 +78,16 @@ def test_data_in_memory_are_not_counted_again(friendster: Program) -> None:
     assert INDEX not in found.resident
 
 
+def test_units_have_one_number_of_rows_but_for_dense_ones(friendster: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residency, "MOST_ENTRIES", 20)
+    degrees = [2] * 20 + [30] * 4 + [2] * 20
+    found = units_for(np.concatenate([[0], np.cumsum(degrees)]), friendster)
+    sizes = np.diff(found.vertices)
+    assert sizes.sum() == 44
+    assert max(np.diff(found.edges)) <= 40
+    assert list(sizes[:3]) == [4, 4, 4]
+
+
 def test_units_are_the_same_whatever_there_is(friendster: Program) -> None:
-    assert unit_rows(friendster) == (MOST_ROWS, MOST_ENTRIES)
-    assert [len(layout(friendster, gib).units) for gib in (4, 100)] == [-(-V // MOST_ROWS)] * 2
+    assert unit_rows(friendster) == ((16 << 20) // (4 * C), MOST_ENTRIES)
+    assert [len(layout(friendster, gib).units) for gib in (4, 100)] == [-(-V // (MOST_ENTRIES * V // E))] * 2

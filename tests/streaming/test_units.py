@@ -33,5 +33,5 @@ def test_stages_are_compiled_for_few_sizes(rows: int, size: int) -> None:
 
 def test_wide_rows_make_small_units() -> None:
     assert most_rows(4) == MOST_ROWS
-    assert most_rows(602 * 4) == (64 << 20) // (602 * 4)
+    assert most_rows(602 * 4) == (16 << 20) // (602 * 4)
     assert most_rows(1 << 30) == 4096
