@@ -6,6 +6,8 @@ What trains and what evaluates share the memory, the cut of the rows, and what b
 from __future__ import annotations
 
 import functools
+import math
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -191,14 +193,14 @@ class StreamedRun:
         return total, nan
 
     def outputs(self, params: Tree, state: Tree) -> Any:
-        """The model's outputs for all vertices, in memory, floating ones as float32."""
+        """The model's outputs for all vertices, floating ones as float32: in files that have no name, mapped."""
         V = self._data.graph.num_vertices
         found: Any = None
 
         def take(_: int, output: Any, first: int, last: int) -> None:
             nonlocal found
             if found is None:
-                found = jax.tree.map(lambda leaf: np.empty((V, *leaf.shape[1:]), _shown(leaf.dtype)), output)
+                found = jax.tree.map(lambda leaf: self._mapped_zeros((V, *leaf.shape[1:]), _shown(leaf.dtype)), output)
             for whole, leaf in zip(jax.tree.leaves(found), jax.tree.leaves(output), strict=True):
                 whole[first:last] = leaf
 
@@ -237,6 +239,12 @@ class StreamedRun:
         arrays = {"features": data.features, "labels": data.labels, INDEX: data.graph.incoming.neighbours}
         arrays |= further_inputs(data, self._parts.keywords)
         return frozenset(name for name, array in arrays.items() if mapping_of(array) is not None)
+
+    def _mapped_zeros(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        with tempfile.TemporaryFile(dir=self._place()) as file:
+            # A disk that is full must say so here: later it would end the process.
+            os.posix_fallocate(file.fileno(), 0, max(1, math.prod(shape) * np.dtype(dtype).itemsize))
+            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
 
     def _place(self) -> Path:
         if self._folder is None:
