@@ -94,7 +94,7 @@ class StreamedProgram:
         self._stages = Stages(self._program, self._units)
         self._offsets = as_int64(data.graph.incoming.offsets)
         self.traffic = Traffic()
-        self._columns: dict[Var, Column] = {}
+        self._columns: dict[Any, Column] = {}  # by value, and the neighbours as INDEX
         self._borrowed: set[Column] = set()
         self._made = 0  # files
         self._free: dict[Var, Any] = {}
@@ -107,14 +107,14 @@ class StreamedProgram:
             self._graph = GraphThreads(pool, count)
             writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
             self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)
-            self._index = index_column(data.graph, self._units)
             self._take_data(data, like)
             if like is None or not self._take_once(like):
                 self._compute_once()
             stack.pop_all()
 
     def _take_data(self, data: StreamData, like: StreamedProgram | None) -> None:
-        columns: dict[Any, Column] = {INDEX: self._index, **data_columns(self._program, data, self._units)}
+        columns: dict[Any, Column] = {INDEX: index_column(data.graph, self._units)}
+        columns |= data_columns(self._program, data, self._units)
         names = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
         there = {} if like is None else dict(like.in_memory())
         for value, column in list(columns.items()):
@@ -123,17 +123,15 @@ class StreamedProgram:
                 column.close()
                 self._borrowed.add(shared)
             columns[value] = self._settled(value, column) if shared is None else shared
-        self._index = columns.pop(INDEX)
         self._columns = columns
         self._free = free_values(self._program, data)
 
     def in_memory(self) -> Iterator[tuple[Any, Column]]:
         """The columns of data that are there in pieces, by role and name of their input; and that of the index."""
-        columns: list[tuple[Any, Column]] = [(INDEX, self._index)]
-        for var, entry in read_inputs(self._program):
-            if var in self._columns:
-                columns.append(((entry.role, entry.name), self._columns[var]))
-        yield from ((name, column) for name, column in columns if isinstance(column, PiecesColumn))
+        names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
+        for value, column in self._columns.items():
+            if isinstance(column, PiecesColumn) and (value == INDEX or value in names):
+                yield names.get(value, INDEX), column
 
     def _compute_once(self) -> None:
         files = dict(self._columns)
@@ -181,7 +179,7 @@ class StreamedProgram:
     def close(self) -> None:
         """Lets go of threads, memory and files."""
         self._closing.close()  # threads first, which may be reading
-        for column in {self._index, *self._columns.values()} - self._borrowed:
+        for column in set(self._columns.values()) - self._borrowed:
             column.close()
         self._columns.clear()
 
@@ -227,7 +225,7 @@ class StreamedProgram:
         kept = [var for step in sweep.steps if step.kind != "push" for var in step.writes if var in schedule.kept]
         columns: dict[Any, Column] = {var: self._columns[var] for var in schedule.streams(sweep)}
         if indexed := schedule.reads_index(sweep):
-            columns[INDEX] = self._index
+            columns[INDEX] = self._columns[INDEX]
         run.totals.clear()
         with self._writer.finished():
             for unit, rows in enumerate(self._read(columns)):
@@ -280,7 +278,7 @@ class StreamedProgram:
             whole = {var: self._gathered(var, block) for var in step.at_random}
             part = self._stored(result, block)
             parts.append(part)
-            needed: dict[Any, Column] = {INDEX: self._index, **{var: self._columns[var] for var in step.in_order}}
+            needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
             with self._writer.finished():
                 for unit, rows in enumerate(self._read(needed)):
                     operands = [

@@ -207,6 +207,8 @@ class OneMachine:
         Raises:
             MemoryLimitError: training will need more memory than there is.
         """
+        if "arrays" in self.__dict__:
+            return 0.0
         if self.streamed is None and self._refusal:
             raise MemoryLimitError(self._refusal)
         seconds, self._checked_seconds = self._checked_seconds, 0.0
