@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from dorylax.settings.byte_sizes import parse_bytes
 from harness.child import in_child
 from harness.command_line import parsed, parser_of, write_json
-from harness.measure import peak_bytes
+from harness.measure import forget_peak, peak_bytes
 
 
 class Shape(NamedTuple):
@@ -100,6 +100,9 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     begin = time.perf_counter()
     data = Dataset.from_npz(archive)
     loaded = time.perf_counter() - begin
+    data.release()
+    forget_peak()  # what was mapped while data were loaded and checked
+    clock = Clock()
     widths = (data.num_features, shape.hidden, data.num_classes)
     models = {
         "gcn": lambda: layers.GCN(*widths, dropout=0.0, rngs=nnx.Rngs(0)),
@@ -117,6 +120,7 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         order="given",
         memory_limit=options["memory"],
         scratch=options["scratch"],
+        observers=[clock],
     )
     result = trainer.fit(interactive=False)
     found: dict[str, Any] = {
@@ -126,7 +130,9 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         "evaluation_seconds": result.timings.evaluate,
         "losses": [record.loss for record in result.history],
         "val_accuracy": result.history[-1].val_accuracy,
+        "core_seconds": clock.core_seconds,
         "peak_bytes": peak_bytes(),
+        "group_bytes": None if group is None else int((group / "memory.max_usage_in_bytes").read_text()),
     }
     run = trainer._machine.streamed
     if run is None:
@@ -142,6 +148,27 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     bounds = {"gather": edges * each, "disk": (read + written) / bandwidth}
     found["bounds"] = {**bounds, "bytes_per_second": bandwidth, "nanoseconds_per_edge": 1e9 * each, "width": width}
     return found
+
+
+class Clock:
+    """Seconds of all cores that each epoch took, its evaluation included."""
+
+    def __init__(self) -> None:
+        self.core_seconds: list[float] = []
+        self._before = 0.0
+
+    def started(self, epochs: int, first_epoch: int) -> None:
+        """See `Observer`."""
+
+    def epoch(self, record: Any) -> None:
+        """See `Observer`."""
+        now = time.process_time()
+        self.core_seconds.append(now - self._before)
+        self._before = now
+        print(f"epoch {record.epoch}: loss {record.loss:.6f}, {record.seconds:.2f} s", flush=True)
+
+    def finished(self, result: Any) -> None:
+        """See `Observer`."""
 
 
 def gather_in_memory(data: Any, width: int) -> float:
@@ -204,9 +231,14 @@ def main() -> None:
 
 def _print(found: dict[str, Any]) -> None:
     seconds = ", ".join(f"{one:.2f}" for one in found["epoch_seconds"])
-    print(f"load {found['load_seconds']:.1f} s, once {found['once_seconds']:.1f} s, epochs {seconds} s")
+    cores = ", ".join(f"{one:.2f}" for one in found["core_seconds"][1:])
+    print(
+        f"load {found['load_seconds']:.1f} s, once {found['once_seconds']:.1f} s, epochs {seconds} s (core seconds {cores})"
+    )
     print(f"evaluation {found['evaluation_seconds']:.1f} s, validation accuracy {found['val_accuracy']:.4f}")
     print(f"losses {', '.join(f'{one:.6f}' for one in found['losses'])}; peak {found['peak_bytes'] / 2**30:.2f} GiB")
+    if found["group_bytes"] is not None:
+        print(f"the control group held {found['group_bytes'] / 2**30:.2f} GiB at most, pages of files included")
     streamed = found["streamed"]
     if streamed is None:
         print("it fits: nothing was streamed")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Literal, final
 
@@ -21,7 +21,7 @@ from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.streaming.data import read_inputs
 from dorylax.streaming.prefetch import BUFFERS
-from dorylax.streaming.schedule import Schedule, Sweep, kept_of_once, schedule
+from dorylax.streaming.schedule import Schedule, Step, Sweep, kept_of_once, schedule
 from dorylax.streaming.units import MOST_EDGE_ROWS, MOST_ENTRIES, Units, cut, most_rows
 from dorylax.streaming.writing import PENDING
 
@@ -29,6 +29,8 @@ INDEX: Literal["index"] = "index"
 """What stands for the neighbours of all vertices beside values of the program."""
 Value = Var | Literal["index"]
 _INDEX_BYTES = 4
+_IN_MEMORY = frozenset({"dot_general", "gather", "scatter-add", "sort", "cumsum"})
+"""Operations whose results XLA writes to memory."""
 _SORTED_BYTES = 28
 """Of each edge of a unit while its edges are put in order of sources."""
 
@@ -244,12 +246,29 @@ class _Planner:
         return Layout(self._program, self._units, once, epoch, blocked, resident, self._given, needs, self._outputs)
 
     def _need(self, plan: Layout, which: str, number: int) -> int:
-        """Bytes in memory while a sweep runs: whole values, a block of one, and the work on units."""
+        """Bytes in memory while a sweep runs, or what comes before it."""
         current: Schedule = getattr(plan, which)
+        return max(self._need_before(plan, current, number), self._need_during(plan, current, number))
+
+    def _need_before(self, plan: Layout, current: Schedule, number: int) -> int:
+        """With a block of what is gathered in blocks."""
+        steps = [step for step in current.sweeps[number].before if step.kind == "blocked"]
+        blocks = [self._block_bytes(current, step.index) + self._block_work(plan, step) for step in steps]
+        if not blocks:
+            return 0
+        there = {var for var in self._live(plan, current, number) if current.made.get(var, -1) < number}
+        return sum(map(self._size, there)) + max(blocks)
+
+    def _need_during(self, plan: Layout, current: Schedule, number: int) -> int:
+        """With whole values and the work on units."""
         live = sum(map(self._size, self._live(plan, current, number)))
-        sweep = current.sweeps[number]
-        blocks = [self._block_bytes(current, step.index) for step in sweep.before if step.kind == "blocked"]
-        return live + max(blocks, default=0) + work_bytes(plan, current, sweep)
+        return live + work_bytes(plan, current, current.sweeps[number])
+
+    def _block_work(self, plan: Layout, step: Step) -> int:
+        """Buffers, for a unit, of what a block is made of and gathered with."""
+        most = self._units.largest("vertex"), self._units.largest("edge")
+        read = [value_bytes(self._program, var, *most) for var in (*step.at_random, *step.in_order)]
+        return plan.buffers * (max(read) + _INDEX_BYTES * most[1])
 
     def _live(self, plan: Layout, current: Schedule, number: int) -> set[Var]:
         inputs = {var for var, _ in read_inputs(self._program)}
@@ -275,19 +294,16 @@ class _Planner:
 
     def _block(self, plan: Layout, current: Schedule, number: int, budget: int, need: int) -> None:
         """Gathers something in blocks, or in narrower ones."""
-        sweep = current.sweeps[number]
-        steps = [step for step in sweep.before if step.kind == "blocked"]
-        if steps:
+        steps = [step for step in current.sweeps[number].before if step.kind == "blocked"]
+        if self._need_during(plan, current, number) < need:
             widest = max(steps, key=lambda step: self._block_bytes(current, step.index))
-            before = self._blocked[widest.index]
-            if before > 1:
-                each = self._block_bytes(current, widest.index) // min(before, max(map(_width, widest.at_random)))
-                over = -(-(need - budget) // max(1, each))
-                width = max(map(_width, widest.at_random))
-                fits = max(1, min(before, width) - over)
+            width, before = max(map(_width, widest.at_random)), self._blocked[widest.index]
+            each = self._block_bytes(current, widest.index) // before
+            fits = max(1, before - -(-(need - budget) // max(1, each)))
+            if fits < before:
                 self._blocked[widest.index] = -(-width // -(-width // fits))  # blocks of about one width
-                if self._blocked[widest.index] < before:
-                    return
+                return
+            raise self._too_little(need, budget)
         live = self._live(plan, current, number)
         candidates = [
             (sum(map(self._size, set(step.at_random) & live)), step)
@@ -297,12 +313,15 @@ class _Planner:
         ]
         candidates = [(size, step) for size, step in candidates if size and max(map(_width, step.at_random)) > 1]
         if not candidates:
-            raise NotStreamedError(
-                f"{self._program.traced.name} needs {_gib(need)} of memory for rows that are read through edges and the "
-                f"work on a unit, and {_gib(max(0, budget))} are left: raise single.memory_limit, or make the model narrower"
-            )
+            raise self._too_little(need, budget)
         _, chosen = max(candidates, key=lambda pair: pair[0])
         self._blocked[chosen.index] = max(map(_width, chosen.at_random))
+
+    def _too_little(self, need: int, budget: int) -> NotStreamedError:
+        return NotStreamedError(
+            f"{self._program.traced.name} needs {_gib(need)} of memory for rows that are read through edges and the work on "
+            f"a unit, and {_gib(max(0, budget))} are left: raise single.memory_limit, or make the model narrower"
+        )
 
     def _most_read(self, plan: Layout, left: int) -> frozenset[Value]:
         """What is read most often for its bytes, as far as memory is left."""
@@ -326,16 +345,23 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
 
     read = sum(map(size, current.streams(sweep))) + current.reads_index(sweep) * _INDEX_BYTES * most[1]
     sorted_edges = any(step.kind == "push" for step in sweep.steps) * _SORTED_BYTES * most[1]
-    made = sum(
-        value_bytes(program, var, *most)
-        for step in sweep.steps
-        if step.index >= 0
-        for var in variables(atom for eqn in program.tasks[step.index].equations for atom in eqn.outvars)
-        if isinstance(program.analysis.types[var], Rows)
-    )
+    made = sum(_made_bytes(program, step, size) for step in sweep.steps if step.index >= 0)
     kept = current.kept - plan.whole
     written = sum(size(var) for step in sweep.steps for var in step.writes if var in kept)
     return plan.buffers * read + sorted_edges + made + PENDING * written
+
+
+def _made_bytes(program: SplitModel, step: Step, size: Callable[[Var], int]) -> int:
+    """Bytes of a step's rows of a unit: what it writes, results of products, and two of what XLA computes on the way.
+
+    Element by element XLA goes through many operations at a time.
+    """
+    equations = program.tasks[step.index].equations
+    types = program.analysis.types
+    made = {var for equation in equations for var in variables(equation.outvars) if isinstance(types[var], Rows)}
+    lasting = {var for equation in equations if equation.primitive.name in _IN_MEMORY for var in equation.outvars}
+    lasting.update(step.writes)
+    return sum(map(size, made & lasting)) + 2 * max(map(size, made), default=0)
 
 
 def _reads(current: Schedule) -> dict[Value, int]:
