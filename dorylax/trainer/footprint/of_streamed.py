@@ -51,8 +51,8 @@ class StreamedEstimate:
     def width(self) -> int:
         """Columns of what an epoch mostly gathers: the widest value that is whole, or a block of one."""
         training = self.layouts.training
-        bytes_of = [row_bytes(var) // type_of(var).dtype.itemsize for var in training.epoch.whole]
-        return max([*bytes_of, *training.blocked.values(), 1])
+        columns: list[int] = [row_bytes(var) // type_of(var).dtype.itemsize for var in training.epoch.whole]
+        return max([*columns, *training.blocked.values(), 1])
 
     @property
     def disk(self) -> int:
