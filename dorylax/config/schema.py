@@ -294,6 +294,12 @@ def check_together(
             f"= {pipeline.switch_margin} needs train.target_accuracy, from which it is measured",
         )
     _check_gathered(single, "a pipeline")
+    if single.memory_limit is not None:
+        raise ConfigError(
+            f"single.memory_limit and {_named(pipeline)} exclude each other: servers hold their rows in memory, and only "
+            "one machine without them streams. Leave one of them out",
+            "single.memory_limit",
+        )
 
 
 def _check_gathered(single: SingleConfig, other: str) -> None:

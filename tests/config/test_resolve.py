@@ -262,3 +262,11 @@ def test_options_of_the_recipes_optimizer_are_not_another_ones(monkeypatch: pyte
     monkeypatch.setattr(resolve, "_model", lambda name, code: ({"dropout": 0.5}, recipe))
     assert RunConfig.resolve().optimizer.momentum == 0.8
     assert RunConfig.resolve({"optimizer.name": "sgd"}).optimizer.momentum is None
+
+
+def test_a_limit_of_memory_is_of_one_machine() -> None:
+    assert RunConfig.resolve({"single.memory_limit": "8GiB"}).single.limit is not None
+    with pytest.raises(ConfigError, match=r"single\.memory_limit and pipeline\.mode.* exclude each other"):
+        RunConfig.resolve({"single.memory_limit": "8GiB", "pipeline.mode": "pipe"})
+    with pytest.raises(ConfigError, match=r"single.memory_limit is wrong: expected an amount of memory such as 4GiB"):
+        RunConfig.resolve({"single.memory_limit": "much"})
