@@ -29,7 +29,8 @@ def up(size: int) -> int:
 
 def anonymous(size: int) -> np.ndarray:
     """Zeros on pages of their own, uint8 `[size]`: aligned, on huge pages where it is large, and given back when it goes."""
-    memory = mmap.mmap(-1, max(BLOCK, up(size)))
+    # Private, which is not Python's default: shared pages are never huge ones.
+    memory = mmap.mmap(-1, max(BLOCK, up(size)), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if _HUGE is not None and size >= _HUGE_BYTES:
         with contextlib.suppress(OSError):  # a kernel without huge pages
             memory.madvise(_HUGE)
