@@ -20,6 +20,7 @@ from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.along_edges import dense_operands
 from dorylax.program.tracing.arguments import StepResult, step_values, unpack
+from dorylax.streaming.allocation import keep_freed_memory
 from dorylax.streaming.columns import (
     Column,
     JoinedColumn,
@@ -88,6 +89,7 @@ class StreamedProgram:
     """
 
     def __init__(self, layout: Layout, data: StreamData, scratch: Path, *, like: StreamedProgram | None = None) -> None:
+        keep_freed_memory()
         self._layout, self._scratch = layout, scratch
         self._program, self._units = layout.program, layout.units
         self._types = self._program.analysis.types
