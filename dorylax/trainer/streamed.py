@@ -242,8 +242,11 @@ class StreamedRun:
 
     def _mapped_zeros(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         with tempfile.TemporaryFile(dir=self._place()) as file:
-            # A disk that is full must say so here: later it would end the process.
-            os.posix_fallocate(file.fileno(), 0, max(1, math.prod(shape) * np.dtype(dtype).itemsize))
+            size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
+            if hasattr(os, "posix_fallocate"):  # a disk that is full must say so here: later it would end the process
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                os.truncate(file.fileno(), size)
             return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
 
     def _place(self) -> Path:
